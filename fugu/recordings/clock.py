@@ -69,7 +69,7 @@ class Clock(NamedTuple):
 
     `times` are (n,) seconds since 1970, or since some start; NaN where a cell is no time. `unit` says in words how they
     are written. `dated` times are of a day, `naive` ones have no zone of their own; `offsets` are those in the cells,
-    other than none. `twice` counts rows in hours that come twice. In `ambiguous` dates the day or the month is first.
+    other than none. `repeats` counts rows in hours that come twice. Dates `is_ambiguous` if the day may be the month.
     """
 
     times: Floats
@@ -77,21 +77,21 @@ class Clock(NamedTuple):
     dated: bool
     naive: bool
     offsets: tuple[str, ...] = ()
-    twice: int = 0
-    ambiguous: bool = False
+    repeats: int = 0
+    is_ambiguous: bool = False
 
 
 def looks_like_time(cells: Sequence[str]) -> bool:
     """Return whether most cells are dates, or numbers that nearly always rise, or nearly always fall."""
-    filled = [cell for cell in cells if cell.strip()]
-    numbers = some_floats(filled)
-    usable = np.isfinite(numbers)
-    if filled and _COMMA.fullmatch(filled[0]):
-        return looks_like_time([cell.replace(",", ".") for cell in filled])
-    if usable.sum() >= _MOST * len(filled):
-        steps = np.diff(numbers[usable])
-        return bool(max((steps >= 0.0).mean(), (steps <= 0.0).mean()) >= _RISES) if steps.size else bool(filled)
-    return sum(map(is_date, filled[:20])) >= _MOST * len(filled[:20])
+    filled_cells = [cell for cell in cells if cell.strip()]
+    numbers = some_floats(filled_cells)
+    is_finite = np.isfinite(numbers)
+    if filled_cells and _COMMA.fullmatch(filled_cells[0]):
+        return looks_like_time([cell.replace(",", ".") for cell in filled_cells])
+    if is_finite.sum() >= _MOST * len(filled_cells):
+        steps = np.diff(numbers[is_finite])
+        return bool(max((steps >= 0.0).mean(), (steps <= 0.0).mean()) >= _RISES) if steps.size else bool(filled_cells)
+    return sum(map(is_date, filled_cells[:20])) >= _MOST * len(filled_cells[:20])
 
 
 def floats(cells: Sequence[str]) -> Floats:
@@ -119,7 +119,7 @@ def number_of(cell: str) -> float | None:
 def is_date(cell: str) -> bool:
     """Return whether a cell is a date, with a time of day or without."""
     cell = cell.strip()
-    if _DATE.fullmatch(cell) or _spelled(cell):
+    if _DATE.fullmatch(cell) or _iso_of_words(cell):
         return True
     return any(sign in cell for sign in "-:T") and _iso_date(cell) is not None and not is_time_of_day(cell)
 
@@ -131,28 +131,28 @@ def is_time_of_day(cell: str) -> bool:
 
 def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> Clock:
     """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd; `zone` is of times that have none, else UTC."""
-    if unit is None and (compact := _in_digits(cells)):
-        return _iso_clock(compact, zone)
+    if unit is None and (iso_cells := _iso_of_digits(cells)):
+        return _iso_clock(iso_cells, zone)
     if unit is None or unit in UNITS:
         numbers = some_floats(cells) if unit is None else floats(cells)
         if unit is not None or np.isfinite(numbers).mean() >= _MOST:
-            return _numbers(numbers, unit)
-    first = next((cell.strip() for cell in cells if cell.strip()), "")
-    if _COMMA.fullmatch(first):
-        clock = _numbers(floats([cell.replace(",", ".") for cell in cells]), unit)
+            return _number_clock(numbers, unit)
+    first_cell = next((cell.strip() for cell in cells if cell.strip()), "")
+    if _COMMA.fullmatch(first_cell):
+        clock = _number_clock(floats([cell.replace(",", ".") for cell in cells]), unit)
         return clock._replace(unit=f"{clock.unit} with a decimal comma")
-    if _spelled(first):
-        return _iso_clock([*map(_spelled, cells)], zone)
-    match = _DATE.fullmatch(first)
+    if _iso_of_words(first_cell):
+        return _iso_clock([*map(_iso_of_words, cells)], zone)
+    match = _DATE.fullmatch(first_cell)
     if match is None or (match[2] == "-" and len(match[1]) == _FOUR):
         return _iso_clock(cells, zone)
-    dates, moments = _halves(cells)
+    dates, day_times = _split_at_space(cells)
     if not all(map(_DAY_ONLY.fullmatch, {*dates})):
-        dates, moments = _halves([cell.strip().replace("T", " ").replace(",", " ", 1) for cell in cells])
-    return _dates(dates, moments, unit, zone, match)
+        dates, day_times = _split_at_space([cell.strip().replace("T", " ").replace(",", " ", 1) for cell in cells])
+    return _date_clock(dates, day_times, unit, zone, match)
 
 
-def _in_digits(cells: Sequence[str]) -> list[str]:
+def _iso_of_digits(cells: Sequence[str]) -> list[str]:
     """Dates of digits alone as ISO 8601; none if any other cell is among them."""
     if not any(map(_COMPACT.fullmatch, cells[:_LOOKED_AT])):
         return []
@@ -162,19 +162,19 @@ def _in_digits(cells: Sequence[str]) -> list[str]:
     return [cell and f"{cell[:8]}T{cell[8:] or '0000'}" for cell in texts]
 
 
-def _numbers(numbers: Floats, unit: str | None) -> Clock:
-    usable = np.abs(numbers[np.isfinite(numbers)])
-    size = float(np.median(usable)) if usable.size else 0.0
+def _number_clock(numbers: Floats, unit: str | None) -> Clock:
+    sizes = np.abs(numbers[np.isfinite(numbers)])
+    median_size = float(np.median(sizes)) if sizes.size else 0.0
     if unit is None:
-        unit = next((name for place, name in enumerate(_SIZES) if size < _SECONDS * _STEP**place), "ns")
+        unit = next((name for power, name in enumerate(_SIZES) if median_size < _SECONDS * _STEP**power), "ns")
     if unit == "days":  # days have fewer digits than times: to the millisecond
-        first = min(_FIRST_DAYS, key=lambda first: abs(size - first - _NOW_DAYS))
-        times = np.round((numbers - first) * _DAY_SECONDS, 3)
+        epoch_day = min(_FIRST_DAYS, key=lambda epoch_day: abs(median_size - epoch_day - _NOW_DAYS))
+        times = np.round((numbers - epoch_day) * _DAY_SECONDS, 3)
     else:
         times = numbers / _SIZES[unit]
     times = np.where(np.isfinite(times) & (np.abs(times) < _SECONDS), times, np.nan)
-    dated = bool(np.nanmedian(times) > LEAST_DATED) if np.isfinite(times).any() else False
-    return Clock(times, UNITS[unit], dated, unit == "days")
+    is_dated = bool(np.nanmedian(times) > LEAST_DATED) if np.isfinite(times).any() else False
+    return Clock(times, UNITS[unit], is_dated, unit == "days")
 
 
 def _iso_date(cell: str) -> datetime | None:
@@ -194,15 +194,15 @@ def _iso_clock(cells: Sequence[str], zone: ZoneInfo | None) -> Clock:
     zones = {date.tzinfo for date in dates if date is not None}
     if None not in zones and None not in dates:
         times = np.fromiter(map(datetime.timestamp, dates), np.float64, len(dates))  # type: ignore[arg-type]
-        twice = 0
+        repeats = 0
     else:
         stamps = [math.nan if date is None else _stamp(date) for date in dates]
-        naive = np.array([date is not None and date.tzinfo is None for date in dates])
+        is_naive = np.array([date is not None and date.tzinfo is None for date in dates])
         times = np.array(stamps)
-        times[naive], twice = _unix_times(times[naive], zone)
+        times[is_naive], repeats = _unix_times(times[is_naive], zone)
     offsets = {offset for tz in zones if tz is not None and (offset := tz.utcoffset(None))}
-    words = tuple(sorted(map(_offset_words, offsets)))
-    return Clock(np.where(np.abs(times) < _SECONDS, times, np.nan), "ISO 8601", True, None in zones, words, twice)
+    names = tuple(sorted(map(_offset_words, offsets)))
+    return Clock(np.where(np.abs(times) < _SECONDS, times, np.nan), "ISO 8601", True, None in zones, names, repeats)
 
 
 def _stamp(date: datetime) -> float:
@@ -214,7 +214,7 @@ def _offset_words(offset: timedelta) -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
-def _spelled(cell: str) -> str:
+def _iso_of_words(cell: str) -> str:
     """A date with its month's name as ISO 8601, empty if it is none: 01-Mar-2026 10:00, or Mar 1, 2026 10:00 AM."""
     match = _SPELLED.fullmatch(cell.strip())
     name = "" if match is None else (match[2] or match[3]).lower()
@@ -228,24 +228,24 @@ def _spelled(cell: str) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat() + offset
 
 
-def _dates(
-    dates: Sequence[str], moments: Sequence[str], unit: str | None, zone: ZoneInfo | None, first: re.Match[str]
+def _date_clock(
+    dates: Sequence[str], day_times: Sequence[str], unit: str | None, zone: ZoneInfo | None, first_match: re.Match[str]
 ) -> Clock:
     """Times of dates as people write them. Days and times of day come again and again: each is read once."""
-    year_first, dotted = len(first[1]) == _FOUR, first[2] == "."
+    year_first, has_dots = len(first_match[1]) == _FOUR, first_match[2] == "."
     days = {day: _DAY_ONLY.fullmatch(day) for day in {*dates}}
-    clocks = {clock: _seconds_of_day(clock.strip(" ,")) for clock in {*moments}}
+    seconds = {day_time: _seconds_of_day(day_time.strip(" ,")) for day_time in {*day_times}}
     matches = [match for match in days.values() if match is not None]
-    day_first, month_first = (any(int(match[place]) > _LAST_MONTH for match in matches) for place in (1, 3))
+    day_first, month_first = (any(int(match[group]) > _LAST_MONTH for match in matches) for group in (1, 3))
     order = "yy/mm" if year_first else unit if unit in _ORDERS else "mm/dd" if month_first else "dd/mm"
     midnights = {day: _midnight(match, order) for day, match in days.items()}
-    local = np.array([*map(midnights.__getitem__, dates)]) + np.array([*map(clocks.__getitem__, moments)])
-    times, twice = _unix_times(local, zone)
-    ambiguous = not (year_first or unit or day_first or month_first or dotted)
-    return Clock(times, _ORDERS.get(order, "dates"), True, True, (), twice, ambiguous)
+    local = np.array([*map(midnights.__getitem__, dates)]) + np.array([*map(seconds.__getitem__, day_times)])
+    times, repeats = _unix_times(local, zone)
+    is_ambiguous = not (year_first or unit or day_first or month_first or has_dots)
+    return Clock(times, _ORDERS.get(order, "dates"), True, True, (), repeats, is_ambiguous)
 
 
-def _halves(cells: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+def _split_at_space(cells: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Cells up to their first space, and what is behind it."""
     days, _, moments = zip(*map(str.partition, cells, repeat(" ")), strict=True)
     return days, moments
@@ -260,9 +260,9 @@ def _midnight(match: re.Match[str] | None, order: str) -> float:
         return math.nan
 
 
-def _seconds_of_day(clock: str) -> float:
+def _seconds_of_day(day_time: str) -> float:
     """Seconds of a time of day, 0 of none; NaN if there is no such time. The end of a day is 24:00."""
-    match = _TIME_OF_DAY.fullmatch(clock or "0:00")
+    match = _TIME_OF_DAY.fullmatch(day_time or "0:00")
     if match is None:
         return math.nan
     hour, minute, second = (int(match[group] or 0) for group in (1, 2, 3))
@@ -277,21 +277,21 @@ def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
 
     These are of the first turn of the hour, unless local time goes back within it.
     """
-    usable = np.isfinite(local)
-    if zone is None or not usable.any():
+    is_set = np.isfinite(local)
+    if zone is None or not is_set.any():
         return local, 0
-    minutes, which = np.unique(np.floor(local[usable] / 60.0), return_inverse=True)  # an offset changes at a minute
+    minutes, inverse = np.unique(np.floor(local[is_set] / 60.0), return_inverse=True)  # an offset changes at a minute
     dates = [(_EPOCH + timedelta(minutes=minute)).replace(tzinfo=zone) for minute in minutes.tolist()]
     offsets = np.array([(date.utcoffset() or timedelta()).total_seconds() for date in dates])
     times = local.copy()
-    times[usable] -= offsets[which.reshape(-1)]
-    hours = np.floor(np.where(usable, times, 0.0) / _HOUR)
-    first = [hour for hour in np.unique(hours).tolist() if datetime.fromtimestamp((hour + 1.0) * _HOUR, zone).fold]
-    doubled = np.flatnonzero(np.isin(hours, first))
-    second, last = False, -math.inf
-    for place in doubled.tolist():
+    times[is_set] -= offsets[inverse.reshape(-1)]
+    hours = np.floor(np.where(is_set, times, 0.0) / _HOUR)
+    folds = [hour for hour in np.unique(hours).tolist() if datetime.fromtimestamp((hour + 1.0) * _HOUR, zone).fold]
+    repeated_rows = np.flatnonzero(np.isin(hours, folds))
+    is_second, previous_time = False, -math.inf
+    for row in repeated_rows.tolist():
         # Hours of two years are far apart.
-        second = times[place] - last <= 2.0 * _HOUR and (second or times[place] < last - 1.0)
-        last = times[place]
-        times[place] += _HOUR if second else 0.0
-    return times, len(doubled)
+        is_second = times[row] - previous_time <= 2.0 * _HOUR and (is_second or times[row] < previous_time - 1.0)
+        previous_time = times[row]
+        times[row] += _HOUR if is_second else 0.0
+    return times, len(repeated_rows)

@@ -145,11 +145,11 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
     for wanted_name in _TIMES:
         for name, cells in columns.items():
             if _plain(name) == wanted_name and (wanted_name not in _UNSURE or looks_like_time(cells)):
-                written = _unit_of_name(name)
-                return _with_date(table, file, name, written if written and _all(cells, _is_number) else None)
+                unit_in_name = _unit_of_name(name)
+                return _with_date(table, file, name, unit_in_name if unit_in_name and _all(cells, _is_number) else None)
     dates = [name for name, cells in columns.items() if _all(cells, is_date)]
-    like = [name for name in columns if _LIKE_TIME.fullmatch(_plain(name))]
-    dates = dates or [name for name in like if _all(columns[name], _is_number) and looks_like_time(columns[name])]
+    time_names = [name for name in columns if _LIKE_TIME.fullmatch(_plain(name))]
+    dates = dates or [name for name in time_names if _all(columns[name], _is_number) and looks_like_time(columns[name])]
     if len(dates) > 1 and table.changes is None:
         options = [Option(("--time", name), "its times") for name in dates]
         raise QuestionError("time", f"{file} has {len(dates)} columns of times", options)
@@ -161,16 +161,18 @@ def _with_date(table: Table, file: str, name: str, unit: str | None) -> TimeCell
     cells = table.columns[name]
     if _all(cells, _HHMM.fullmatch) and (day := _partner(table, name, _YYYYMMDD.fullmatch)):
         return _date_and_time(table, day, name, unit, [":".join(re.findall("..", cell.strip())) for cell in cells], "T")
-    of_day = _all(cells, is_time_of_day)
-    other = _partner(table, name, is_date if of_day else is_time_of_day) if of_day or _all(cells, _is_day) else None
-    if of_day and other is None:
+    are_hours = _all(cells, is_time_of_day)
+    partner = (
+        _partner(table, name, is_date if are_hours else is_time_of_day) if are_hours or _all(cells, _is_day) else None
+    )
+    if are_hours and partner is None:
         raise FuguError(
             f"{file}: column {name} has times of day, and no column has dates: add one, or leave the times out "
             "and give --period"
         )
-    if other is None:
+    if partner is None:
         return TimeCells(name, cells, unit, (name,))
-    day, time = (other, name) if of_day else (name, other)
+    day, time = (partner, name) if are_hours else (name, partner)
     return _date_and_time(table, day, time, unit, table.columns[time], " ")
 
 
@@ -202,43 +204,43 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
     Raises:
         FuguError: no column, or no row, is like that.
     """
-    only = dict(options.only)
+    row_filter = dict(options.only)
     if options.column is not None and options.column not in table.columns:
         keys = (key for key in (*table.keys, *table.columns) if options.column in table.columns.get(key, ()))
         key = next(keys, None)
         if key is None or not (key in table.keys or _KEY.fullmatch(_plain(key))):
             raise column_missing(file, options.column, table.columns)
-        only[key] = options.column
-    for column, cell in only.items():
+        row_filter[key] = options.column
+    for column, cell in row_filter.items():
         if column not in table.columns:
             raise column_missing(file, column, table.columns)
-        rows = [place for place, text in enumerate(table.columns[column]) if text.strip() == cell]
+        rows = [row for row, text in enumerate(table.columns[column]) if text.strip() == cell]
         if not rows:
             raise FuguError(f"{file}: no row has {cell[:80]!r} in column {column}")
         table = table.at(rows)
-    return table, tuple(only.items())
+    return table, tuple(row_filter.items())
 
 
-def value_of(table: Table, file: str, wanted: str | None, excluded: Sequence[str]) -> str:
+def value_of(table: Table, file: str, wanted_name: str | None, skipped: Sequence[str]) -> str:
     """The column of the readings; `others` have another meaning.
 
     Raises:
         QuestionError: several columns may be it.
         FuguError: none may.
     """
-    if wanted is not None and wanted in table.columns:
-        return wanted
+    if wanted_name is not None and wanted_name in table.columns:
+        return wanted_name
     if table.value is not None:
         return table.value
-    for usual in _VALUES:
+    for usual_name in _VALUES:
         for name in table.columns:
-            if _plain(name) == usual and name not in excluded:
+            if _plain(name) == usual_name and name not in skipped:
                 return name
-    unclaimed = [name for name in table.columns if name not in excluded and _plain(name) not in BOUNDARIES]
-    unclaimed = [
-        name for name in unclaimed if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))
+    candidates = [name for name in table.columns if name not in skipped and _plain(name) not in BOUNDARIES]
+    candidates = [
+        name for name in candidates if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))
     ]
-    values = [name for name in unclaimed if not _KEY.fullmatch(_plain(name))] or unclaimed
+    values = [name for name in candidates if not _KEY.fullmatch(_plain(name))] or candidates
     values = [name for name in values if not all(map(is_missing, table.columns[name]))]
     values = [name for name in values if not _counts_rows(table.columns[name])] or values
     if not values:
@@ -251,13 +253,15 @@ def value_of(table: Table, file: str, wanted: str | None, excluded: Sequence[str
 
 def _counts_rows(cells: Sequence[str]) -> bool:
     """Return whether cells are the numbers of rows."""
-    first = cells[0].strip()
-    if len(cells) < _FEWEST or first not in ("0", "1"):
+    first_number = cells[0].strip()
+    if len(cells) < _FEWEST or first_number not in ("0", "1"):
         return False
-    return [*map(str.strip, cells)] == [str(int(first) + place) for place in range(len(cells))]
+    return [*map(str.strip, cells)] == [str(int(first_number) + row) for row in range(len(cells))]
 
 
-def keys_of(table: Table, value: str, excluded: Sequence[str], times: Floats | None, parts: Ints) -> list[Key]:
+def keys_of(
+    table: Table, value_column: str, skipped: Sequence[str], times: Floats | None, row_parts: Ints
+) -> list[Key]:
     """Columns that tell series apart, and have several.
 
     What a form knows decides. Else it is a column of names whose rows interleave, or whose times begin again. It may
@@ -268,45 +272,45 @@ def keys_of(table: Table, value: str, excluded: Sequence[str], times: Floats | N
         return [key for key in candidates if len(key.counts) > 1]
     keys = []
     for name, cells in table.columns.items():
-        if name == value or name in excluded or _plain(name) in (*BOUNDARIES, *_VALUES):
+        if name == value_column or name in skipped or _plain(name) in (*BOUNDARIES, *_VALUES):
             continue
         counts = dict(Counter(cells))
         if len(counts) < 2 or len(counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):
             continue
-        named = bool(_KEY.fullmatch(_plain(name)))
-        if _tells_apart(cells, table.columns[value], times, parts, named=named):
-            keys.append(Key(name, counts, named))
+        is_named = bool(_KEY.fullmatch(_plain(name)))
+        if _tells_apart(cells, table.columns[value_column], times, row_parts, is_named=is_named):
+            keys.append(Key(name, counts, is_named))
     return keys
 
 
-def _tells_apart(cells: list[str], values: list[str], times: Floats | None, parts: Ints, *, named: bool) -> bool:
+def _tells_apart(cells: list[str], values: list[str], times: Floats | None, row_parts: Ints, *, is_named: bool) -> bool:
     if _all(cells, is_date):
         return False
     codes = codes_of(cells)
-    interleaved = int((np.diff(codes) != 0).sum()) > int(codes.max())
-    if named or not _all(cells, _is_amount):
-        if times is None or interleaved:
-            return interleaved
-        if named:
+    is_interleaved = int((np.diff(codes) != 0).sum()) > int(codes.max())
+    if is_named or not _all(cells, _is_amount):
+        if times is None or is_interleaved:
+            return is_interleaved
+        if is_named:
             return True
-        return bool(((np.diff(codes) != 0) & (np.diff(times) < 0.0) & (np.diff(parts) == 0)).any())
-    if times is None or not interleaved or len(codes) < _FEWEST:
+        return bool(((np.diff(codes) != 0) & (np.diff(times) < 0.0) & (np.diff(row_parts) == 0)).any())
+    if times is None or not is_interleaved or len(codes) < _FEWEST:
         return False
     order = np.lexsort((times, codes))
     same_series = np.diff(codes[order]) == 0
-    within = np.diff(times[order])[same_series]
-    across = np.diff(np.sort(times))
-    if not within.size or not across.size:
+    series_steps = np.diff(times[order])[same_series]
+    all_steps = np.diff(np.sort(times))
+    if not series_steps.size or not all_steps.size:
         return False
-    if (across == 0.0).mean() > _TWICE and (within == 0.0).mean() < _NO_REPEATS:
+    if (all_steps == 0.0).mean() > _TWICE and (series_steps == 0.0).mean() < _NO_REPEATS:
         return True
-    if _steady(within) >= _STEADY > _steady(across):
+    if _steady(series_steps) >= _STEADY > _steady(all_steps):
         return True
-    texts = codes_of(values)
-    by_time = np.argsort(times, kind="stable")
-    repeats = (np.diff(texts[by_time]) == 0).mean()
-    repeats_within = (np.diff(texts[order])[same_series] == 0).mean()
-    return bool(len(set(values)) <= _MOST_LEVELS and repeats > _REPEATS and repeats_within < _NO_REPEATS)
+    value_codes = codes_of(values)
+    time_order = np.argsort(times, kind="stable")
+    repeat_rate = (np.diff(value_codes[time_order]) == 0).mean()
+    series_repeats = (np.diff(value_codes[order])[same_series] == 0).mean()
+    return bool(len(set(values)) <= _MOST_LEVELS and repeat_rate > _REPEATS and series_repeats < _NO_REPEATS)
 
 
 def codes_of(cells: Sequence[object]) -> Ints:

@@ -85,8 +85,8 @@ class File:
         """
         opener = gzip.open if self.zipped else open
         try:
-            with opener(self.path, "rb") as inner:
-                yield cast(BinaryIO, io.BufferedReader(_Bounded(cast(BinaryIO, inner), self.name), _HEAD))
+            with opener(self.path, "rb") as raw_stream:
+                yield cast(BinaryIO, io.BufferedReader(_Bounded(cast(BinaryIO, raw_stream), self.name), _HEAD))
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise FuguError(f"{self.name} is broken gzip: make it again, or copy it again") from None
 

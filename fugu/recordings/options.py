@@ -40,13 +40,13 @@ class ReadOptions:
     day_parts: str | None = None
 
 
-def read_options(**words: Any) -> ReadOptions:
+def read_options(**texts: Any) -> ReadOptions:
     """Read options, as `ReadOptions` has them: `only` as sensor=hall, codes and names of rules with commas between.
 
     Raises:
         UsageError: one of them cannot be read.
     """
-    return ReadOptions(**{name: _READ.get(name, str)(value) for name, value in words.items() if value is not None})
+    return ReadOptions(**{name: _READ.get(name, str)(value) for name, value in texts.items() if value is not None})
 
 
 def _words(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
@@ -55,12 +55,12 @@ def _words(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
     return tuple(text.strip() if isinstance(text, str) else f"{text:g}" for text in texts)
 
 
-def _only(words: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    if isinstance(words, Mapping):
-        return tuple((str(column), str(cell)) for column, cell in words.items())
-    pairs = [text.partition("=") for text in ([words] if isinstance(words, str) else words)]
-    if wrong := ["".join(pair) for pair in pairs if not pair[1] or not pair[0].strip()]:
-        raise UsageError(f"rows are chosen as sensor=hall, got {wrong[0][:80]!r}")
+def _row_filter(filters: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    if isinstance(filters, Mapping):
+        return tuple((str(column), str(cell)) for column, cell in filters.items())
+    pairs = [text.partition("=") for text in ([filters] if isinstance(filters, str) else filters)]
+    if malformed_pairs := ["".join(pair) for pair in pairs if not pair[1] or not pair[0].strip()]:
+        raise UsageError(f"rows are chosen as sensor=hall, got {malformed_pairs[0][:80]!r}")
     return tuple((column.strip(), cell.strip()) for column, _, cell in pairs)
 
 
@@ -71,27 +71,27 @@ def _zone(name: str) -> ZoneInfo:
         raise UsageError(f"there is no zone {name[:80]!r}: it is like Europe/Berlin, or UTC") from None
 
 
-def _gap(words: str | float) -> float:
-    seconds, is_time = arguments.span(str(words), "gap")
-    if not is_time and isinstance(words, str):
+def _gap(gap_text: str | float) -> float:
+    seconds, is_time = arguments.span(str(gap_text), "gap")
+    if not is_time and isinstance(gap_text, str):
         raise UsageError("gap is a time, as 8h or 2d")
     return seconds
 
 
-def _rules(words: str | Sequence[str]) -> frozenset[str]:
-    names = frozenset(_words(words))
-    if unknown := sorted(names - RULES.keys()):
-        raise UsageError(f"as-it-is takes {', '.join(RULES)}, got {unknown[0][:80]!r}")
-    return names
+def _rule_names(rule_words: str | Sequence[str]) -> frozenset[str]:
+    rule_names = frozenset(_words(rule_words))
+    if unknown_names := sorted(rule_names - RULES.keys()):
+        raise UsageError(f"as-it-is takes {', '.join(RULES)}, got {unknown_names[0][:80]!r}")
+    return rule_names
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
-    "only": _only,
+    "only": _row_filter,
     "zone": _zone,
     "missing_values": _words,
     "rows": lambda words: arguments.one_of(words, "rows", get_args(RowKind)),
     "period": lambda words: arguments.period(float(words)),
     "gap": _gap,
-    "as_it_is": _rules,
+    "as_it_is": _rule_names,
 }
 """How those are read that are no text."""

@@ -12,7 +12,7 @@ from fugu.recordings.clock import clock_of, floats
 from fugu.recordings.columns import BOUNDARIES, column_missing, is_missing, marks_of, no_time, selected, time_of
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Facts, Loaded, Recorded, facts_of, load
-from fugu.recordings.rules import Evidence, ask
+from fugu.recordings.rules import Evidence, raise_question
 from fugu.recordings.table import Table
 from fugu.recordings.ticks import steps_of
 
@@ -88,47 +88,47 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
     """
     loaded = load(recording, options)
     file = loaded.name
-    table, only = selected(loaded.table, file, options)
+    table, row_filter = selected(loaded.table, file, options)
     if (names := place_columns(loaded)) is None:
         latitudes = [column for column in loaded.table.columns if column.lower() in _LATITUDE]
         raise column_missing(file, "lon" if latitudes else "lat", table.columns)
     time = time_of(table, file, options.time)
     clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
     cells = zip(*(table.columns[name] for name in names), strict=True)
-    absent = np.array([is_missing(latitude) or is_missing(longitude) for latitude, longitude in cells])
-    moments = np.zeros(len(absent)) if clock is None else clock.times
+    is_absent = np.array([is_missing(latitude) or is_missing(longitude) for latitude, longitude in cells])
+    moments = np.zeros(len(is_absent)) if clock is None else clock.times
     if time is not None:
-        untimed = [
-            place
-            for place in np.flatnonzero(np.isnan(moments)).tolist()
-            if not absent[place] or not is_missing(time.cells[place])
+        rows_without_time = [
+            row
+            for row in np.flatnonzero(np.isnan(moments)).tolist()
+            if not is_absent[row] or not is_missing(time.cells[row])
         ]
-        if untimed:
-            raise no_time(table, file, time, untimed[0])
+        if rows_without_time:
+            raise no_time(table, file, time, rows_without_time[0])
     places = np.stack(
-        [_degrees(table, file, name, most, absent) for name, most in zip(names, (90.0, 180.0), strict=True)]
+        [_degrees(table, file, name, limit, is_absent) for name, limit in zip(names, (90.0, 180.0), strict=True)]
     )
-    if absent.all():
+    if is_absent.all():
         raise FuguError(f"{file}: no row has a place")
     if np.nanmax(places[1]) - np.nanmin(places[1]) > 180.0:  # cells side by side would be the world apart
         raise FuguError(f"{file}: places on both sides of the 180th meridian cannot be cells of one grid")
     traces = marks_of(table, _TRACE)
     order = np.argsort(traces, kind="stable")
-    ends = (np.isnan(moments) | (absent & (absent.sum() <= MOST_MISSING * len(absent))))[order]
+    ends = (np.isnan(moments) | (is_absent & (is_absent.sum() <= MOST_MISSING * len(is_absent))))[order]
     trace = np.cumsum((np.diff(traces[order], prepend=-1) != 0) + ends.astype(np.int64))[~ends]
-    at, notes = order[~ends], table.notes
+    row_of_place, notes = order[~ends], table.notes
     evidence = Evidence(file, " and ".join(names), options, [], None, time, clock)
     if clock is not None:
-        sorting, notes = _in_order(moments[at], trace, evidence, notes)
-        at, trace = at[sorting], trace[sorting]
-    missing = int(absent.sum())
-    facts = facts_of(loaded, table, only, evidence)
+        time_order, notes = _in_order(moments[row_of_place], trace, evidence, notes)
+        row_of_place, trace = row_of_place[time_order], trace[time_order]
+    missing = int(is_absent.sum())
+    facts = facts_of(loaded, table, row_filter, evidence)
     path = Traces(
-        places=places.T[at],
+        places=places.T[row_of_place],
         trace=trace,
-        times=None if clock is None else moments[at],
-        at=at,
-        rows=len(absent),
+        times=None if clock is None else moments[row_of_place],
+        at=row_of_place,
+        rows=len(is_absent),
         missing=missing,
         source=file,
         facts=facts,
@@ -142,28 +142,31 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
 def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
     """Indices of places in the order of their times, trace by trace, and what was done."""
     order = np.lexsort((times, trace))
-    earlier = (np.diff(times) < 0.0) & (np.diff(trace) == 0)
-    ask(
+    goes_back = (np.diff(times) < 0.0) & (np.diff(trace) == 0)
+    raise_question(
         evidence._replace(
             times=times,
-            parts=trace,
+            row_parts=trace,
             steps=steps_of(times[order], trace[order]) if _steps(times[order], trace[order]).size else None,
-            earlier=earlier,
+            goes_back=goes_back,
             kind="changes",
-            works=np.zeros(len(order), dtype=bool),
+            is_up=np.zeros(len(order), dtype=bool),
         )
     )
-    moved = int((order != np.arange(len(order))).sum())
-    return order, (*notes, f"{moved} rows were not in the order of their times: sorted") if earlier.any() else notes
+    moved_rows = int((order != np.arange(len(order))).sum())
+    return order, (
+        *notes,
+        f"{moved_rows} rows were not in the order of their times: sorted",
+    ) if goes_back.any() else notes
 
 
-def _degrees(table: Table, file: str, name: str, most: float, absent: NDArray[np.bool_]) -> Floats:
+def _degrees(table: Table, file: str, name: str, limit: float, is_absent: NDArray[np.bool_]) -> Floats:
     """The numbers of a column, NaN of rows without a place; none is beyond the most in size."""
-    values = np.where(absent, np.nan, floats(table.columns[name]))
-    wrong = np.flatnonzero(~absent & ~(np.abs(values) <= most))
-    if wrong.size:
-        problem = f"is not within -{most:g}..{most:g}" if np.isfinite(values[wrong[0]]) else "is no finite number"
-        raise FuguError(f"{file}: {table.where} {table.lines[wrong[0]]}, column {name} {problem}")
+    values = np.where(is_absent, np.nan, floats(table.columns[name]))
+    bad_rows = np.flatnonzero(~is_absent & ~(np.abs(values) <= limit))
+    if bad_rows.size:
+        problem = f"is not within -{limit:g}..{limit:g}" if np.isfinite(values[bad_rows[0]]) else "is no finite number"
+        raise FuguError(f"{file}: {table.where} {table.lines[bad_rows[0]]}, column {name} {problem}")
     return values
 
 
@@ -184,13 +187,13 @@ def resampled(traces: Traces, period: float) -> Traces:
     times = traces.times
     if (times[-1] - times[0]) / period > _MOST_TICKS or len(times) * _LONGEST_GAP > _MOST_TICKS:
         raise FuguError(f"more than {_MOST_TICKS} places: take a longer period")
-    breaks = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
-    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
-    rows, numbers, ticks = [], [], []
+    is_break = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
+    starts = np.concatenate([[0], np.flatnonzero(is_break) + 1, [len(times)]])
+    rows, piece_numbers, ticks = [], [], []
     for piece, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         tick_times = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
         rows.append(first + np.searchsorted(times[first:end], tick_times, side="right") - 1)
-        numbers.append(np.full(len(tick_times), piece))
+        piece_numbers.append(np.full(len(tick_times), piece))
         ticks.append(tick_times)
-    newest, trace = np.concatenate(rows), np.concatenate(numbers)
-    return traces._replace(places=traces.places[newest], trace=trace, times=np.concatenate(ticks), at=traces.at[newest])
+    latest, trace = np.concatenate(rows), np.concatenate(piece_numbers)
+    return traces._replace(places=traces.places[latest], trace=trace, times=np.concatenate(ticks), at=traces.at[latest])

@@ -25,9 +25,9 @@ from fugu.recordings.columns import (
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
 from fugu.recordings.options import ReadOptions, RowKind
-from fugu.recordings.rules import Evidence, ask, run_starts
+from fugu.recordings.rules import Evidence, raise_question, run_starts
 from fugu.recordings.table import Table, without_collection
-from fugu.recordings.ticks import Steps, few, in_order, kind_of, steps_of, ticks_of
+from fugu.recordings.ticks import Steps, has_few, in_order, kind_of, steps_of, ticks_of
 from fugu.recordings.values import Cells, Values, are_names, present_in, values_of
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ class Readings(NamedTuple):
     @property
     def absent(self) -> Bools:
         """(n,) whether a tick has no row, which is no missing reading."""
-        absent = np.zeros(len(self.segments), dtype=bool)
+        is_absent = np.zeros(len(self.segments), dtype=bool)
         if self.without_row is not None:
-            absent[self.without_row] = True
-        return absent
+            is_absent[self.without_row] = True
+        return is_absent
 
     @property
     def period(self) -> float:
@@ -169,13 +169,13 @@ def load(recording: Recorded, options: ReadOptions) -> Loaded:
     """
     if isinstance(recording, Loaded):
         return recording
-    only = dict(options.only)
+    row_filter = dict(options.only)
     try:
-        return Loaded(recording.name, read_table(File(recording), only), recording)
+        return Loaded(recording.name, read_table(File(recording), row_filter), recording)
     except FuguError as error:
-        if not only or not str(error).endswith("has no rows"):
+        if not row_filter or not str(error).endswith("has no rows"):
             raise
-        cells_wanted = ", ".join(f"{cell[:80]!r} in column {column}" for column, cell in only.items())
+        cells_wanted = ", ".join(f"{cell[:80]!r} in column {column}" for column, cell in row_filter.items())
         raise FuguError(f"{recording.name}: no row has {cells_wanted}") from None
 
 
@@ -189,27 +189,27 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
         QuestionError: it can be read in more than one way.
         OSError: it cannot be read.
     """
-    loaded = load(recording, options)
+    source = load(recording, options)
     try:
         with without_collection():
-            return _understood(loaded, options)
+            return _interpret(source, options)
     except UsageError:
         raise
     except FuguError as error:
-        raise error if str(error).startswith(loaded.name) else FuguError(f"{loaded.name}: {error}") from None
+        raise error if str(error).startswith(source.name) else FuguError(f"{source.name}: {error}") from None
 
 
-def facts_of(loaded: Loaded, table: Table, only: Chosen, evidence: Evidence) -> Facts:
+def facts_of(recording: Loaded, table: Table, row_filter: Chosen, evidence: Evidence) -> Facts:
     """Facts of a recording as far as its columns say them."""
     time, clock, options, zone = evidence.time, evidence.clock, evidence.options, ""
     if clock is not None and clock.dated:
         zone = str(options.zone or "UTC, as none is written") if clock.naive else ", ".join(clock.offsets) or "UTC"
     return Facts(
-        form=loaded.table.form,
+        form=recording.table.form,
         rows=len(table.lines),
-        rows_in_file=len(loaded.table.lines),
+        rows_in_file=len(recording.table.lines),
         column=evidence.column,
-        only=only,
+        only=row_filter,
         time=None if time is None else time.name,
         unit="" if clock is None else clock.unit,
         zone=zone,
@@ -220,47 +220,49 @@ def facts_of(loaded: Loaded, table: Table, only: Chosen, evidence: Evidence) -> 
     )
 
 
-def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
-    table, only = selected(loaded.table, loaded.name, options)
-    time = time_of(table, loaded.name, options.time)
+def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
+    table, row_filter = selected(recording.table, recording.name, options)
+    time = time_of(table, recording.name, options.time)
     time_columns = () if time is None else time.columns
-    column = value_of(table, loaded.name, options.column, (*time_columns, *table.keys))
-    if time is not None and (empty := _without_all(time.cells, table.columns[column])):
+    column = value_of(table, recording.name, options.column, (*time_columns, *table.keys))
+    if time is not None and (empty := _empty_rows(time.cells, table.columns[column])):
         table = table.at([row for row in range(len(table.lines)) if row not in empty])
         table = table._replace(
             plain=False, notes=(*table.notes, f"{len(empty)} rows without a time and a reading: left out")
         )
-        time = time_of(table, loaded.name, options.time)
+        time = time_of(table, recording.name, options.time)
         assert time is not None
-    parts = _parts_of(table)
+    row_parts = _parts_of(table)
     clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
     if time is not None and clock is not None and np.isnan(clock.times).any():
-        raise no_time(table, loaded.name, time, int(np.isnan(clock.times).argmax()))
-    keys = keys_of(table, column, (*time_columns, *dict(only)), None if clock is None else clock.times, parts)
-    evidence = Evidence(loaded.name, column, options, keys, None, time, clock)
-    ask(evidence._replace(clock=None))  # before cells of several sensors are read as one's
-    label = next((cell for _, cell in only), None) or _only_name(table) or column
-    values = values_of(table, column, loaded.name, options.missing_values)
+        raise no_time(table, recording.name, time, int(np.isnan(clock.times).argmax()))
+    keys = keys_of(table, column, (*time_columns, *dict(row_filter)), None if clock is None else clock.times, row_parts)
+    evidence = Evidence(recording.name, column, options, keys, None, time, clock)
+    raise_question(evidence._replace(clock=None))  # before cells of several sensors are read as one's
+    label = next((cell for _, cell in row_filter), None) or _only_name(table) or column
+    values = values_of(table, column, recording.name, options.missing_values)
     units = (f"column {column} is in {values.unit}",) if values.unit else ()
     table = table._replace(plain=table.plain and values.plain, notes=(*table.notes, *units))
-    unused = tuple(name for name in table.columns if name not in (column, *time_columns, *BOUNDARIES, *dict(only)))
-    facts = facts_of(loaded, table, only, evidence)._replace(missing=values.missing, unused=unused)
+    unused = tuple(
+        name for name in table.columns if name not in (column, *time_columns, *BOUNDARIES, *dict(row_filter))
+    )
+    facts = facts_of(recording, table, row_filter, evidence)._replace(missing=values.missing, unused=unused)
     readings = Readings(
-        *(values.readings, parts, options.period, options.period is not None, False, "numbers"),
-        *(label, loaded.name, 0.0, table.notes),
+        *(values.readings, row_parts, options.period, options.period is not None, False, "numbers"),
+        *(label, recording.name, 0.0, table.notes),
         rows=np.arange(len(table.lines), dtype=np.int64) if table.plain else None,
         facts=(facts,),
     )
     if clock is None:
-        ask(evidence._replace(readings=values.readings))
+        raise_question(evidence._replace(readings=values.readings))
     else:
-        readings = _timed(readings, table, values, clock, evidence)
+        readings = _on_ticks(readings, table, values, clock, evidence)
     return readings._replace(
         kind=kind_of_values(readings), missing_share=float((~readings.present[~readings.absent]).mean())
     )
 
 
-def _without_all(times: Sequence[str], values: Sequence[str]) -> set[int]:
+def _empty_rows(times: Sequence[str], values: Sequence[str]) -> set[int]:
     """Rows that have neither a time nor a reading, if others do."""
     if not any(map(is_missing, {*times[:_LOOKED_AT], *times[-_LOOKED_AT:]})):
         return set()
@@ -268,18 +270,24 @@ def _without_all(times: Sequence[str], values: Sequence[str]) -> set[int]:
     return rows if len(rows) < len(times) else set()
 
 
-def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
+def _on_ticks(recording: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
     options, facts = evidence.options, recording.facts[0]
-    rows, order_notes = _ordered(clock, recording.segments)
-    times, parts = clock.times[rows], recording.segments[rows]
-    readings, works = values.readings[rows], values.works[rows]
-    steps = steps_of(times, parts)
-    kinds = (options.rows, "was said") if options.rows else _kind_of_rows(table, readings, rows, steps, facts)
-    kind, why = kinds or (None, "")
-    earlier = (np.diff(clock.times) < 0.0) & (np.diff(recording.segments) == 0)
-    ask(
+    rows, order_notes = _rows_by_time(clock, recording.segments)
+    times, row_parts = clock.times[rows], recording.segments[rows]
+    readings, is_up = values.readings[rows], values.is_up[rows]
+    steps = steps_of(times, row_parts)
+    row_kind = (options.rows, "was said") if options.rows else _kind_of_rows(table, readings, rows, steps, facts)
+    kind, kind_reason = row_kind or (None, "")
+    goes_back = (np.diff(clock.times) < 0.0) & (np.diff(recording.segments) == 0)
+    raise_question(
         evidence._replace(
-            readings=readings, times=times, parts=parts, steps=steps, earlier=earlier, kind=kind, works=works
+            readings=readings,
+            times=times,
+            row_parts=row_parts,
+            steps=steps,
+            goes_back=goes_back,
+            kind=kind,
+            is_up=is_up,
         )
     )
     assert kind is not None
@@ -290,80 +298,80 @@ def _timed(recording: Readings, table: Table, values: Values, clock: Clock, evid
             "another clock)"
         )
     if kind == "samples" and options.gap is not None and not are_names(readings):
-        moving = _moving(readings, times, parts, options.gap)
-        rows, times, parts = rows[moving], times[moving], parts[moving]
-        readings, works = readings[moving], works[moving]
-        if repeated := int((~moving).sum()):
-            notes = (*notes, f"{repeated} rows repeat a value for over {options.gap:g} s: left out")
-    holds = np.append(np.where(np.diff(parts) == 0, np.diff(times), 0.0), 0.0)
+        is_recent = _is_recent_change(readings, times, row_parts, options.gap)
+        rows, times, row_parts = rows[is_recent], times[is_recent], row_parts[is_recent]
+        readings, is_up = readings[is_recent], is_up[is_recent]
+        if repeated_rows := int((~is_recent).sum()):
+            notes = (*notes, f"{repeated_rows} rows repeat a value for over {options.gap:g} s: left out")
+    hold_seconds = np.append(np.where(np.diff(row_parts) == 0, np.diff(times), 0.0), 0.0)
     if options.gap is not None:
-        works = works & (holds <= options.gap)
-    ticks = ticks_of(kind, times, parts, works, steps, period)
-    moments, absent = ticks.moments, np.flatnonzero(ticks.rows < 0)
-    at_ticks = readings[ticks.rows]
-    at_ticks[absent] = None  # NaN among numbers
+        is_up = is_up & (hold_seconds <= options.gap)
+    ticks = ticks_of(kind, times, row_parts, is_up, steps, period)
+    moments, empty_ticks = ticks.moments, np.flatnonzero(ticks.rows < 0)
+    tick_values = readings[ticks.rows]
+    tick_values[empty_ticks] = None  # NaN among numbers
     if moments is None:
-        at, filled, simple = rows[ticks.rows], np.flatnonzero(ticks.rows >= 0), True
-        at[absent] = -1
-        moments = np.interp(np.arange(len(at)), filled, times[ticks.rows[filled]])
+        row_of_tick, filled_ticks, is_replayable = rows[ticks.rows], np.flatnonzero(ticks.rows >= 0), True
+        row_of_tick[empty_ticks] = -1
+        moments = np.interp(np.arange(len(row_of_tick)), filled_ticks, times[ticks.rows[filled_ticks]])
     else:  # rows are ticks as a replay of changes counts them: from the first row on
         start = clock.times.min()
-        at = np.floor((moments - start) / ticks.period_seconds + 1e-6).astype(np.int64)
-        simple = clock.unit in _SIMPLE and not (clock.naive and options.zone) and bool(start > times.min() - 1e8)
+        row_of_tick = np.floor((moments - start) / ticks.period_seconds + 1e-6).astype(np.int64)
+        is_replayable = clock.unit in _SIMPLE and not (clock.naive and options.zone) and bool(start > times.min() - 1e8)
     if clock.naive and clock.dated and options.zone is None:
         notes = (*notes, "times have no zone: taken for UTC (--zone Europe/Berlin for another)")
-    if clock.twice:
-        notes = (*notes, f"{clock.twice} rows are in local hours that come twice, told apart by their order")
+    if clock.repeats:
+        notes = (*notes, f"{clock.repeats} rows are in local hours that come twice, told apart by their order")
     low, middle, high = np.quantile(steps.all, [0.05, 0.5, 0.95]).tolist()
     facts = facts._replace(
         rows=len(rows),
         row_kind=kind,
-        why=why,
+        why=kind_reason,
         steps_seconds=(low, middle, high),
-        longest_hold_seconds=float(holds[works].max(initial=0.0)) if kind == "changes" else None,
+        longest_hold_seconds=float(hold_seconds[is_up].max(initial=0.0)) if kind == "changes" else None,
         gaps=int((np.diff(ticks.segments) != 0).sum()),
         first=float(times.min()) if clock.dated else None,
         last=float(times.max()) if clock.dated else None,
-        replayable=table.plain and simple,
+        replayable=table.plain and is_replayable,
         period_seconds=ticks.period_seconds,
     )
     return recording._replace(
-        values=at_ticks,
+        values=tick_values,
         segments=ticks.segments,
         period_seconds=ticks.period_seconds,
         steady=ticks.steady,
         changes=kind == "changes",
         notes=(*notes, *ticks.notes),
-        rows=at if facts.replayable else None,
+        rows=row_of_tick if facts.replayable else None,
         moments=moments,
         offsets=clock.offsets,
         facts=(facts,),
-        without_row=absent,
+        without_row=empty_ticks,
     )
 
 
-def _moving(readings: Floats, times: Floats, parts: Ints, gap: float) -> Bools:
+def _is_recent_change(readings: Floats, times: Floats, row_parts: Ints, longest_seconds: float) -> Bools:
     """(n,) whether a row's value does not repeat, from row to row, for longer than a gap."""
-    first = run_starts(readings, parts)
-    ends = np.append(first[1:], len(readings)) - 1
-    moving = np.repeat(times[ends] - times[first] <= gap, ends - first + 1)
-    moving[first] = True
-    return moving
+    run_firsts = run_starts(readings, row_parts)
+    run_lasts = np.append(run_firsts[1:], len(readings)) - 1
+    is_recent = np.repeat(times[run_lasts] - times[run_firsts] <= longest_seconds, run_lasts - run_firsts + 1)
+    is_recent[run_firsts] = True
+    return is_recent
 
 
 def _kind_of_rows(table: Table, readings: Cells, rows: Ints, steps: Steps, facts: Facts) -> tuple[RowKind, str] | None:
     changes = table.changes
     if changes is None and facts.time is not None and facts.time.lower() in _CHANGES:
         changes = True
-    named, present = are_names(readings), readings[present_in(readings)]
-    levels = codes_of([name.casefold() for name in present]) if named else present
-    kind = kind_of(steps, levels, [] if named else [readings], changes)
+    has_names, present = are_names(readings), readings[present_in(readings)]
+    levels = codes_of([name.casefold() for name in present]) if has_names else present
+    kind = kind_of(steps, levels, [] if has_names else [readings], changes)
     if changes or (kind is not None and kind[0] != "changes"):
         return kind
     # A beat's own state does not say how long the beat was, but its rate beside it does.
-    beside = [column for name in facts.unused if (column := _column(table.columns[name])) is not None]
-    kind_beside = kind_of(steps, levels, [column[rows] for column in beside], None) if beside else None
-    return kind_beside if kind_beside is not None and kind_beside[0] == "events" else kind
+    extra_columns = [column for name in facts.unused if (column := _column(table.columns[name])) is not None]
+    kind_by_unused = kind_of(steps, levels, [column[rows] for column in extra_columns], None) if extra_columns else None
+    return kind_by_unused if kind_by_unused is not None and kind_by_unused[0] == "events" else kind
 
 
 def _column(cells: Sequence[str]) -> Floats | None:
@@ -371,27 +379,27 @@ def _column(cells: Sequence[str]) -> Floats | None:
     return None if None in numbers else np.array(numbers, dtype=np.float64)
 
 
-def _ordered(clock: Clock, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
+def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
     """Rows in the order of their times, without those of a clock that was not set: see the notes.
 
     Raises:
         FuguError: the clock was never set.
     """
-    at, notes = np.arange(len(parts), dtype=np.int64), tuple[str, ...]()
-    early = clock.times < LEAST_DATED
-    if clock.dated and early.all():
+    row_indices, notes = np.arange(len(row_parts), dtype=np.int64), tuple[str, ...]()
+    is_unset_clock = clock.times < LEAST_DATED
+    if clock.dated and is_unset_clock.all():
         raise FuguError("all rows are of before 2000, when the clock was not set: leave the times out, or repair them")
-    if clock.dated and early.any():
-        notes = (f"{int(early.sum())} rows are of before 2000, when the clock was not set: left out",)
-        at = at[~early]
-    if clock.dated and (lone := _far_away(clock.times[at])).any():
-        notes = (*notes, f"{int(lone.sum())} rows are over a year from all others, as of a wrong clock: left out")
-        at = at[~lone]
-    order, order_notes = in_order(clock.times[at], parts[at])
-    return at[order], (*notes, *order_notes)
+    if clock.dated and is_unset_clock.any():
+        notes = (f"{int(is_unset_clock.sum())} rows are of before 2000, when the clock was not set: left out",)
+        row_indices = row_indices[~is_unset_clock]
+    if clock.dated and (is_far := _is_far_from_most(clock.times[row_indices])).any():
+        notes = (*notes, f"{int(is_far.sum())} rows are over a year from all others, as of a wrong clock: left out")
+        row_indices = row_indices[~is_far]
+    order, order_notes = in_order(clock.times[row_indices], row_parts[row_indices])
+    return row_indices[order], (*notes, *order_notes)
 
 
-def _far_away(times: Floats) -> Bools:
+def _is_far_from_most(times: Floats) -> Bools:
     """(n,) whether a time is of a group over a year from the largest one, if that has nine tenths of all."""
     order = np.argsort(times, kind="stable")
     groups = np.empty(len(times), dtype=np.int64)
@@ -422,7 +430,7 @@ def kind_of_values(readings: Readings) -> Kind:
     present = readings.values[readings.present]
     if not present.size:
         raise FuguError(f"{readings.source}: no row has a reading in column {readings.column}")
-    if not readings.named and not few(present):
+    if not readings.named and not has_few(present):
         return "numbers"
     levels = np.unique([name.casefold() for name in {*present}] if readings.named else present)
     if len(levels) == 1:
@@ -452,11 +460,11 @@ def joined(recordings: Sequence[Readings]) -> Readings:
                 "one policy has one tick"
             )
     lengths = [len(recording.segments) for recording in recordings]
-    begins = [np.diff(recording.segments, prepend=recording.segments[0] - 1) != 0 for recording in recordings]
+    is_start = [np.diff(recording.segments, prepend=recording.segments[0] - 1) != 0 for recording in recordings]
     moments = [recording.moments for recording in recordings if recording.moments is not None]
-    joint = first._replace(
+    joined_readings = first._replace(
         values=np.concatenate([recording.values for recording in recordings]),
-        segments=np.cumsum(np.concatenate(begins)).astype(np.int64),
+        segments=np.cumsum(np.concatenate(is_start)).astype(np.int64),
         source=f"{len(recordings)} recordings",
         missing_share=max(recording.missing_share for recording in recordings),
         notes=tuple(dict.fromkeys(note for recording in recordings for note in recording.notes)),
@@ -466,4 +474,4 @@ def joined(recordings: Sequence[Readings]) -> Readings:
         moments=np.concatenate(moments) if len(moments) == len(recordings) else None,
         facts=tuple(facts for recording in recordings for facts in recording.facts),
     )
-    return joint._replace(kind=kind_of_values(joint))
+    return joined_readings._replace(kind=kind_of_values(joined_readings))

@@ -14,7 +14,7 @@ import numpy as np
 
 from fugu.recordings.clock import UNITS, Clock
 from fugu.recordings.errors import Option, QuestionError
-from fugu.recordings.ticks import Steps, few
+from fugu.recordings.ticks import Steps, has_few
 from fugu.recordings.values import are_names
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fugu.recordings.options import ReadOptions, RowKind
     from fugu.recordings.values import Cells
 
-__all__ = ["RULES", "Evidence", "ask", "run_starts"]
+__all__ = ["RULES", "Evidence", "raise_question", "run_starts"]
 
 _DAY = 86_400.0
 _LATEST = 4_102_444_800.0
@@ -35,7 +35,7 @@ _MOST_SHOWN, _MOST_CODES, _MOST_NAMES = 12, 8, 32
 class Evidence(NamedTuple):
     """A recording, as far as it was understood: rows in the order of their times, None where there are no times.
 
-    `earlier` are (n - 1,) whether a row, as they came, is earlier than the one before. `readings` are None before they
+    `goes_back` are (n - 1,) whether a row, as they came, is earlier than the last. `readings` are None before they
     are read. `kind` is None if rows may be of several.
     """
 
@@ -47,11 +47,11 @@ class Evidence(NamedTuple):
     time: TimeCells | None = None
     clock: Clock | None = None
     times: Floats | None = None
-    parts: Ints | None = None
+    row_parts: Ints | None = None
     steps: Steps | None = None
-    earlier: Bools | None = None
+    goes_back: Bools | None = None
     kind: RowKind | None = None
-    works: Bools | None = None
+    is_up: Bools | None = None
 
     @property
     def numbers(self) -> Floats | None:
@@ -77,17 +77,17 @@ def _keys(evidence: Evidence) -> _Asked | None:
         return None
     key = max(evidence.keys, key=lambda key: (key.named, len(key.counts)))
     # Names in a column that is called like no key may be readings.
-    shown = sorted(key.counts.items(), key=lambda pair: -pair[1])[:_MOST_SHOWN] if key.named else []
-    options = [Option(("--only", f"{key.column}={name}"), f"{count} rows") for name, count in shown]
-    if len(shown) < len(key.counts):
-        options.append(Option(("--only", f"{key.column}=NAME"), f"one of {len(key.counts) - len(shown)} names"))
+    largest = sorted(key.counts.items(), key=lambda pair: -pair[1])[:_MOST_SHOWN] if key.named else []
+    options = [Option(("--only", f"{key.column}={name}"), f"{count} rows") for name, count in largest]
+    if len(largest) < len(key.counts):
+        options.append(Option(("--only", f"{key.column}=NAME"), f"one of {len(key.counts) - len(largest)} names"))
     options.append(Option(("--as-it-is", "keys"), "all rows are of one sensor"))
     return f"column {key.column} has {len(key.counts)} names, whose rows are not of one sensor", options
 
 
 def _dates(evidence: Evidence) -> _Asked | None:
     """Dates in which no part is above 12."""
-    if evidence.clock is None or evidence.time is None or not evidence.clock.ambiguous:
+    if evidence.clock is None or evidence.time is None or not evidence.clock.is_ambiguous:
         return None
     column = evidence.time.columns[0]
     return (
@@ -106,30 +106,30 @@ def _step(evidence: Evidence) -> _Asked | None:
         return None
     lowest, highest = float(np.min(evidence.times)), float(np.max(evidence.times))  # type: ignore[arg-type]
     days = clock.unit == "seconds" and lowest > 20_000.0 and highest < 80_000.0 and steps.median <= 1.0
-    far = float(np.median(evidence.times)) > _LATEST or (clock.unit in _LARGE and not clock.dated)  # type: ignore[arg-type]
-    if not days and not far and 1e-3 <= steps.median <= _DAY:
+    is_far_off = float(np.median(evidence.times)) > _LATEST or (clock.unit in _LARGE and not clock.dated)  # type: ignore[arg-type]
+    if not days and not is_far_off and 1e-3 <= steps.median <= _DAY:
         return None
-    units = {unit: words for unit, words in UNITS.items() if unit != "ns"}
+    units = {unit: unit_words for unit, unit_words in UNITS.items() if unit != "ns"}
     if clock.unit not in units.values():
         units = {}
     options = [
-        Option(("--time", f"{time.columns[0]}:{unit}"), f"they are {words}")
-        for unit, words in units.items()
-        if words != clock.unit and (far or (unit == "days") == (steps.median <= 1.0))
+        Option(("--time", f"{time.columns[0]}:{unit}"), f"they are {unit_words}")
+        for unit, unit_words in units.items()
+        if unit_words != clock.unit and (is_far_off or (unit == "days") == (steps.median <= 1.0))
     ]
     options.append(Option(("--as-it-is", "step"), f"they are {clock.unit}"))
-    if far:
+    if is_far_off:
         return f"times in column {time.name} are in no years of ours, if they are {clock.unit}", options
     return f"by column {time.name} rows are {steps.median:.3g} s apart", options
 
 
 def _order(evidence: Evidence) -> _Asked | None:
     """Rows that often go back in time."""
-    earlier, time = evidence.earlier, evidence.time
-    if time is None or earlier is None or earlier.sum() < 5 or not 0.01 <= earlier.mean() <= 0.99:
+    goes_back, time = evidence.goes_back, evidence.time
+    if time is None or goes_back is None or goes_back.sum() < 5 or not 0.01 <= goes_back.mean() <= 0.99:
         return None
     return (
-        f"{earlier.mean():.0%} of the rows are earlier than the row before: are they of one sensor, by column "
+        f"{goes_back.mean():.0%} of the rows are earlier than the row before: are they of one sensor, by column "
         f"{time.name}",
         [Option(("--as-it-is", "order"), "sort them"), Option(("--time", "COLUMN"), "another column has the times")],
     )
@@ -155,17 +155,17 @@ def _codes(evidence: Evidence) -> _Asked | None:
     if evidence.numbers is None:
         return None
     present = evidence.numbers[~np.isnan(evidence.numbers)]
-    if few(present):
+    if has_few(present):
         return None
     values, counts = np.unique(present, return_counts=True)
     codes, steps = [], np.diff(values)
     nearest = np.minimum(np.append(np.inf, steps), np.append(steps, np.inf))
-    for place in sorted(np.argsort(nearest)[-_MOST_CODES:].tolist()):
-        other_values = np.delete(values, place)
-        low, high = _quartiles(other_values, np.delete(counts, place))
+    for index in sorted(np.argsort(nearest)[-_MOST_CODES:].tolist()):
+        other_values = np.delete(values, index)
+        low, high = _quartiles(other_values, np.delete(counts, index))
         spread = max(high - low, float(np.subtract(*np.quantile(other_values, [0.75, 0.25]))))
-        if counts[place] >= 3 and nearest[place] > 2.0 * spread > 0.0:
-            codes.append(f"{values[place]:g}")
+        if counts[index] >= 3 and nearest[index] > 2.0 * spread > 0.0:
+            codes.append(f"{values[index]:g}")
     if not codes:
         return None
     return (
@@ -180,8 +180,8 @@ def _codes(evidence: Evidence) -> _Asked | None:
 def _names(evidence: Evidence) -> _Asked | None:
     """Many different words with numbers in them: amounts that were not read as such."""
     names = evidence.names
-    numbered = sum(any(map(str.isdigit, name)) for name in names)
-    if len(names) <= _MOST_NAMES or 2 * numbered <= len(names):
+    names_with_digits = sum(any(map(str.isdigit, name)) for name in names)
+    if len(names) <= _MOST_NAMES or 2 * names_with_digits <= len(names):
         return None
     return (
         f"column {evidence.column} has {len(names)} different words with numbers in them",
@@ -191,25 +191,25 @@ def _names(evidence: Evidence) -> _Asked | None:
 
 def _quartiles(values: Floats, counts: Ints) -> tuple[float, float]:
     """The quartiles of values (n,), increasing, that come so often."""
-    reached = np.cumsum(counts) / counts.sum()
-    low, high = np.searchsorted(reached, [0.25, 0.75]).tolist()
+    shares = np.cumsum(counts) / counts.sum()
+    low, high = np.searchsorted(shares, [0.25, 0.75]).tolist()
     return float(values[low]), float(values[min(high, len(values) - 1)])
 
 
-def run_starts(readings: Floats, parts: Ints) -> Ints:
+def run_starts(readings: Floats, row_parts: Ints) -> Ints:
     """Rows whose reading is not that of the row before."""
-    return np.flatnonzero(np.concatenate([[True], (np.diff(readings) != 0.0) | (np.diff(parts) != 0)]))
+    return np.flatnonzero(np.concatenate([[True], (np.diff(readings) != 0.0) | (np.diff(row_parts) != 0)]))
 
 
-def unusual_holds(times: Floats, parts: Ints, works: Bools) -> tuple[Floats, float]:
+def unusual_holds(times: Floats, row_parts: Ints, is_up: Bools) -> tuple[Floats, float]:
     """Seconds of holds that are a day or more and 5 times those of all others, and the longest of the others."""
-    inside = (np.diff(parts) == 0) & works[:-1]
-    holds = np.diff(times)[inside]
-    holds = np.sort(holds)[::-1] if holds.max(initial=0.0) >= _DAY else holds[:0]
-    for number in range(1, max(3, len(holds) // 100) + 1):
-        if number < len(holds) and holds[number - 1] >= max(_DAY, 5.0 * holds[number]):
-            return holds[:number], float(holds[number])
-    return holds[:0], 0.0
+    in_part = (np.diff(row_parts) == 0) & is_up[:-1]
+    hold_seconds = np.diff(times)[in_part]
+    hold_seconds = np.sort(hold_seconds)[::-1] if hold_seconds.max(initial=0.0) >= _DAY else hold_seconds[:0]
+    for hold_count in range(1, max(3, len(hold_seconds) // 100) + 1):
+        if hold_count < len(hold_seconds) and hold_seconds[hold_count - 1] >= max(_DAY, 5.0 * hold_seconds[hold_count]):
+            return hold_seconds[:hold_count], float(hold_seconds[hold_count])
+    return hold_seconds[:0], 0.0
 
 
 def _hold(evidence: Evidence) -> _Asked | None:
@@ -217,22 +217,22 @@ def _hold(evidence: Evidence) -> _Asked | None:
 
     Of samples it is one of many numbers that comes again and again, as where a program fills what is absent.
     """
-    times, parts, works = evidence.times, evidence.parts, evidence.works
-    if evidence.options.gap is not None or times is None or parts is None or works is None:
+    times, row_parts, is_up = evidence.times, evidence.row_parts, evidence.is_up
+    if evidence.options.gap is not None or times is None or row_parts is None or is_up is None:
         return None
-    if evidence.kind == "samples" and evidence.numbers is not None and not few(evidence.numbers):
-        first = run_starts(evidence.numbers, parts)
-        times, parts, works = times[first], parts[first], works[first]
+    if evidence.kind == "samples" and evidence.numbers is not None and not has_few(evidence.numbers):
+        run_firsts = run_starts(evidence.numbers, row_parts)
+        times, row_parts, is_up = times[run_firsts], row_parts[run_firsts], is_up[run_firsts]
     elif evidence.kind != "changes":
         return None
-    holds, longest_other = unusual_holds(times, parts, works)
-    if not holds.size:
+    hold_seconds, longest = unusual_holds(times, row_parts, is_up)
+    if not hold_seconds.size:
         return None
-    subject = "a value holds" if holds.size == 1 else f"{holds.size} values hold"
+    subject = "a value holds" if hold_seconds.size == 1 else f"{hold_seconds.size} values hold"
     return (
-        f"{subject} for {holds[-1] / _DAY:.1f} days, and no other for longer than {longest_other / 3600.0:.2g} h",
+        f"{subject} for {hold_seconds[-1] / _DAY:.1f} days, and no other for longer than {longest / 3600.0:.2g} h",
         [
-            Option(("--gap", f"{max(math.ceil(longest_other / 3600.0), 1)}h"), "a gap: the sensor was off"),
+            Option(("--gap", f"{max(math.ceil(longest / 3600.0), 1)}h"), "a gap: the sensor was off"),
             Option(("--as-it-is", "hold"), "it was so all the time"),
         ],
     )
@@ -267,7 +267,7 @@ RULES: dict[str, _Rule] = {
 _MUST = ("dates", "rows")
 
 
-def ask(evidence: Evidence) -> None:
+def raise_question(evidence: Evidence) -> None:
     """Ask what is not clear.
 
     Raises:
@@ -276,6 +276,6 @@ def ask(evidence: Evidence) -> None:
     for name, rule in RULES.items():
         if name in evidence.options.as_it_is and name not in _MUST:
             continue
-        if (doubt := rule(evidence)) is not None:
-            question, options = doubt
+        if (open_question := rule(evidence)) is not None:
+            question, options = open_question
             raise QuestionError(name, f"{evidence.file}: {question}", options)

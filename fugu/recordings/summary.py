@@ -81,30 +81,30 @@ class Recording(NamedTuple):
 
 def summary(source: str, facts: Facts) -> tuple[str, str]:
     """Two lines: the columns and rows that were read, and their times."""
-    only = "".join(f", only {column}={cell}" for column, cell in facts.only)
+    filters = "".join(f", only {column}={cell}" for column, cell in facts.only)
     rows = f"{facts.rows} rows" if facts.rows == facts.rows_in_file else f"{facts.rows} of {facts.rows_in_file} rows"
     zone = f", {facts.zone}" if facts.zone else ""
     times = f"times in column {facts.time} ({facts.unit}{zone})" if facts.time else "no times"
-    first = f"{source}: {facts.form}, {rows}{only}; readings in column {facts.column}, {times}"
-    return first, "; ".join(_of_rows(facts))
+    first_line = f"{source}: {facts.form}, {rows}{filters}; readings in column {facts.column}, {times}"
+    return first_line, "; ".join(_row_facts_words(facts))
 
 
-def _of_rows(facts: Facts) -> list[str]:
+def _row_facts_words(facts: Facts) -> list[str]:
     words = []
-    every = "" if facts.period_seconds is None else f"one every {time_words(facts.period_seconds)}"
+    period_words = "" if facts.period_seconds is None else f"one every {time_words(facts.period_seconds)}"
     match facts.row_kind:
         case "changes":
-            words.append(f"rows are changes, as {facts.why}, and are looked at {every.removeprefix('one ')}")
+            words.append(f"rows are changes, as {facts.why}, and are looked at {period_words.removeprefix('one ')}")
         case "events":
-            words.append(f"rows are events, as {facts.why}: typically {every}")
+            words.append(f"rows are events, as {facts.why}: typically {period_words}")
         case "samples":
-            words.append(f"rows are samples, as {facts.why}: {every}")
+            words.append(f"rows are samples, as {facts.why}: {period_words}")
         case None:
-            words.append(f"each row is a tick{', ' + every if every else ''}")
+            words.append(f"each row is a tick{', ' + period_words if period_words else ''}")
     if facts.first is not None and facts.last is not None:
         words.append(f"from {_date(facts.first)} to {_date(facts.last)}")
-    missing = sum(facts.missing.values())
-    words.append(f"{missing / facts.rows:.1%} without a reading" if missing else "none without a reading")
+    missing_rows = sum(facts.missing.values())
+    words.append(f"{missing_rows / facts.rows:.1%} without a reading" if missing_rows else "none without a reading")
     if facts.longest_hold_seconds is not None:
         words.append(f"longest hold {time_words(facts.longest_hold_seconds)}")
     if facts.gaps:
@@ -125,32 +125,32 @@ def _date(moment: float) -> str:
 def _picture(readings: Readings) -> list[str]:
     """Lines of text: readings over time from left to right, and what the signs stand for."""
     cells = np.arange(len(readings.segments)) * _WIDTH // max(len(readings.segments), 1)
-    return (_names if readings.named else _numbers)(readings.values, cells)
+    return (_name_letters if readings.named else _number_bars)(readings.values, cells)
 
 
-def _numbers(values: Floats, cells: Ints) -> list[str]:
-    present = ~np.isnan(values)
-    count = np.bincount(cells[present], minlength=_WIDTH)
+def _number_bars(values: Floats, cell_of_tick: Ints) -> list[str]:
+    is_present = ~np.isnan(values)
+    count = np.bincount(cell_of_tick[is_present], minlength=_WIDTH)
     with np.errstate(invalid="ignore"):
-        means = np.bincount(cells[present], values[present], minlength=_WIDTH) / count
+        means = np.bincount(cell_of_tick[is_present], values[is_present], minlength=_WIDTH) / count
     low, high = float(np.nanmin(means)), float(np.nanmax(means))
     step = (high - low) / len(_BARS) or 1.0
     bars = [" " if math.isnan(mean) else _BARS[min(int((mean - low) / step), len(_BARS) - 1)] for mean in means]
     return ["".join(bars), f"means of {len(values) / _WIDTH:.3g} ticks, {low:.4g} to {high:.4g}"]
 
 
-def _names(values: Cells, cells: Ints) -> list[str]:
-    spelled = sorted({value.casefold() for value in {*values.tolist()} - {None}})
-    number = {name: float(place) for place, name in enumerate(spelled)}
-    codes = np.array([math.nan if value is None else number[value.casefold()] for value in values])
-    if len(spelled) == 2:
-        bars, _ = _numbers(codes, cells)
-        return [bars, f"the share of {spelled[1]!r} in {len(values) / _WIDTH:.3g} ticks, by height"]
+def _name_letters(values: Cells, cell_of_tick: Ints) -> list[str]:
+    sorted_names = sorted({value.casefold() for value in {*values.tolist()} - {None}})
+    number_of_name = {name: float(index) for index, name in enumerate(sorted_names)}
+    codes = np.array([math.nan if value is None else number_of_name[value.casefold()] for value in values])
+    if len(sorted_names) == 2:
+        bars, _ = _number_bars(codes, cell_of_tick)
+        return [bars, f"the share of {sorted_names[1]!r} in {len(values) / _WIDTH:.3g} ticks, by height"]
     line = ""
     for cell in range(_WIDTH):
-        codes_here = codes[(cells == cell) & ~np.isnan(codes)].astype(np.int64)
-        line += _LETTERS[min(int(np.bincount(codes_here).argmax()), len(_LETTERS) - 1)] if codes_here.size else " "
-    legend = ", ".join(f"{letter} {name}" for letter, name in zip(_LETTERS, spelled, strict=False))
+        cell_codes = codes[(cell_of_tick == cell) & ~np.isnan(codes)].astype(np.int64)
+        line += _LETTERS[min(int(np.bincount(cell_codes).argmax()), len(_LETTERS) - 1)] if cell_codes.size else " "
+    legend = ", ".join(f"{letter} {name}" for letter, name in zip(_LETTERS, sorted_names, strict=False))
     return [line, f"the usual name of {len(values) / _WIDTH:.3g} ticks: {legend}"[:200]]
 
 
@@ -166,17 +166,19 @@ def plain_csv(readings: Readings) -> str:
     times = [f"{moment:.3f}".rstrip("0").rstrip(".") for moment in readings.moments.tolist()]
     if not readings.changes:
         absent = readings.absent.tolist()
-        several = facts.gaps > 0
-        head = "time,value,seg" if several else "time,value"
-        marks = [f",{segment}" for segment in segments] if several else [""] * len(cells)
-        rows = zip(times, cells, marks, absent, strict=True)
-        return "\n".join([head, *(f"{time},{cell}{mark}" for time, cell, mark, is_absent in rows if not is_absent), ""])
+        has_gaps = facts.gaps > 0
+        header = "time,value,seg" if has_gaps else "time,value"
+        suffixes = [f",{segment}" for segment in segments] if has_gaps else [""] * len(cells)
+        rows = zip(times, cells, suffixes, absent, strict=True)
+        return "\n".join(
+            [header, *(f"{time},{cell}{suffix}" for time, cell, suffix, is_absent in rows if not is_absent), ""]
+        )
     lines = ["last_changed,value"]
     for tick, (time, cell) in enumerate(zip(times, cells, strict=True)):
-        new = tick == 0 or segments[tick] != segments[tick - 1]
-        if new and tick:
+        is_start = tick == 0 or segments[tick] != segments[tick - 1]
+        if is_start and tick:
             lines.append(f"{readings.moments[tick - 1] + readings.period:.3f},unavailable")
-        if new or cell != cells[tick - 1] or tick == len(cells) - 1:
+        if is_start or cell != cells[tick - 1] or tick == len(cells) - 1:
             lines.append(f"{time},{cell or 'unknown'}")
     return "\n".join([*lines, ""])
 

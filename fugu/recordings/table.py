@@ -17,7 +17,7 @@ __all__ = [
     "MOST_ROWS",
     "Block",
     "Form",
-    "Only",
+    "RowFilter",
     "Table",
     "begins",
     "chunks",
@@ -29,7 +29,7 @@ __all__ = [
 MOST_ROWS, MOST_COLUMNS = 5_000_000, 1_000
 _BLOCK = 20_000
 _T = TypeVar("_T")
-Only = Mapping[str, str]
+RowFilter = Mapping[str, str]
 """The rows that are wanted, as a value for each of some columns."""
 
 
@@ -66,7 +66,7 @@ class Form(NamedTuple):
     """
 
     sniff: Callable[[File], bool]
-    read: Callable[[File, Only], Table]
+    read: Callable[[File, RowFilter], Table]
 
 
 def begins(pattern: bytes) -> Callable[[File], bool]:
@@ -78,10 +78,10 @@ Block = tuple[Sequence[int], Mapping[str, Sequence[str]]]
 """The lines of some rows, and their cells by column."""
 
 
-def chunks(items: Iterable[_T]) -> Iterator[list[_T]]:
+def chunks(elements: Iterable[_T]) -> Iterator[list[_T]]:
     """Lists of items, as many as are worked on together."""
-    remaining_items = iter(items)
-    while chunk := [*islice(remaining_items, _BLOCK)]:
+    remaining = iter(elements)
+    while chunk := [*islice(remaining, _BLOCK)]:
         yield chunk
 
 
@@ -95,17 +95,17 @@ def in_blocks(records: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[Bloc
 @contextmanager
 def without_collection() -> Iterator[None]:
     """Look for no cycles: text and arrays form none, and looking takes half of the time."""
-    collects = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()
 
 
-def table_of(form: str, file: File, blocks: Iterable[Block], **meaning: object) -> Table:
-    """Make a table of blocks of rows; `meaning` are further fields of the table.
+def table_of(form: str, file: File, blocks: Iterable[Block], **table_fields: object) -> Table:
+    """Make a table of blocks of rows; `table_fields` are further fields of the table.
 
     Raises:
         FuguError: there are no rows, too many, or too many columns.
@@ -122,4 +122,4 @@ def table_of(form: str, file: File, blocks: Iterable[Block], **meaning: object) 
             raise FuguError(f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it")
     if not lines:
         raise FuguError(f"{file.name} has no rows")
-    return Table(form, columns, lines, **meaning)  # type: ignore[arg-type]
+    return Table(form, columns, lines, **table_fields)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
     from fugu.recordings.options import RowKind
 
-__all__ = ["Steps", "few", "in_order", "kind_of", "steps_of", "ticks_of"]
+__all__ = ["Steps", "has_few", "in_order", "kind_of", "steps_of", "ticks_of"]
 
 LONGEST_SILENCE = 10
 """A stretch ends where no row came for more than so many periods."""
@@ -59,39 +59,39 @@ class Ticks(NamedTuple):
     moments: Floats | None = None
 
 
-def in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
+def in_order(times: Floats, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
     """Indices of rows in the order of their times, part by part, the last of those of one time; and what was done.
 
     `times` are (n,) in seconds; rows of different parts have nothing to do with one another.
     """
     order, notes = np.arange(len(times)), []
-    if ((np.diff(parts) < 0) | ((np.diff(parts) == 0) & (np.diff(times) < 0.0))).any():
-        order = np.lexsort((times, parts))
-    if moved := int((order != np.arange(len(order))).sum()):
-        notes.append(f"{moved} rows were not in the order of their times: sorted")
-    same = (np.diff(times[order]) == 0.0) & (np.diff(parts[order]) == 0)
-    if 0 < same.sum() <= _MOST_DUPLICATES * len(order):
-        notes.append(f"{int(same.sum())} rows had the time of the next one: left out")
-        order = order[np.concatenate([~same, [True]])]
+    if ((np.diff(row_parts) < 0) | ((np.diff(row_parts) == 0) & (np.diff(times) < 0.0))).any():
+        order = np.lexsort((times, row_parts))
+    if moved_rows := int((order != np.arange(len(order))).sum()):
+        notes.append(f"{moved_rows} rows were not in the order of their times: sorted")
+    has_next_time = (np.diff(times[order]) == 0.0) & (np.diff(row_parts[order]) == 0)
+    if 0 < has_next_time.sum() <= _MOST_DUPLICATES * len(order):
+        notes.append(f"{int(has_next_time.sum())} rows had the time of the next one: left out")
+        order = order[np.concatenate([~has_next_time, [True]])]
     return order, tuple(notes)
 
 
-def steps_of(times: Floats, parts: Ints) -> Steps:
+def steps_of(times: Floats, row_parts: Ints) -> Steps:
     """The steps of rows in order.
 
     Raises:
         FuguError: no two rows have different times.
     """
-    inside = np.diff(parts) == 0
-    steps = np.diff(times)[inside]
+    in_part = np.diff(row_parts) == 0
+    steps = np.diff(times)[in_part]
     if len(times) == 1:
         raise FuguError("it has one row: there is nothing to learn from")
     if not (steps > 0.0).any():
         raise FuguError("no two rows have different times: leave the times out, or repair them")
-    return Steps(steps, np.flatnonzero(inside) + 1, float(np.median(steps[steps > 0.0])))
+    return Steps(steps, np.flatnonzero(in_part) + 1, float(np.median(steps[steps > 0.0])))
 
 
-def few(values: NDArray[Any]) -> bool:
+def has_few(values: NDArray[Any]) -> bool:
     """Return whether there are at most 8 different values."""
     return len(np.unique(values[:_LOOKED_AT])) <= _LEVELS and len(np.unique(values)) <= _LEVELS
 
@@ -109,23 +109,25 @@ def kind_of(
     """
     if changes:
         return "changes", "their times are of changes"
-    repeats = float((np.diff(present) == 0).mean()) if len(present) > 1 else 1.0
+    repeat_rate = float((np.diff(present) == 0).mean()) if len(present) > 1 else 1.0
     steady = float((np.abs(steps.all - steps.median) <= _WHOLE * steps.median).mean())
-    if changes is None and len(present) >= _FEWEST and repeats < _REPEATS and steady < _STEADY and few(present):
+    if changes is None and len(present) >= _FEWEST and repeat_rate < _REPEATS and steady < _STEADY and has_few(present):
         return "changes", "no value comes twice in a row"
     if any(_explains(steps, column) for column in explained):
         return "events", "the step to each explains its reading"
     if not steps.inside.size:
         return None
-    multiples = steps.inside / steps.median
-    is_multiple = np.abs(multiples - np.round(multiples)) <= _WHOLE
-    on_clock = bool((is_multiple & (np.round(multiples) >= 1.0)).mean() >= _WHOLE_SHARE)
-    positive = steps.all[steps.all > 0.0]
-    even = bool(((positive >= steps.median / 2.0) & (positive <= 2.0 * steps.median)).mean() >= _EVEN_SHARE)
-    coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
-    if on_clock and not coarse and (even or repeats >= _REPEATS):
+    step_multiples = steps.inside / steps.median
+    is_multiple = np.abs(step_multiples - np.round(step_multiples)) <= _WHOLE
+    is_on_clock = bool((is_multiple & (np.round(step_multiples) >= 1.0)).mean() >= _WHOLE_SHARE)
+    positive_steps = steps.all[steps.all > 0.0]
+    is_even = bool(
+        ((positive_steps >= steps.median / 2.0) & (positive_steps <= 2.0 * steps.median)).mean() >= _EVEN_SHARE
+    )
+    is_coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
+    if is_on_clock and not is_coarse and (is_even or repeat_rate >= _REPEATS):
         return "samples", f"steps are multiples of {steps.median:g} s"
-    if changes is None and not even and not coarse:
+    if changes is None and not is_even and not is_coarse:
         return "changes", "steps of time are uneven"
     return None
 
@@ -133,98 +135,98 @@ def kind_of(
 def _explains(steps: Steps, column: Floats) -> bool:
     """Return whether rates (60 s by the step), or intervals, explain a column of numbers."""
     values = column[steps.at]
-    usable = (steps.all > 0.0) & (steps.all <= LONGEST_SILENCE * steps.median) & np.isfinite(values)
-    if usable.sum() < _FEWEST:
+    is_usable = (steps.all > 0.0) & (steps.all <= LONGEST_SILENCE * steps.median) & np.isfinite(values)
+    if is_usable.sum() < _FEWEST:
         return False
-    values, step_seconds = values[usable], steps.all[usable]
+    values, step_seconds = values[is_usable], steps.all[is_usable]
     if not values.std() or not step_seconds.std():
         return False
     return any(float(np.corrcoef(values, cause)[0, 1]) > _EXPLAINED for cause in (60.0 / step_seconds, step_seconds))
 
 
 def ticks_of(
-    kind: RowKind, times: Floats, parts: Ints, works: NDArray[np.bool_], steps: Steps, period: float | None
+    kind: RowKind, times: Floats, row_parts: Ints, is_up: NDArray[np.bool_], steps: Steps, period: float | None
 ) -> Ticks:
-    """Ticks of rows in order. Changes without a `period` are looked at every minute, or second; `works` is of changes.
+    """Ticks of rows in order. Changes without a `period` are looked at every minute, or second; `is_up` is of changes.
 
     Raises:
         FuguError: there would be too many ticks; or rows are ticks, and another period was given.
     """
     match kind:
         case "changes":
-            return _from_changes(times, parts, works, period)
+            return _from_changes(times, row_parts, is_up, period)
         case "events":
             if period is not None:
                 raise FuguError("--period is for logs of changes; here every row is a tick")
-            return _from_events(times, parts, steps)
-    return _from_samples(times, parts, steps, period)
+            return _from_events(times, row_parts, steps)
+    return _from_samples(times, row_parts, steps, period)
 
 
-def _stretches(times: Floats, parts: Ints, longest: float) -> tuple[Ints, tuple[str, ...]]:
+def _stretches(times: Floats, row_parts: Ints, longest_step: float) -> tuple[Ints, tuple[str, ...]]:
     """(n,) the number of each row's stretch, which rises at gaps; and what was done."""
-    inside = np.diff(parts) == 0
-    gap = ~inside | (np.diff(times) > longest)
-    number = int((gap & inside).sum())
-    stretches = np.concatenate([[0], np.cumsum(gap)]).astype(np.int64)
-    return stretches, ((f"{number} gaps in time: nothing is learned across them",) if number else ())
+    in_part = np.diff(row_parts) == 0
+    is_gap = ~in_part | (np.diff(times) > longest_step)
+    gap_count = int((is_gap & in_part).sum())
+    stretches = np.concatenate([[0], np.cumsum(is_gap)]).astype(np.int64)
+    return stretches, ((f"{gap_count} gaps in time: nothing is learned across them",) if gap_count else ())
 
 
-def _from_events(times: Floats, parts: Ints, steps: Steps) -> Ticks:
+def _from_events(times: Floats, row_parts: Ints, steps: Steps) -> Ticks:
     """Rows that are a tick each. Times that are coarser than rows say only how long all of them took."""
-    coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
-    period = float(steps.all.mean()) if coarse else steps.median
-    stretches, notes = _stretches(times, parts, LONGEST_SILENCE * max(period, steps.median))
+    is_coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
+    period = float(steps.all.mean()) if is_coarse else steps.median
+    stretches, notes = _stretches(times, row_parts, LONGEST_SILENCE * max(period, steps.median))
     return Ticks(np.arange(len(times), dtype=np.int64), stretches, period, False, notes)
 
 
-def _from_samples(times: Floats, parts: Ints, steps: Steps, period: float | None) -> Ticks:
+def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | None) -> Ticks:
     """Rows on a clock; absent ones become ticks without a reading. Of rows for one tick the last counts."""
     step = period or steps.median
-    stretches, notes = _stretches(times, parts, LONGEST_SILENCE * max(step, steps.median))
-    gap = np.diff(stretches) > 0
-    if (times[-1] - times[0]) / step > _MOST_TICKS and (~gap * np.diff(times)).sum() / step > _MOST_TICKS:
+    stretches, notes = _stretches(times, row_parts, LONGEST_SILENCE * max(step, steps.median))
+    is_gap = np.diff(stretches) > 0
+    if (times[-1] - times[0]) / step > _MOST_TICKS and (~is_gap * np.diff(times)).sum() / step > _MOST_TICKS:
         raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
-    least = 0 if period is not None else 1
-    advance = np.where(gap, 1, np.maximum(least, np.round(np.diff(times) / step))).astype(np.int64)
+    min_ticks = 0 if period is not None else 1
+    tick_steps = np.where(is_gap, 1, np.maximum(min_ticks, np.round(np.diff(times) / step))).astype(np.int64)
     if period is not None:  # steps that are no multiples would drift by their roundings
-        starts = np.flatnonzero(np.concatenate([[True], gap]))
+        starts = np.flatnonzero(np.concatenate([[True], is_gap]))
         ticks = np.round((times - np.repeat(times[starts], np.diff([*starts, len(times)]))) / step).astype(np.int64)
-        advance = np.where(gap, 1, np.diff(ticks))
-    at = np.concatenate([[0], np.cumsum(advance)])
-    rows = np.full(int(at[-1]) + 1, -1, dtype=np.int64)
-    rows[at] = np.arange(len(times))
-    segments = stretches[np.searchsorted(at, np.arange(len(rows)), side="right") - 1]
-    if absent := int((rows < 0).sum()):
-        notes = (*notes, f"{absent} rows are absent: ticks without a reading")
-    if double := len(times) - int((rows >= 0).sum()):
-        notes = (*notes, f"{double} rows are of the tick of the next one: left out")
+        tick_steps = np.where(is_gap, 1, np.diff(ticks))
+    tick_of_row = np.concatenate([[0], np.cumsum(tick_steps)])
+    rows = np.full(int(tick_of_row[-1]) + 1, -1, dtype=np.int64)
+    rows[tick_of_row] = np.arange(len(times))
+    segments = stretches[np.searchsorted(tick_of_row, np.arange(len(rows)), side="right") - 1]
+    if absent_rows := int((rows < 0).sum()):
+        notes = (*notes, f"{absent_rows} rows are absent: ticks without a reading")
+    if overwritten_rows := len(times) - int((rows >= 0).sum()):
+        notes = (*notes, f"{overwritten_rows} rows are of the tick of the next one: left out")
     return Ticks(rows, segments, step, True, notes)
 
 
-def _from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: float | None) -> Ticks:
+def _from_changes(times: Floats, row_parts: Ints, is_up: NDArray[np.bool_], period: float | None) -> Ticks:
     """A log of changes as ticks: what holds at the end of each period.
 
     A row that does not work begins a gap until the next one. The period is by default a minute, or a second for logs
     shorter than ten hours.
     """
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(parts) != 0]))
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(row_parts) != 0]))
     ends = np.concatenate([starts[1:], [len(times)]])
     span = float((times[ends - 1] - times[starts]).sum())
     step = period or (_MINUTE if span >= _LONG else 1.0)
     if span / step > _MOST_TICKS:
         raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
-    rows, segments, moments, number = [], [], [], 0
+    rows, segments, moments, segment_count = [], [], [], 0
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
         look_times = times[first] + step * np.arange(math.floor((times[end - 1] - times[first]) / step) + 1)
-        newest = first + np.searchsorted(times[first:end], look_times, side="right") - 1
-        alive = works[newest]
-        begins = np.concatenate([[True], alive[1:] != alive[:-1]])
-        rows.append(newest[alive])
-        moments.append(look_times[alive])
-        segments.append((number + np.cumsum(begins))[alive])
-        number += int(begins.sum())
-    hint = "" if period else " (--period SECONDS for another)"
-    notes = [f"a log of changes: each value holds until the next, looked at every {step:g} s{hint}"]
-    if not works.all():
+        row_of_tick = first + np.searchsorted(times[first:end], look_times, side="right") - 1
+        is_alive = is_up[row_of_tick]
+        is_start = np.concatenate([[True], is_alive[1:] != is_alive[:-1]])
+        rows.append(row_of_tick[is_alive])
+        moments.append(look_times[is_alive])
+        segments.append((segment_count + np.cumsum(is_start))[is_alive])
+        segment_count += int(is_start.sum())
+    period_hint = "" if period else " (--period SECONDS for another)"
+    notes = [f"a log of changes: each value holds until the next, looked at every {step:g} s{period_hint}"]
+    if not is_up.all():
         notes.append("times at which the source did not work are gaps")
     return Ticks(np.concatenate(rows), np.concatenate(segments), step, True, tuple(notes), np.concatenate(moments))

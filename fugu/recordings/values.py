@@ -49,12 +49,12 @@ _PREFIXED = re.compile(r"[^\W\d](W|Wh|V|A|VA|VAR|Hz|B|b|bit|bytes|g|m|s|J|Pa|Ω|
 class Values(NamedTuple):
     """Readings of rows.
 
-    `works` (n,) says whether the source worked. `missing` counts the cells of each word, or code, for no reading.
+    `is_up` (n,) says whether the source worked. `missing` counts the cells of each word, or code, for no reading.
     `unit` is in the cells. `plain` numbers are written as an agent reads them.
     """
 
     readings: Cells
-    works: Bools
+    is_up: Bools
     missing: dict[str, int]
     unit: str = ""
     plain: bool = True
@@ -82,55 +82,53 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
         if _may_be_thousands(table.columns[column]):
             raise _thousands(file, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
-    cells, coded = table.columns[column], Codes(codes)
+    cells, missing_codes = table.columns[column], Codes(codes)
     if any(cell != cell.strip() for cell in {*cells}):
         cells = [cell.strip() for cell in cells]
     counts = Counter(cells)
-    missing = {cell for cell in counts if is_missing(cell) or cell in coded}
+    missing = {cell for cell in counts if is_missing(cell) or cell in missing_codes}
     words = {cell: count for cell, count in counts.items() if cell in missing}
-    works = np.array([cell.lower() not in _BROKEN for cell in cells]) if words else np.ones(len(cells), dtype=bool)
-    of_cell: dict[str, float | None] = {cell: np.nan if cell in missing else number_of(cell) for cell in counts}
-    wrong = {cell for cell, number in of_cell.items() if number is None}
-    if wrong and sum(map(bool, map(_GROUPED.fullmatch, wrong))) >= 0.5 * len(wrong):
-        if not (numbers_of := _ungrouped(of_cell.keys() - missing)):
+    is_up = np.array([cell.lower() not in _BROKEN for cell in cells]) if words else np.ones(len(cells), dtype=bool)
+    cell_numbers: dict[str, float | None] = {cell: np.nan if cell in missing else number_of(cell) for cell in counts}
+    texts = {cell for cell, number in cell_numbers.items() if number is None}
+    if texts and sum(map(bool, map(_GROUPED.fullmatch, texts))) >= 0.5 * len(texts):
+        if not (grouped_numbers := _ungrouped_numbers(cell_numbers.keys() - missing)):
             raise _thousands(file, column)
-        of_cell |= numbers_of
-        wrong = {cell for cell, number in of_cell.items() if number is None}
-    if wrong and all(map(_DECIMAL_COMMA.fullmatch, wrong)):
-        if all(map(_THOUSANDS.fullmatch, wrong)):
+        cell_numbers |= grouped_numbers
+        texts = {cell for cell, number in cell_numbers.items() if number is None}
+    if texts and all(map(_DECIMAL_COMMA.fullmatch, texts)):
+        if all(map(_THOUSANDS.fullmatch, texts)):
             raise _thousands(file, column)
-        of_cell |= {cell: float(cell.replace(",", ".")) for cell in wrong}
-        wrong = set()
-    amounts = {cell: match for cell in wrong if (match := AMOUNT.fullmatch(cell))}
+        cell_numbers |= {cell: float(cell.replace(",", ".")) for cell in texts}
+        texts = set()
+    amounts = {cell: match for cell in texts if (match := AMOUNT.fullmatch(cell))}
     unit = ""
-    present = len(cells) - sum(words.values())
-    if amounts and sum(counts[cell] for cell in amounts) >= max(_FEWEST_AMOUNTS * present, min(_AGAIN, present)):
-        scaled = {cell: _scaled(match) for cell, match in amounts.items()}
+    filled = len(cells) - sum(words.values())
+    if amounts and sum(counts[cell] for cell in amounts) >= max(_FEWEST_AMOUNTS * filled, min(_AGAIN, filled)):
+        scaled = {cell: _scaled_number(match) for cell, match in amounts.items()}
         units = {unit for _, unit in scaled.values()}
         if len(units) == 1:
-            of_cell |= {cell: number for cell, (number, _) in scaled.items()}
-            wrong, unit = wrong - amounts.keys(), units.pop()
+            cell_numbers |= {cell: number for cell, (number, _) in scaled.items()}
+            texts, unit = texts - amounts.keys(), units.pop()
         elif len(amounts) > _MOST_WORDS:  # few may be names, as 1st and 2nd
             raise FuguError(f"{file}: column {column} has numbers in {len(units)} units: write all of them in one unit")
-    refused = sum(counts[cell] for cell in wrong)
-    if 2 * refused > present:
-        return Values(np.array([None if cell in missing else cell for cell in cells], dtype=object), works, words)
-    numbers = np.array([of_cell[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
-    no_number = (
-        [place for place, cell in enumerate(cells) if cell in wrong] if wrong else np.flatnonzero(np.isinf(numbers))
-    )
-    if len(no_number):
-        finite = "" if wrong else "finite "
-        where = f"{file}: {table.where} {table.lines[no_number[0]]}, column {column} is no {finite}number"
-        if wrong and len(wrong) <= _MOST_WORDS and all("," not in cell and counts[cell] >= _AGAIN for cell in wrong):
-            words_of = Option(("--missing-values", ",".join(sorted(wrong))), f"{refused} cells that are no readings")
-            raise QuestionError("words", where, [words_of])
-        raise FuguError(f"{where}: say what means no reading by --missing-values" if wrong else where)
-    plain = all(number_of(cell) is not None for cell in counts.keys() - missing)
-    return Values(numbers, works, words, unit, plain)
+    text_count = sum(counts[cell] for cell in texts)
+    if 2 * text_count > filled:
+        return Values(np.array([None if cell in missing else cell for cell in cells], dtype=object), is_up, words)
+    numbers = np.array([cell_numbers[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
+    bad_rows = [row for row, cell in enumerate(cells) if cell in texts] if texts else np.flatnonzero(np.isinf(numbers))
+    if len(bad_rows):
+        finite = "" if texts else "finite "
+        problem = f"{file}: {table.where} {table.lines[bad_rows[0]]}, column {column} is no {finite}number"
+        if texts and len(texts) <= _MOST_WORDS and all("," not in cell and counts[cell] >= _AGAIN for cell in texts):
+            option = Option(("--missing-values", ",".join(sorted(texts))), f"{text_count} cells that are no readings")
+            raise QuestionError("words", problem, [option])
+        raise FuguError(f"{problem}: say what means no reading by --missing-values" if texts else problem)
+    is_plain = all(number_of(cell) is not None for cell in counts.keys() - missing)
+    return Values(numbers, is_up, words, unit, is_plain)
 
 
-def _scaled(match: re.Match[str]) -> tuple[float, str]:
+def _scaled_number(match: re.Match[str]) -> tuple[float, str]:
     """A number without the prefix of its unit, and that unit."""
     number, unit = float(match[1].replace(",", ".")), (match[2] or "").strip()
     if unit in _SCALES:
@@ -144,8 +142,8 @@ def _may_be_thousands(cells: Sequence[str]) -> bool:
     """Return whether all cells are whole numbers below 1000, or have three digits after a point, and there are both."""
     if not all(map(_THREE.fullmatch, cells[:_LOOKED_AT])) or not all(map(_THREE.fullmatch, cells)):
         return False
-    pointed = {cell for cell in cells if "." in cell}
-    return len(pointed) >= _FEWEST and any("." not in cell for cell in cells)
+    cells_with_point = {cell for cell in cells if "." in cell}
+    return len(cells_with_point) >= _FEWEST and any("." not in cell for cell in cells)
 
 
 def _thousands(file: str, column: str) -> FuguError:
@@ -155,12 +153,12 @@ def _thousands(file: str, column: str) -> FuguError:
     )
 
 
-def _ungrouped(cells: Iterable[str]) -> dict[str, float | None]:
+def _ungrouped_numbers(cells: Iterable[str]) -> dict[str, float | None]:
     """Numbers of cells that have signs between thousands; none if their decimals differ in sign."""
-    grouped = [cell for cell in cells if _GROUPED.fullmatch(cell)]
-    decimals = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in grouped if _WITH_DECIMALS.search(cell)}
+    grouped_cells = [cell for cell in cells if _GROUPED.fullmatch(cell)]
+    decimals = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in grouped_cells if _WITH_DECIMALS.search(cell)}
     if len(decimals) > 1:
         return {}
-    decimal = decimals.pop() if decimals else "," if any("." in cell for cell in grouped) else "."
-    signs = str.maketrans({sign: None for sign in f"{_SPACES},." if sign != decimal} | {decimal: "."})
-    return {cell: number_of(cell.translate(signs)) for cell in cells}
+    decimal = decimals.pop() if decimals else "," if any("." in cell for cell in grouped_cells) else "."
+    translation = str.maketrans({sign: None for sign in f"{_SPACES},." if sign != decimal} | {decimal: "."})
+    return {cell: number_of(cell.translate(translation)) for cell in cells}

@@ -12,7 +12,7 @@ from fugu.recordings.forms.mqtt_log import MQTT_JSON_LOG, MQTT_LOG
 from fugu.recordings.forms.refused import REFUSED
 from fugu.recordings.forms.sqlite_files import SQLITE
 from fugu.recordings.forms.xml_files import APPLE_HEALTH, GPX
-from fugu.recordings.table import Form, Only, Table, without_collection
+from fugu.recordings.table import Form, RowFilter, Table, without_collection
 
 __all__ = ["FORMS", "read_table"]
 
@@ -26,7 +26,7 @@ FORMS: tuple[Form, ...] = (
 """In the order in which they are asked; a delimited table, which is most general, comes last."""
 
 
-def read_table(file: File, only: Only) -> Table:
+def read_table(file: File, row_filter: RowFilter) -> Table:
     """Read a file of any form.
 
     Raises:
@@ -38,5 +38,5 @@ def read_table(file: File, only: Only) -> Table:
     with without_collection():
         for form in FORMS:
             if form.sniff(file):
-                return form.read(file, only)
+                return form.read(file, row_filter)
     raise FuguError(f"{file.name} is no recording that is known: save it as CSV, with a header, in UTF-8")

@@ -26,39 +26,39 @@ _NUMBER = re.compile(r"\s*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
 _TIME = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T].*)?\s*|\s*\d{1,2}:\d{2}(:\d{2}.*)?\s*")
 
 
-def read_delimited(file: File, least: int | None = None) -> Table:
-    """Read the rows below the header. With `least` they are of any length, but have so many cells.
+def read_delimited(file: File, min_cells: int | None = None) -> Table:
+    """Read the rows below the header. With `min_cells` they are of any length, but have so many cells.
 
     Raises:
         FuguError: it is no such table.
     """
     with file.text() as text:
         lines = list(islice(text, _LOOKED_AT))
-        sign, at = _layout(lines)
+        sign, head_line = _layout(lines)
         try:
-            head = csv.reader(lines[at:], delimiter=sign)
-            header, body = [cell.strip() for cell in next(head, [])], [row for row in head if row]
+            parsed_rows = csv.reader(lines[head_line:], delimiter=sign)
+            header, body = [cell.strip() for cell in next(parsed_rows, [])], [row for row in parsed_rows if row]
             if len(header) == 1 and _is_line(header[0]) and 2 * sum(_is_line(row[0]) for row in body) > len(body):
                 raise FuguError(
                     f"{file.name} has no comma, semicolon, tab or bar between cells: write it as CSV, with a header"
                 )
             if {len(row) for row in body} == {len(header) + 1} and not any(row[-1].strip() for row in body):
                 header.append("")  # a sign behind the last cell
-            units = _rows_of_units(body)
-            body = body[units:]
+            unit_rows = _rows_of_units(body)
+            body = body[unit_rows:]
             if is_data(header, body):
                 raise FuguError(f"{file.name} has no header: write the names of its columns in a first line")
-            notes = [f"{units} rows below the header have no numbers, as rows of units: left out"] * bool(units)
-            filled = [place for place in range(at + 1, len(lines)) if lines[place].strip()]
-            begin = filled[units - 1] + 1 if units else at + 1
-            below = _Below(file, sign, header, least, notes)
-            table = table_of("a delimited table", file, below.blocks(text, lines, at, begin))
+            notes = [f"{unit_rows} rows below the header have no numbers, as rows of units: left out"] * bool(unit_rows)
+            filled_lines = [index for index in range(head_line + 1, len(lines)) if lines[index].strip()]
+            first_index = filled_lines[unit_rows - 1] + 1 if unit_rows else head_line + 1
+            table_body = _Body(file, sign, header, min_cells, notes)
+            table = table_of("a delimited table", file, table_body.blocks(text, lines, head_line, first_index))
         except csv.Error as error:
             raise FuguError(f"{file.name} is no CSV file: {cause(error)}") from None
-    signed = next((mark for mark in ",;\t" if mark in lines[at]), ",")
+    usual_sign = next((candidate for candidate in ",;\t" if candidate in lines[head_line]), ",")
     # As fugu.host.csv_file reads it, which an agent does.
-    plain = at == 0 and sign == signed and file.zipped == (file.path.suffix == ".gz") and file.in_utf8
-    return table._replace(plain=plain and not notes, notes=tuple(notes))
+    is_plain = head_line == 0 and sign == usual_sign and file.zipped == (file.path.suffix == ".gz") and file.in_utf8
+    return table._replace(plain=is_plain and not notes, notes=tuple(notes))
 
 
 DELIMITED = Form(lambda file: b"\0" not in file.head, lambda file, only: read_delimited(file))
@@ -67,32 +67,32 @@ DELIMITED = Form(lambda file: b"\0" not in file.head, lambda file, only: read_de
 
 def _layout(lines: list[str]) -> tuple[str, int]:
     """The sign between cells, and the place of the header among the first lines of a file."""
-    first = 0
+    first_index = 0
     if lines and (match := re.fullmatch(r"\s*\"?sep=(.)\"?\s*", lines[0], re.IGNORECASE)):
-        sign, first = match[1], 1
+        sign, first_index = match[1], 1
     else:
-        sign = max(_SIGNS, key=lambda mark: _regular(lines, mark))
-    cells = {place: _cells(line, sign) for place, line in enumerate(lines) if place >= first and line.strip()}
+        sign = max(_SIGNS, key=lambda candidate: _regularity(lines, candidate))
+    cells = {index: _cells(line, sign) for index, line in enumerate(lines) if index >= first_index and line.strip()}
     if not cells:
-        return sign, first
-    width = _usual([len(row) for row in cells.values()])
-    body = [place for place, row in cells.items() if len(row) == width]
-    first, before = next(iter(cells)), body[0] - 1
-    if len(cells.get(before, ())) == width - 1 > 0 and _is_header(cells[before]) and not _is_header(cells[body[0]]):
-        return sign, before  # each row has a sign behind its last cell
-    return sign, body[0] if _is_header(cells[body[0]]) or not _is_header(cells[first]) else first
+        return sign, first_index
+    width = _usual_width([len(row) for row in cells.values()])
+    body = [index for index, row in cells.items() if len(row) == width]
+    first_index, previous = next(iter(cells)), body[0] - 1
+    if len(cells.get(previous, ())) == width - 1 > 0 and _is_header(cells[previous]) and not _is_header(cells[body[0]]):
+        return sign, previous  # each row has a sign behind its last cell
+    return sign, body[0] if _is_header(cells[body[0]]) or not _is_header(cells[first_index]) else first_index
 
 
-def _regular(lines: list[str], sign: str) -> tuple[float, int]:
+def _regularity(lines: list[str], sign: str) -> tuple[float, int]:
     """How many lines have the usual number of cells, if that is more than one, and how many cells these are."""
     widths = [len(_cells(line, sign)) for line in lines if line.strip()]
-    width = _usual(widths) if widths else 1
+    width = _usual_width(widths) if widths else 1
     if width == 1:
         return 0.0, 0
     return sum(fields == width for fields in widths) / len(widths), -_SIGNS.index(sign)
 
 
-def _usual(widths: list[int]) -> int:
+def _usual_width(widths: list[int]) -> int:
     """The most frequent width; of equally frequent ones that which came last."""
     counts = Counter(widths)
     return max(counts, key=lambda width: (counts[width], widths[::-1].index(width) * -1))
@@ -128,22 +128,22 @@ def is_data(header: list[str], body: list[list[str]]) -> bool:
     """Return whether a first row is a reading: it has amounts, or words that its columns have again below."""
     if any(_is_amount(cell) for cell in header) or not any(header):
         return True
-    shapes = [{_shape(row[place]) for row in body if place < len(row)} for place in range(len(header))]
+    shapes = [{_shape(row[column]) for row in body if column < len(row)} for column in range(len(header))]
     if any(_shape(cell) != cell and _shape(cell) in common for cell, common in zip(header, shapes, strict=True)):
         return True
-    below = [{row[place].strip() for row in body if place < len(row)} for place in range(len(header))]
-    return any(cell and cell in cells for cell, cells in zip(header, below, strict=True))
+    column_cells = [{row[column].strip() for row in body if column < len(row)} for column in range(len(header))]
+    return any(cell and cell in cells for cell, cells in zip(header, column_cells, strict=True))
 
 
 def _rows_of_units(body: list[list[str]]) -> int:
     """How many of the first two rows have no amount, and a mark of units, where all others have amounts."""
     columns = [
-        place
-        for place in range(min(map(len, body), default=0))
-        if sum(_is_amount(row[place]) for row in body[2:]) > 0.9 * len(body[2:])
+        column
+        for column in range(min(map(len, body), default=0))
+        if sum(_is_amount(row[column]) for row in body[2:]) > 0.9 * len(body[2:])
     ]
     rows = 0
-    while rows < 2 < len(body) and columns and not any(_is_amount(body[rows][place]) for place in columns):
+    while rows < 2 < len(body) and columns and not any(_is_amount(body[rows][column]) for column in columns):
         rows += 1
     return rows
 
@@ -151,13 +151,13 @@ def _rows_of_units(body: list[list[str]]) -> int:
 def _names(header: list[str]) -> list[str]:
     """Names of columns, which are all different: an empty one, or one that comes again, gets its number."""
     names: list[str] = []
-    for place, name in enumerate(header, 1):
-        names.append(name if name and name not in names else f"{name or 'column'}_{place}")
+    for number, name in enumerate(header, 1):
+        names.append(name if name and name not in names else f"{name or 'column'}_{number}")
     return names
 
 
-class _Below(NamedTuple):
-    """Rows below the header of a file; with at `least` so many cells they are cut or filled, and others left out.
+class _Body(NamedTuple):
+    """Rows below the header of a file; with `min_cells` they are cut or filled, and others left out.
 
     `notes` say what is left out.
     """
@@ -165,62 +165,62 @@ class _Below(NamedTuple):
     file: File
     sign: str
     header: list[str]
-    least: int | None
+    min_cells: int | None
     notes: list[str]
 
-    def blocks(self, text: TextIO, lines: list[str], at: int, begin: int) -> Iterator[Block]:
-        """Blocks of them; the header is `at` a place of the first lines, and they come from the line `begin` on."""
-        line, chunk, names, width = begin + 1, "".join(lines[begin:]), _names(self.header), len(self.header)
+    def blocks(self, text: TextIO, lines: list[str], head_line: int, first_index: int) -> Iterator[Block]:
+        """Blocks of them; `head_line` is the index of the header, `first_index` that of their first line."""
+        line, chunk, names, width = first_index + 1, "".join(lines[first_index:]), _names(self.header), len(self.header)
         while True:
             chunk += text.read(_CHUNK) + text.readline()
             if not chunk:
                 return
-            if lines[at] in chunk or (cells := _cells_of(chunk, self.sign, width)) is None:
+            if lines[head_line] in chunk or (cells := _cells_of(chunk, self.sign, width)) is None:
                 break
             rows = len(cells) // width
-            yield range(line, line + rows), {name: cells[place::width] for place, name in enumerate(names)}
+            yield range(line, line + rows), {name: cells[column::width] for column, name in enumerate(names)}
             line, chunk = line + rows, ""
-        for numbers, block in self._rows(chain(StringIO(chunk, newline=""), text), line - 1):
-            yield numbers, dict(zip(names, zip(*block, strict=True), strict=True))
+        for line_numbers, block in self._rows(chain(StringIO(chunk, newline=""), text), line - 1):
+            yield line_numbers, dict(zip(names, zip(*block, strict=True), strict=True))
 
-    def _rows(self, text: Iterable[str], before: int) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    def _rows(self, text: Iterable[str], offset: int) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
         """Rows of any shape, with their lines, without headers that come again, and a line that breaks off."""
-        header, least, width, newest, left_out = self.header, self.least, len(self.header), "", Counter[str]()
+        header, min_cells, width, newest, counts = self.header, self.min_cells, len(self.header), "", Counter[str]()
 
-        def remembered(line: str) -> str:
+        def remember_line(line: str) -> str:
             nonlocal newest
             newest = line
             return line
 
-        rows = csv.reader(map(remembered, text), delimiter=self.sign)
-        first = 0
+        rows = csv.reader(map(remember_line, text), delimiter=self.sign)
+        total = 0
         for block in chunks(rows):
-            lines: Sequence[int] = range(before + first + 1, before + rows.line_num + 1)
+            lines: Sequence[int] = range(offset + total + 1, offset + rows.line_num + 1)
             if len(lines) != len(block):  # of cells with several lines
-                ends = accumulate((1 + sum(cell.count("\n") for cell in row) for row in block), initial=before + first)
+                ends = accumulate((1 + sum(cell.count("\n") for cell in row) for row in block), initial=offset + total)
                 lines = [*islice(ends, 1, None)]
-            first = rows.line_num
-            for place, row in enumerate(block):
+            total = rows.line_num
+            for index, row in enumerate(block):
                 if len(row) == width and row != header:
                     continue
                 if row == header:
-                    left_out["the header comes again {} times: left out"] += 1
-                elif least is not None and len(row) >= least:
-                    left_out["{} rows are longer or shorter than the header: only its columns are read"] += 1
-                    block[place] = row[:width] + [""] * (width - len(row))
+                    counts["the header comes again {} times: left out"] += 1
+                elif min_cells is not None and len(row) >= min_cells:
+                    counts["{} rows are longer or shorter than the header: only its columns are read"] += 1
+                    block[index] = row[:width] + [""] * (width - len(row))
                     continue
-                elif row and least is not None:
-                    left_out["{} rows without a time were left out"] += 1
+                elif row and min_cells is not None:
+                    counts["{} rows without a time were left out"] += 1
                 elif row and (len(row) > width or row is not block[-1] or newest.endswith(("\n", "\r"))):
-                    raise FuguError(f"{self.file.name}: line {lines[place]} has {len(row)} columns, not {width}")
+                    raise FuguError(f"{self.file.name}: line {lines[index]} has {len(row)} columns, not {width}")
                 elif row:
-                    self.notes.append(f"line {lines[place]}, the last, breaks off: left out")
-                block[place] = []
+                    self.notes.append(f"line {lines[index]}, the last, breaks off: left out")
+                block[index] = []
             if not all(block):
                 lines, block = [line for line, row in zip(lines, block, strict=True) if row], [*filter(None, block)]
             if block:
                 yield lines, block
-        self.notes.extend(note.format(count) for note, count in left_out.items())
+        self.notes.extend(note.format(count) for note, count in counts.items())
 
 
 def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:

@@ -12,7 +12,7 @@ from fugu.host.csv_file import moment
 from fugu.recordings.file import File
 from fugu.recordings.forms.delimited import read_delimited
 from fugu.recordings.forms.json_files import cell, table_of_items
-from fugu.recordings.table import Form, Only, Table
+from fugu.recordings.table import Form, RowFilter, Table
 
 __all__ = ["HISTORY_EXPORT", "HISTORY_RESPONSE", "STATISTICS_EXPORT"]
 
@@ -34,7 +34,7 @@ def _is_history(file: File) -> bool:
     return {_ENTITY, _STATE} <= {*names} and any(time in names for time in _TIMES) and b"," in file.head
 
 
-def _read_history(file: File, only: Only) -> Table:
+def _read_history(file: File, row_filter: RowFilter) -> Table:
     """Read rows of any length that have an entity, a state and a time."""
     names = _header(file)
     time = next(name for name in _TIMES if name in names)
@@ -44,11 +44,11 @@ def _read_history(file: File, only: Only) -> Table:
         columns={name: columns[name] for name in (_ENTITY, _STATE, time)},
         plain=table.plain and {_ENTITY, _STATE, time} <= table.columns.keys(),
     )
-    if (entity_wanted := only.get(_ENTITY)) is not None:
+    if (entity_wanted := row_filter.get(_ENTITY)) is not None:
         table = table.at([row for row, entity in enumerate(table.columns[_ENTITY]) if entity == entity_wanted])
         if not table.lines:
             raise FuguError(f"{file.name} has no rows")
-    return _of_changes(table._replace(form="Home Assistant's history.csv"), time)
+    return _change_table(table._replace(form="Home Assistant's history.csv"), time)
 
 
 HISTORY_EXPORT = Form(_is_history, _read_history)
@@ -59,9 +59,9 @@ def _is_response(file: File) -> bool:
     return re.match(rb"\s*\[(\s*\[\s*\]\s*,)*\s*\[\s*\{", file.head) is not None and b'"state"' in file.head
 
 
-def _read_response(file: File, only: Only) -> Table:
+def _read_response(file: File, row_filter: RowFilter) -> Table:
     """Read lists of states; a minimal answer names the entity in the first state of its list alone."""
-    entity_wanted = only.get(_ENTITY)
+    entity_wanted = row_filter.get(_ENTITY)
 
     def states(items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
         entity = ""
@@ -71,21 +71,21 @@ def _read_response(file: File, only: Only) -> Table:
             if entity_wanted in (None, entity):
                 yield number, {_ENTITY: entity, _STATE: cell(state.get(_STATE)), _TIMES[0]: cell(time)}
 
-    table = table_of_items("Home Assistant's answer of /api/history/period", file, states, nested=True)
-    return _of_changes(table, _TIMES[0])
+    table = table_of_items("Home Assistant's answer of /api/history/period", file, states, is_nested=True)
+    return _change_table(table, _TIMES[0])
 
 
 HISTORY_RESPONSE = Form(_is_response, _read_response)
 """The answer of the REST interface at /api/history/period: a list of states for each entity."""
 
 
-def _read_statistics(file: File, only: Only) -> Table:
+def _read_statistics(file: File, _row_filter: RowFilter) -> Table:
     """Read means, minima and maxima of hours or five minutes; the mean is the value, else the state or the sum."""
     table = read_delimited(file)
     value = next((name for name in ("mean", "state", "sum") if any(table.columns.get(name, ()))), None)
     time = next(name for name in ("start", "start_ts") if name in table.columns)
-    meaning = {"form": "Home Assistant's statistics", "time": time, "value": value, "keys": ("statistic_id",)}
-    return table._replace(**meaning, changes=False, plain=False)  # type: ignore[arg-type]
+    table_fields = {"form": "Home Assistant's statistics", "time": time, "value": value, "keys": ("statistic_id",)}
+    return table._replace(**table_fields, changes=False, plain=False)  # type: ignore[arg-type]
 
 
 STATISTICS_EXPORT = Form(
@@ -93,29 +93,29 @@ STATISTICS_EXPORT = Form(
 )
 
 
-def _of_changes(table: Table, time: str) -> Table:
+def _change_table(table: Table, time: str) -> Table:
     """A table of changes, without the means of hours that long-term statistics give an entity before its changes."""
     table = table._replace(time=time, value=_STATE, keys=(_ENTITY,), changes=True)
     means: dict[str, list[int]] = {entity: [] for entity in {*table.columns[_ENTITY]}}
-    waiting = {*means}
-    for place, (entity, stamp) in enumerate(zip(table.columns[_ENTITY], table.columns[time], strict=True)):
-        if entity in waiting and _at_hour(stamp):
-            means[entity].append(place)
-        elif entity in waiting:
-            waiting.remove(entity)
-            if not waiting:
+    pending = {*means}
+    for row, (entity, stamp) in enumerate(zip(table.columns[_ENTITY], table.columns[time], strict=True)):
+        if entity in pending and _at_hour(stamp):
+            means[entity].append(row)
+        elif entity in pending:
+            pending.remove(entity)
+            if not pending:
                 break
-    changing = [places for entity, places in means.items() if entity not in waiting and len(places) >= _FEWEST_MEANS]
-    out = {place for places in changing for place in places}
-    if not out:
+    mean_rows = [rows for entity, rows in means.items() if entity not in pending and len(rows) >= _FEWEST_MEANS]
+    removed_rows = {row for rows in mean_rows for row in rows}
+    if not removed_rows:
         return table
-    remaining_rows = [place for place in range(len(table.lines)) if place not in out]
-    note = f"{len(out)} means of hours before the first change were left out"
+    remaining_rows = [row for row in range(len(table.lines)) if row not in removed_rows]
+    note = f"{len(removed_rows)} means of hours before the first change were left out"
     return table.at(remaining_rows)._replace(
         plain=False, notes=(*table.notes, note)
     )  # an agent would begin with the means
 
 
 def _at_hour(cell: str) -> bool:
-    at = moment(cell)
-    return not math.isnan(at) and at % _HOUR == 0.0
+    seconds = moment(cell)
+    return not math.isnan(seconds) and seconds % _HOUR == 0.0

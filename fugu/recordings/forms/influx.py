@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
-from fugu.recordings.table import Block, Form, Only, Table, begins, chunks, in_blocks, table_of
+from fugu.recordings.table import Block, Form, RowFilter, Table, begins, chunks, in_blocks, table_of
 
 __all__ = ["ANNOTATED_CSV", "LINE_PROTOCOL"]
 
@@ -23,26 +23,26 @@ _FEWEST, _LOOKED_AT = 0.8, 40
 _TRUTH = {"t": "true", "T": "true", "f": "false", "F": "false"}
 
 
-def _read_annotated(file: File, only: Only) -> Table:
+def _read_annotated(file: File, row_filter: RowFilter) -> Table:
     """Read the rows of all tables, each with a header of its own; their tags tell series apart."""
     keys: dict[str, None] = {}
 
     def records() -> Iterator[tuple[int, dict[str, str]]]:
         with file.text() as text:
             rows = csv.reader(text)
-            header, defaults, begins = list[str](), list[str](), True
+            header, defaults, is_header_next = list[str](), list[str](), True
             for row in rows:
                 if not any(row) or row[0].startswith("#"):
-                    defaults, begins = row if row and row[0] == "#default" else defaults, True
-                elif begins:
-                    header, begins = [cell.strip() for cell in row], False
+                    defaults, is_header_next = row if row and row[0] == "#default" else defaults, True
+                elif is_header_next:
+                    header, is_header_next = [cell.strip() for cell in row], False
                     keys.update(dict.fromkeys(header))
                 elif len(row) != len(header):
                     raise FuguError(f"{file.name}: line {rows.line_num} has {len(row)} columns, not {len(header)}")
                 else:
                     cells = zip(header, row, [*defaults, *[""] * len(header)], strict=False)
-                    record = {name: cell.strip() or usual for name, cell, usual in cells if name not in _NOT_READINGS}
-                    if all(record.get(name) == value for name, value in only.items()):
+                    record = {name: cell.strip() or preset for name, cell, preset in cells if name not in _NOT_READINGS}
+                    if all(record.get(name) == value for name, value in row_filter.items()):
                         yield rows.line_num, record
 
     try:
@@ -50,7 +50,7 @@ def _read_annotated(file: File, only: Only) -> Table:
     except csv.Error:
         raise FuguError(f"{file.name} is no annotated CSV that can be read") from None
     tags = [key for key in keys if key not in (*_NOT_READINGS, _TIME, _VALUE)]
-    return _of_series(table, _TIME, tags)._replace(value=_VALUE if _VALUE in table.columns else None)
+    return _series_table(table, _TIME, tags)._replace(value=_VALUE if _VALUE in table.columns else None)
 
 
 ANNOTATED_CSV = Form(begins(rb"[\r\n]*#(datatype|group|default)"), _read_annotated)
@@ -64,7 +64,7 @@ def _is_line_protocol(file: File) -> bool:
     return bool(matches) and fitting >= _FEWEST * len(matches)
 
 
-def _read_lines(file: File, only: Only) -> Table:
+def _read_lines(file: File, row_filter: RowFilter) -> Table:
     """Read a row a line: its fields are columns, its measurement and tags tell series apart."""
     keys: dict[str, None] = {"measurement": None}
 
@@ -72,42 +72,42 @@ def _read_lines(file: File, only: Only) -> Table:
         with file.text() as text:
             lines = ((n, line.rstrip("\r\n")) for n, line in enumerate(text, 1) if line.strip() and line[0] != "#")
             for chunk in chunks(lines):
-                numbers: Sequence[int] = [number for number, _ in chunk]
-                parts = [_parts(line) for _, line in chunk]
-                if None in parts:
-                    raise FuguError(f"{file.name}: line {numbers[parts.index(None)]} is no line protocol")
-                series, fields, times = zip(*parts, strict=True)
+                line_numbers: Sequence[int] = [number for number, _ in chunk]
+                line_parts = [_line_parts(line) for _, line in chunk]
+                if None in line_parts:
+                    raise FuguError(f"{file.name}: line {line_numbers[line_parts.index(None)]} is no line protocol")
+                series, fields, times = zip(*line_parts, strict=True)
                 tags = {words: _series(words) for words in dict.fromkeys(series)}
                 names = dict.fromkeys(name for tags_of_line in tags.values() for name in tags_of_line)
                 keys.update(names)
                 columns = {"time": times} | {name: [tags[words].get(name, "") for words in series] for name in names}
                 columns |= _field_columns(fields)
-                if only:
-                    places = [place for place in range(len(numbers)) if _is_wanted(columns, place, only)]
-                    numbers = [numbers[place] for place in places]
-                    columns = {name: [cells[place] for place in places] for name, cells in columns.items()}
-                yield numbers, columns
+                if row_filter:
+                    rows = [row for row in range(len(line_numbers)) if _is_wanted(columns, row, row_filter)]
+                    line_numbers = [line_numbers[row] for row in rows]
+                    columns = {name: [cells[row] for row in rows] for name, cells in columns.items()}
+                yield line_numbers, columns
 
-    return _of_series(table_of("InfluxDB's line protocol", file, blocks()), "time", [*keys])
+    return _series_table(table_of("InfluxDB's line protocol", file, blocks()), "time", [*keys])
 
 
 LINE_PROTOCOL = Form(_is_line_protocol, _read_lines)
 
 
-def _is_wanted(columns: dict[str, Sequence[str]], place: int, only: Only) -> bool:
-    return all(name in columns and columns[name][place] == value for name, value in only.items())
+def _is_wanted(columns: dict[str, Sequence[str]], row: int, row_filter: RowFilter) -> bool:
+    return all(name in columns and columns[name][row] == value for name, value in row_filter.items())
 
 
-def _of_series(table: Table, time: str, tags: Sequence[str]) -> Table:
+def _series_table(table: Table, time: str, tags: Sequence[str]) -> Table:
     """A table whose keys are those tags that it has; without times if it has none."""
-    timed = any(table.columns.get(time, ()))
-    columns = {name: cells for name, cells in table.columns.items() if timed or name != time}
+    has_times = any(table.columns.get(time, ()))
+    columns = {name: cells for name, cells in table.columns.items() if has_times or name != time}
     return table._replace(
-        columns=columns, time=time if timed else None, keys=tuple(key for key in tags if key in columns)
+        columns=columns, time=time if has_times else None, keys=tuple(key for key in tags if key in columns)
     )
 
 
-def _parts(line: str) -> tuple[str, str, str] | None:
+def _line_parts(line: str) -> tuple[str, str, str] | None:
     """The series, fields and time of a line."""
     if '"' not in line and "\\" not in line:
         parts = line.split(" ")
@@ -127,16 +127,18 @@ def _series(text: str) -> dict[str, str]:
 
 def _field_columns(texts: Sequence[str]) -> dict[str, Sequence[str]]:
     """Fields of lines by their names; those of lines with the same ones are split at once."""
-    names = [part.partition("=")[0] for part in texts[0].split(",")]
-    parts = ",".join(texts).split(",")
-    columns = [parts[place :: len(names)] for place in range(len(names))]
-    alike = len(parts) == len(names) * len(texts) and not any('"' in text or "\\" in text for text in texts)
-    if alike and all(cell.startswith(f"{name}=") for name, cells in zip(names, columns, strict=True) for cell in cells):
+    names = [pair.partition("=")[0] for pair in texts[0].split(",")]
+    pieces = ",".join(texts).split(",")
+    columns = [pieces[column :: len(names)] for column in range(len(names))]
+    is_uniform = len(pieces) == len(names) * len(texts) and not any('"' in text or "\\" in text for text in texts)
+    if is_uniform and all(
+        cell.startswith(f"{name}=") for name, cells in zip(names, columns, strict=True) for cell in cells
+    ):
         pairs = zip(names, columns, strict=True)
-        return {name: _values([cell[len(name) + 1 :] for cell in cells]) for name, cells in pairs}
+        return {name: _texts_of_field([cell[len(name) + 1 :] for cell in cells]) for name, cells in pairs}
     rows = [{_plain(key): value for key, value in _PART.findall(text)} for text in texts]
     return {
-        name: _values([row.get(name, "") for row in rows])
+        name: _texts_of_field([row.get(name, "") for row in rows])
         for name in dict.fromkeys(name for row in rows for name in row)
     }
 
@@ -145,12 +147,12 @@ def _plain(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
 
 
-def _values(cells: list[str]) -> list[str]:
+def _texts_of_field(cells: list[str]) -> list[str]:
     """Values of a field: texts without quotes, whole numbers without their letter, truth values in words."""
-    return cells if {cell[-1:] for cell in cells} <= {*"0123456789"} else [*map(_value, cells)]
+    return cells if {cell[-1:] for cell in cells} <= {*"0123456789"} else [*map(_text_of_field, cells)]
 
 
-def _value(text: str) -> str:
+def _text_of_field(text: str) -> str:
     if text.startswith('"'):
         return _plain(text[1:-1])
     if text[-1:] in ("i", "u") and text[:-1].lstrip("-").isdigit():

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from fugu.contract.errors import FuguError
 from fugu.host.payload import quoted_key
 from fugu.recordings.file import File
-from fugu.recordings.table import MOST_COLUMNS, Block, Form, Only, Table, begins, chunks, table_of
+from fugu.recordings.table import MOST_COLUMNS, Block, Form, RowFilter, Table, begins, chunks, table_of
 
 __all__ = [
     "JSON_DOCUMENTS",
@@ -25,9 +25,9 @@ __all__ = [
     "JSON_LIST",
     "cell",
     "columns_of",
-    "parsed",
+    "parse_text",
+    "parse_texts",
     "table_of_items",
-    "together",
 ]
 
 _BLOCK = 1 << 16
@@ -40,7 +40,7 @@ _SPACE, _BRACKETS = re.compile(r"[\s,]*"), re.compile(r"[\s,\[\]]*")
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
-def parsed(text: str) -> Any:
+def parse_text(text: str) -> Any:
     """A document, with numbers as they are written; None if it is no JSON."""
     try:
         return _DECODER.decode(text)
@@ -48,13 +48,13 @@ def parsed(text: str) -> Any:
         return None
 
 
-def together(texts: list[str]) -> list[Any]:
-    """Documents of texts, as `parsed`; objects are decoded all at once."""
+def parse_texts(texts: list[str]) -> list[Any]:
+    """Documents of texts, as `parse_text`; objects are decoded all at once."""
     if all(text[:1] == "{" and text[-1:] == "}" for text in texts):
-        documents = parsed(f"[{','.join(texts)}]")
+        documents = parse_text(f"[{','.join(texts)}]")
         if isinstance(documents, list) and len(documents) == len(texts):
             return documents
-    return [parsed(text) for text in texts]
+    return [parse_text(text) for text in texts]
 
 
 def cell(value: Any) -> str:
@@ -72,7 +72,7 @@ def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
     """
     columns: dict[str, list[str]] = {}
 
-    def add(values: Sequence[Any], before: str, depth: int) -> None:
+    def add_columns(values: Sequence[Any], path_prefix: str, depth: int) -> None:
         objects = [value if isinstance(value, dict) else dict(_numbered(value)) for value in values]
         keys = dict.fromkeys(chain.from_iterable(objects))
         if len(columns) + len(keys) > MOST_COLUMNS or depth > _MOST_DEPTH:
@@ -85,13 +85,13 @@ def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
             cells: list[Any] = [value.get(key) for value in objects]
             kinds = {*map(type, cells)}
             if kinds & {dict, list}:
-                add(cells, f"{before}{_quoted(key)}.", depth + 1)
+                add_columns(cells, f"{path_prefix}{_quoted(key)}.", depth + 1)
             if kinds == {str}:
-                columns[before + _quoted(key)] = [text.strip() for text in cells]
+                columns[path_prefix + _quoted(key)] = [text.strip() for text in cells]
             elif kinds == {NoneType} or kinds - {dict, list, NoneType}:
-                columns[before + _quoted(key)] = [*map(cell, cells)]
+                columns[path_prefix + _quoted(key)] = [*map(cell, cells)]
 
-    add(documents, "", 0)
+    add_columns(documents, "", 0)
     return columns
 
 
@@ -104,42 +104,42 @@ def _quoted(key: str | int) -> str:
     return quoted_key(str(key))
 
 
-def _items(text: TextIO, key: str, *, nested: bool) -> Iterator[Any]:
+def _list_items(text: TextIO, key: str, *, is_nested: bool) -> Iterator[Any]:
     """The items of the first list of a document, or of the first that has a key, one by one.
 
-    Of a `nested` list they are the items of its lists.
+    If it `is_nested`, they are the items of its lists.
 
     Raises:
         ValueError: it is no such JSON, or an item is too long.
     """
-    buffer, at, ended, closed, between = "", None, False, False, _BRACKETS if nested else _SPACE
-    begin = re.compile(rf'"{re.escape(key)}"\s*:\s*\[' if key else r"\[")
+    buffer, offset, is_file_end, is_closed, separator = "", None, False, False, _BRACKETS if is_nested else _SPACE
+    opening = re.compile(rf'"{re.escape(key)}"\s*:\s*\[' if key else r"\[")
     while True:
-        if at is None and (match := begin.search(buffer)):
-            at = match.end()
-        while at is not None:
-            match = between.match(buffer, at)
+        if offset is None and (match := opening.search(buffer)):
+            offset = match.end()
+        while offset is not None:
+            match = separator.match(buffer, offset)
             assert match is not None
-            at = match.end()
-            closed = match[0].rstrip().endswith("]") if match[0].strip() else closed
-            if buffer[at : at + 1] == "]" or (closed and ended and at == len(buffer)):
+            offset = match.end()
+            is_closed = match[0].rstrip().endswith("]") if match[0].strip() else is_closed
+            if buffer[offset : offset + 1] == "]" or (is_closed and is_file_end and offset == len(buffer)):
                 return
             try:
-                item, end = _DECODER.raw_decode(buffer, at)
+                document, end_offset = _DECODER.raw_decode(buffer, offset)
             except (ValueError, RecursionError):
                 break
-            if end == len(buffer) and not ended:  # a number may go on
+            if end_offset == len(buffer) and not is_file_end:  # a number may go on
                 break
-            yield item
-            at = end
-        if at is not None:
-            buffer, at = buffer[at:], 0
+            yield document
+            offset = end_offset
+        if offset is not None:
+            buffer, offset = buffer[offset:], 0
         elif len(buffer) > _MOST_ITEM:
             buffer = buffer[-_BLOCK:]
-        if ended or len(buffer) > _MOST_ITEM:
+        if is_file_end or len(buffer) > _MOST_ITEM:
             raise ValueError
         block = text.read(_BLOCK)
-        ended = not block
+        is_file_end = not block
         buffer += block
 
 
@@ -149,30 +149,30 @@ def table_of_items(
     documents: Callable[[Iterator[Any]], Iterable[tuple[int, Any]]],
     key: str = "",
     *,
-    nested: bool = False,
-    **meaning: object,
+    is_nested: bool = False,
+    **table_fields: object,
 ) -> Table:
     """Make a table of numbered documents, which come of the items of a list, one by one."""
 
     def blocks() -> Iterator[Block]:
         with file.text() as text:
             try:
-                for chunk in chunks(documents(_items(text, key, nested=nested))):
+                for chunk in chunks(documents(_list_items(text, key, is_nested=is_nested))):
                     yield [number for number, _ in chunk], columns_of([document for _, document in chunk], file)
             except (ValueError, TypeError, AttributeError, KeyError):
                 raise _broken(file, form) from None
 
-    return table_of(form, file, blocks(), where="item", **meaning)
+    return table_of(form, file, blocks(), where="item", **table_fields)
 
 
 def _broken(file: File, form: str) -> FuguError:
     return FuguError(f"{file.name} looks like {form}, but its JSON breaks off or is broken: export it again")
 
 
-def _of_list(
+def _list_form(
     form: str,
     pattern: bytes,
-    of_item: Callable[[Any], Iterable[Any]],
+    documents_in: Callable[[Any], Iterable[Any]],
     key: str = "",
     *,
     time: str | None = None,
@@ -181,9 +181,9 @@ def _of_list(
     """A form that begins with a pattern, and whose readings are the items of one list: the outermost, or of a key."""
 
     def documents(items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-        return ((number, document) for number, element in enumerate(items, 1) for document in of_item(element))
+        return ((number, document) for number, element in enumerate(items, 1) for document in documents_in(element))
 
-    def read(file: File, only: Only) -> Table:
+    def read(file: File, row_filter: RowFilter) -> Table:
         table = table_of_items(form, file, documents, key, time=time)
         return table._replace(value=next((name for name in values if name in table.columns), None))
 
@@ -202,7 +202,7 @@ def _google_fit(data_point: Any) -> Iterator[Any]:
     """A data point of "All Data" of Google Fit, with nanoseconds; several values of a point are numbered."""
     if isinstance(data_point, dict) and isinstance(data_point.get("fitValue"), list):
         points = [point["value"] for point in data_point["fitValue"] if isinstance(point, dict) and "value" in point]
-        names = [f"value_{place}" if place > 1 else "value" for place in range(1, len(points) + 1)]
+        names = [f"value_{number}" if number > 1 else "value" for number in range(1, len(points) + 1)]
         values = (next(iter(point.values()), None) for point in points)
         yield {"time": data_point.get("startTimeNanos"), **dict(zip(names, values, strict=True))}
 
@@ -218,9 +218,9 @@ def _google_segment(segment: Any) -> Iterator[Any]:
     """The places of a segment of Timeline.json of a phone."""
     path = segment.get("timelinePath") if isinstance(segment, dict) else None
     for point in path if isinstance(path, list) else ():
-        numbers = re.findall(r"-?\d+(?:\.\d+)?", cell(point.get("point"))) if isinstance(point, dict) else []
-        if len(numbers) == 2:
-            yield {"time": point.get("time"), "lat": numbers[0], "lon": numbers[1]}
+        coordinates = re.findall(r"-?\d+(?:\.\d+)?", cell(point.get("point"))) if isinstance(point, dict) else []
+        if len(coordinates) == 2:
+            yield {"time": point.get("time"), "lat": coordinates[0], "lon": coordinates[1]}
 
 
 def _object(document: Any) -> Iterator[Any]:
@@ -233,17 +233,17 @@ def _object(document: Any) -> Iterator[Any]:
         )
 
 
-def _read_fitbit_day(file: File, only: Only) -> Table:
+def _read_fitbit_day(file: File, _row_filter: RowFilter) -> Table:
     """Read a day as Fitbit's web interface has it, with times of day alone."""
     with file.text() as text:
-        document = parsed(text.read(_MOST_DAY))
+        document = parse_text(text.read(_MOST_DAY))
     fields = document if isinstance(document, dict) else {}
     firsts = [value[0] for value in fields.values() if isinstance(value, list) and value]
     day = next((cell(first["dateTime"]) for first in firsts if isinstance(first, dict) and "dateTime" in first), "")
-    sets = [value.get("dataset") for name, value in fields.items() if "-intraday" in name and isinstance(value, dict)]
-    if not sets or not isinstance(sets[0], list):
+    series = [value.get("dataset") for name, value in fields.items() if "-intraday" in name and isinstance(value, dict)]
+    if not series or not isinstance(series[0], list):
         raise _broken(file, "Fitbit's day")
-    points = [point for point in sets[0] if isinstance(point, dict)]
+    points = [point for point in series[0] if isinstance(point, dict)]
     times = [f"{day}T{cell(point.get('time'))}" for point in points]
     block = (range(1, len(points) + 1), {"time": times, "value": [cell(point.get("value")) for point in points]})
     return table_of("Fitbit's day", file, [block], where="item", time="time", value="value")
@@ -252,14 +252,14 @@ def _read_fitbit_day(file: File, only: Only) -> Table:
 _FITBIT = rb'\s*\[\s*\{\s*"dateTime"\s*:\s*"\d\d/\d\d/\d\d \d\d:\d\d:\d\d"\s*,\s*"value"'
 _PLACES = "Google's location history"
 JSON_DOCUMENTS = (
-    _of_list("Fitbit's export", _FITBIT, _fitbit, values=("bpm", "value")),
+    _list_form("Fitbit's export", _FITBIT, _fitbit, values=("bpm", "value")),
     Form(begins(rb'\s*\{(?=.*"dataset").*-intraday"'), _read_fitbit_day),
-    _of_list("Google Fit's export", rb'\s*\{(?=.*"fitValue").*"Data Points"', _google_fit, "Data Points"),
-    _of_list(_PLACES, rb'\s*[\[{].*"latitudeE7"', _google_record, "locations", time="time"),
-    _of_list(_PLACES, rb'\s*[\[{].*"semanticSegments"', _google_segment, "semanticSegments", time="time"),
-    _of_list(_PLACES, rb'\s*[\[{].*"timelinePath"', _google_segment, time="time"),
+    _list_form("Google Fit's export", rb'\s*\{(?=.*"fitValue").*"Data Points"', _google_fit, "Data Points"),
+    _list_form(_PLACES, rb'\s*[\[{].*"latitudeE7"', _google_record, "locations", time="time"),
+    _list_form(_PLACES, rb'\s*[\[{].*"semanticSegments"', _google_segment, "semanticSegments", time="time"),
+    _list_form(_PLACES, rb'\s*[\[{].*"timelinePath"', _google_segment, time="time"),
 )
-JSON_LIST = _of_list("a list of JSON", rb"\s*\[\s*\{", _object)
+JSON_LIST = _list_form("a list of JSON", rb"\s*\[\s*\{", _object)
 """Such as OwnTracks' or an own program's."""
 _LINE = re.compile(r"(?:\S+Z\t[^\t]*\t)?\s*(\{.*\})\s*")
 """OwnTracks' recorder has a time and a kind before an object."""
@@ -273,7 +273,7 @@ def _text_of(line: str) -> str:
 
 
 def _are_json_lines(file: File) -> bool:
-    document = parsed(_text_of(file.head.partition(b"\n")[0].decode(errors="replace")))
+    document = parse_text(_text_of(file.head.partition(b"\n")[0].decode(errors="replace")))
     return isinstance(document, dict) and not any(map(_has_series, document.values()))
 
 
@@ -286,13 +286,13 @@ def _has_series(value: Any) -> bool:
     return len(value) > _MOST_CELLS or any(map(_has_series, value.values() if isinstance(value, dict) else value))
 
 
-def _read_json_lines(file: File, only: Only) -> Table:
+def _read_json_lines(file: File, _row_filter: RowFilter) -> Table:
     """Read an object a line; those of OwnTracks that are no locations are left out."""
 
     def blocks() -> Iterator[Block]:
         with file.text() as text:
             for chunk in chunks(enumerate(text, 1)):
-                documents = together([_text_of(line) for _, line in chunk])
+                documents = parse_texts([_text_of(line) for _, line in chunk])
                 objects = list[tuple[int, Any]]()
                 for (number, line), document in zip(chunk, documents, strict=True):
                     if isinstance(document, dict):

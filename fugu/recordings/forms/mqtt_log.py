@@ -13,8 +13,8 @@ from fugu.contract.errors import FuguError
 from fugu.host.csv_file import moment
 from fugu.host.payload import MalformedError, ResentCheck, message
 from fugu.recordings.file import File
-from fugu.recordings.forms.json_files import cell, columns_of, parsed, together
-from fugu.recordings.table import Block, Form, Only, Table, chunks, table_of
+from fugu.recordings.forms.json_files import cell, columns_of, parse_text, parse_texts
+from fugu.recordings.table import Block, Form, RowFilter, Table, chunks, table_of
 
 __all__ = ["LOG", "MQTT_JSON_LOG", "MQTT_LOG"]
 
@@ -57,28 +57,28 @@ def _messages(file: File) -> Iterator[_Message]:
 
 def _is_json_log(file: File) -> bool:
     """Tell whether the first line is an object with a topic and a payload."""
-    first = parsed(file.head.partition(b"\n")[0].decode(errors="replace"))
+    first = parse_text(file.head.partition(b"\n")[0].decode(errors="replace"))
     return isinstance(first, dict) and {"topic", "payload"} <= first.keys()
 
 
 def _json_messages(file: File) -> Iterator[_Message]:
     with file.text() as text:
         for chunk in chunks((number, line) for number, line in enumerate(text, 1) if line.strip()):
-            documents = together([line.strip() for _, line in chunk])
+            documents = parse_texts([line.strip() for _, line in chunk])
             for (number, _), fields in zip(chunk, documents, strict=True):
                 if not isinstance(fields, dict) or not isinstance(fields.get("topic"), str):
                     raise FuguError(f"{file.name}: line {number} is no object of JSON with a topic")
                 payload = fields.get("payload")
-                words = json.dumps(payload) if isinstance(payload, dict | list) else cell(payload)
+                payload_text = json.dumps(payload) if isinstance(payload, dict | list) else cell(payload)
                 time = next((cell(fields[key]) for key in _TIMES if key in fields), "")
-                yield _Message(number, time, fields["topic"], words, cell(fields.get("retain")) in ("1", "true"))
+                yield _Message(number, time, fields["topic"], payload_text, cell(fields.get("retain")) in ("1", "true"))
 
 
-def _read(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, Only], Table]:
+def _read(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, RowFilter], Table]:
     """Make a reader of messages: a column for each path of payloads, of the topic that is wanted, or of all."""
 
-    def read(file: File, only: Only) -> Table:
-        topic, counts, checks = only.get("topic"), Counter[str](), dict[str, ResentCheck]()
+    def read(file: File, row_filter: RowFilter) -> Table:
+        topic, counts, checks_of_topic = row_filter.get("topic"), Counter[str](), dict[str, ResentCheck]()
 
         def reason(packet: _Message) -> str:
             """Why a message is left out; empty if it is not."""
@@ -87,7 +87,7 @@ def _read(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, Onl
             if '"last_seen"' in packet.payload:
                 with suppress(MalformedError):
                     last_seen = message(packet.payload.encode(), "last_seen").last_seen
-                    check = checks.setdefault(packet.topic, ResentCheck())
+                    check = checks_of_topic.setdefault(packet.topic, ResentCheck())
                     return "" if not last_seen or check.is_new(last_seen, moment(packet.time)) else "sent again"
             return ""
 
@@ -95,18 +95,18 @@ def _read(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, Onl
             for chunk in chunks(packet for packet in messages(file) if topic is None or packet.topic == topic):
                 reasons = [*map(reason, chunk)]
                 counts.update(filter(None, reasons))
-                entries = [packet for packet, why in zip(chunk, reasons, strict=True) if not why]
-                documents = together([packet.payload.strip() for packet in entries])
-                nested = [isinstance(document, dict | list) for document in documents]
-                columns = {"time": [packet.time for packet in entries], "topic": [packet.topic for packet in entries]}
+                live = [packet for packet, omission in zip(chunk, reasons, strict=True) if not omission]
+                documents = parse_texts([packet.payload.strip() for packet in live])
+                has_columns = [isinstance(document, dict | list) for document in documents]
+                columns = {"time": [packet.time for packet in live], "topic": [packet.topic for packet in live]}
                 if not any(columns["time"]):
                     del columns["time"]
-                if not all(nested):
-                    cells = zip(entries, nested, strict=True)
-                    columns["payload"] = ["" if inside else packet.payload for packet, inside in cells]
+                if not all(has_columns):
+                    cells = zip(live, has_columns, strict=True)
+                    columns["payload"] = ["" if is_nested else packet.payload for packet, is_nested in cells]
                 paths = columns_of(documents, file).items()
                 columns |= {f"payload.{path}" if path in _OWN else path: cells for path, cells in paths}
-                yield [packet.line for packet in entries], columns
+                yield [packet.line for packet in live], columns
 
         table = table_of(LOG, file, blocks(), keys=("topic",))
         notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])

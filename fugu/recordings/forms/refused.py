@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
-from fugu.recordings.table import Form, Only, Table, begins
+from fugu.recordings.table import Form, RowFilter, Table, begins
 
 __all__ = ["REFUSED"]
 
 
-def _refused(pattern: bytes, form: str, cure: str, *, text: bool = False) -> Form:
-    """A form that begins with a pattern, and has bytes that no text has, unless it is `text`; `cure` converts it."""
+def _refused(pattern: bytes, form: str, remedy: str, *, text: bool = False) -> Form:
+    """A form that begins with a pattern, and has bytes that no text has, unless it is `text`; `remedy` converts it."""
 
     def sniff(file: File) -> bool:
         is_text = b"\0" not in file.head and "\ufffd" not in file.head[:-4].decode(errors="replace")
         return is_text == text and begins(pattern)(file)
 
-    def refuse(file: File, only: Only) -> Table:
-        raise FuguError(f"{file.name} is {form}, which is not read: {cure}")
+    def refuse(file: File, only: RowFilter) -> Table:
+        raise FuguError(f"{file.name} is {form}, which is not read: {remedy}")
 
     return Form(sniff, refuse)
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
-from fugu.recordings.table import Block, Form, Only, Table, begins, chunks, table_of
+from fugu.recordings.table import Block, Form, RowFilter, Table, begins, chunks, table_of
 
 __all__ = ["SQLITE"]
 
@@ -25,17 +25,17 @@ _NO_HEART = ("-1", "0", "255")
 """Heart rates of a band that did not measure, or was not worn."""
 
 
-def _read(file: File, only: Only) -> Table:
+def _read(file: File, row_filter: RowFilter) -> Table:
     """Read the readings of the program whose database it is."""
-    with _opened(file) as database:
+    with _open_database(file) as database:
         # Views may run anything, and are no tables.
         rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
         tables = sorted(str(name) for (name,) in rows)
         if "states" in tables and {"recorder_runs", "states_meta"} & {*tables}:
-            return _recorder(database, file, only)
+            return _recorder(database, file, row_filter)
         samples = [table for table in tables if _SAMPLES.fullmatch(table)]
         if "DEVICE" in tables and samples:
-            return _gadgetbridge(database, samples, file, only)
+            return _gadgetbridge(database, samples, file, row_filter)
     raise FuguError(
         f"{file.name} is a SQLite database of a program that is not known: export a table of it by "
         "sqlite3 -header -csv FILE 'SELECT ...' > mine.csv"
@@ -47,7 +47,7 @@ SQLITE = Form(begins(b"SQLite format 3\0"), _read)
 
 
 @contextmanager
-def _opened(file: File) -> Iterator[sqlite3.Connection]:
+def _open_database(file: File) -> Iterator[sqlite3.Connection]:
     """Open a database read-only and immutable: no lock, no journal, no temporary file, no code of its schema.
 
     Raises:
@@ -55,20 +55,22 @@ def _opened(file: File) -> Iterator[sqlite3.Connection]:
     """
     if file.zipped:
         raise FuguError(f"{file.name} is a zipped SQLite database: unpack it by gunzip")
-    size, pages = int.from_bytes(file.head[16:18]), int.from_bytes(file.head[28:32])
-    if file.path.stat().st_size < (1 << 16 if size == 1 else size) * pages:  # what is absent would be read as zeros
+    page_size, page_count = int.from_bytes(file.head[16:18]), int.from_bytes(file.head[28:32])
+    if (
+        file.path.stat().st_size < (1 << 16 if page_size == 1 else page_size) * page_count
+    ):  # what is absent would be read as zeros
         raise FuguError(f"{file.name} is a SQLite database that breaks off: copy it while nothing writes to it")
     try:
-        where = f"file:{quote(str(file.path.resolve()))}?mode=ro&immutable=1"
-        with closing(sqlite3.connect(where, uri=True)) as database:
+        uri = f"file:{quote(str(file.path.resolve()))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as database:
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL)
             for pragma in ("trusted_schema = OFF", "query_only = ON", "temp_store = MEMORY"):
                 database.execute(f"PRAGMA {pragma}")
             yield database
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-        kind = type(error).__name__
+        error_name = type(error).__name__
         raise FuguError(
-            f"{file.name} is a SQLite database that cannot be read ({kind}): copy it while nothing writes to it"
+            f"{file.name} is a SQLite database that cannot be read ({error_name}): copy it while nothing writes to it"
         ) from None
 
 
@@ -86,59 +88,64 @@ def _texts(cells: Sequence[Any]) -> Sequence[str]:
     return ["" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in cells]
 
 
-def _recorder(database: sqlite3.Connection, file: File, only: Only) -> Table:
+def _recorder(database: sqlite3.Connection, file: File, row_filter: RowFilter) -> Table:
     """Read the states that Home Assistant's recorder wrote, of an entity, or of all.
 
     Names of entities are in the same table, or in one of their own as since 2023.
     """
-    columns, entity_wanted = _columns(database, "states"), only.get(_ENTITY)
+    columns, entity_wanted = _columns(database, "states"), row_filter.get(_ENTITY)
     time = next((name for name in (f"{_UPDATED}_ts", _UPDATED) if name in columns), None)
-    named = _columns(database, "states_meta") >= {"metadata_id", _ENTITY}
-    key = "metadata_id" if named else _ENTITY
+    has_names = _columns(database, "states_meta") >= {"metadata_id", _ENTITY}
+    key = "metadata_id" if has_names else _ENTITY
     if time is None or not {_STATE, key} <= columns:
         raise FuguError(f"{file.name} is a recorder's database of a version that is not known: export history.csv")
-    names = dict(database.execute(f"SELECT metadata_id, {_ENTITY} FROM states_meta")) if named else {}
-    keys_wanted = [entity_wanted] if not named else [number for number, name in names.items() if name == entity_wanted]
-    where = f"{key} IS NOT NULL" if entity_wanted is None else f"{key} IN ({', '.join('?' * len(keys_wanted))})"
-    rows = database.execute(
-        f"SELECT rowid, {key}, state, {time} FROM states WHERE {where}", () if entity_wanted is None else keys_wanted
+    names = dict(database.execute(f"SELECT metadata_id, {_ENTITY} FROM states_meta")) if has_names else {}
+    keys_wanted = (
+        [entity_wanted]
+        if not has_names
+        else [entity_key for entity_key, name in names.items() if name == entity_wanted]
     )
-    end = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
+    condition = f"{key} IS NOT NULL" if entity_wanted is None else f"{key} IN ({', '.join('?' * len(keys_wanted))})"
+    rows = database.execute(
+        f"SELECT rowid, {key}, state, {time} FROM states WHERE {condition}",
+        () if entity_wanted is None else keys_wanted,
+    )
+    suffix = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
 
     def blocks() -> Iterator[Block]:
         for chunk in chunks(rows):
-            numbers, keys, states, times = zip(*chunk, strict=True)
-            entities = [*map(names.get, keys)] if named else keys
-            moments = [time + end for time in _texts(times)] if end else _texts(times)
-            yield numbers, {_ENTITY: _texts(entities), _STATE: _texts(states), _UPDATED: moments}
+            row_numbers, keys, states, times = zip(*chunk, strict=True)
+            entities = [*map(names.get, keys)] if has_names else keys
+            moments = [time + suffix for time in _texts(times)] if suffix else _texts(times)
+            yield row_numbers, {_ENTITY: _texts(entities), _STATE: _texts(states), _UPDATED: moments}
 
-    meaning = {"time": _UPDATED, "value": _STATE, "keys": (_ENTITY,), "changes": True, "where": "row"}
-    return table_of("Home Assistant's recorder", file, blocks(), **meaning)
+    table_fields = {"time": _UPDATED, "value": _STATE, "keys": (_ENTITY,), "changes": True, "where": "row"}
+    return table_of("Home Assistant's recorder", file, blocks(), **table_fields)
 
 
-def _gadgetbridge(database: sqlite3.Connection, samples: list[str], file: File, only: Only) -> Table:
+def _gadgetbridge(database: sqlite3.Connection, samples: list[str], file: File, row_filter: RowFilter) -> Table:
     """Read the samples of watches and bands, of a table for each kind of device."""
-    kinds = {table: _columns(database, table) for table in samples if only.get("kind") in (None, table.lower())}
-    kinds = {table: columns & {*_WANTED} for table, columns in kinds.items() if {_TIME, _DEVICE} <= columns}
-    if not any(kinds.values()):
+    tables = {table: _columns(database, table) for table in samples if row_filter.get("kind") in (None, table.lower())}
+    tables = {table: columns & {*_WANTED} for table, columns in tables.items() if {_TIME, _DEVICE} <= columns}
+    if not any(tables.values()):
         raise FuguError(f"{file.name} is Gadgetbridge's database, without samples that are known")
 
     def blocks() -> Iterator[Block]:
-        before = 0
-        for table, columns in kinds.items():
+        rows_before = 0
+        for table, columns in tables.items():
             names = [name for name in _WANTED if name in columns]
             for chunk in chunks(database.execute(f"SELECT {', '.join((_TIME, _DEVICE, *names))} FROM {table}")):
                 times, devices, *values = map(_texts, zip(*chunk, strict=True))
                 cells = dict(zip(map(str.lower, names), values, strict=True))
-                if heart := cells.get(_HEART.lower()):
-                    cells[_HEART.lower()] = ["" if cell in _NO_HEART else cell for cell in heart]
-                kind = [table.lower()] * len(chunk)
+                if heart_cells := cells.get(_HEART.lower()):
+                    cells[_HEART.lower()] = ["" if cell in _NO_HEART else cell for cell in heart_cells]
+                kind_cells = [table.lower()] * len(chunk)
                 yield (
-                    range(before + 1, before + len(chunk) + 1),
-                    {_TIME.lower(): times, "kind": kind, "device": devices} | cells,
+                    range(rows_before + 1, rows_before + len(chunk) + 1),
+                    {_TIME.lower(): times, "kind": kind_cells, "device": devices} | cells,
                 )
-                before += len(chunk)
+                rows_before += len(chunk)
 
-    meaning = {"time": _TIME.lower(), "keys": ("kind", "device"), "where": "row", "changes": False}
+    table_fields = {"time": _TIME.lower(), "keys": ("kind", "device"), "where": "row", "changes": False}
     note = "heart rates of 0, 255 and -1 are none: the band did not measure"
-    return table_of("Gadgetbridge's database", file, blocks(), notes=(note,), **meaning)
+    return table_of("Gadgetbridge's database", file, blocks(), notes=(note,), **table_fields)

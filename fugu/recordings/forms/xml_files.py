@@ -9,7 +9,7 @@ from xml.parsers import expat
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
-from fugu.recordings.table import Form, Only, Table, begins, in_blocks, table_of
+from fugu.recordings.table import Form, RowFilter, Table, begins, in_blocks, table_of
 
 __all__ = ["APPLE_HEALTH", "GPX"]
 
@@ -98,7 +98,7 @@ class _Health(_Reader):
                 self.row(time=time, value=re.sub(r"^HKCategoryValue", "", value), type=kind, source=source)
 
 
-def _read_health(file: File, only: Only) -> Table:
+def _read_health(file: File, only: RowFilter) -> Table:
     """Read the records, of the type that is wanted, or of all."""
     rows = in_blocks(_rows(file, "Apple Health's export", _Health(only.get("type"))))
     return table_of("Apple Health's export", file, rows, time="time", value="value", keys=("type", "source"))
@@ -136,7 +136,7 @@ class _Track(_Reader):
             self._time = (self._time or "").strip() + " "
 
 
-def _read_gpx(file: File, only: Only) -> Table:
+def _read_gpx(file: File, _row_filter: RowFilter) -> Table:
     """Read the points of all tracks, with their segments."""
     table = table_of("GPX", file, in_blocks(_rows(file, "GPX", _Track())))
     if not any(table.columns["time"]):
