@@ -100,7 +100,7 @@ def _local_streams(
     from fugu.contract.compiler import compile_policy
     from fugu.contract.descriptions import describe
     from fugu.contract.history import history_alone
-    from fugu.contract.joint import check_named, joint_epsilon
+    from fugu.contract.joint import check_joint_streams, joint_epsilon
     from fugu.contract.pins import violations
     from fugu.contract.policy import Policy
 
@@ -126,7 +126,7 @@ def _local_streams(
     names = [policy.stream for policy in policies]
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")
-    check_named(policies)
+    check_joint_streams(policies)
     if total := config.total_ceiling:
         together = joint_epsilon(policies, sensors, total.seconds)
         if together > total.epsilon:

@@ -53,7 +53,7 @@ def judge(path: Path, kind: str, payload: bytes, now: int, *, sure: bool = False
     trust = open_trust(config, path.parent)
     if (expected := _SENT.get(kind)) is None:
         raise TrustError(f"documents of kind {kind} are not sent")
-    verdict = trust.judge(payload, expected, now, sure=sure)
+    verdict = trust.judge(payload, expected, now, is_synchronised=sure)
     answer: dict[str, Any] = {"kind": kind, "changes": verdict.changes, "state": verdict.state.pack().hex()}
     if verdict.compiled:
         answer["plans"] = to_run(verdict, config, path.parent)

@@ -66,8 +66,8 @@ _Read = TypeVar("_Read", bound=Document)
 def first_problem(error: ValidationError, subject: str = "") -> str:
     """The first field that is wrong, and why, in a line; `subject` stands for a document that is wrong as such."""
     first = error.errors(include_url=False, include_input=False)[0]
-    where, words = ".".join(map(str, first["loc"])) or subject, problem_words(first)
-    return f"{where}: {words}" if where else words
+    path, words = ".".join(map(str, first["loc"])) or subject, problem_words(first)
+    return f"{path}: {words}" if path else words
 
 
 def refusal(error: ValidationError, subject: str) -> FrameError:
@@ -84,16 +84,16 @@ def refusal(error: ValidationError, subject: str) -> FrameError:
 
 def problem_words(problem: ErrorDetails) -> str:
     """Say what is wrong with a field."""
-    words = problem.get("ctx", {})
+    context = problem.get("ctx", {})
     if problem["type"] == "union_tag_invalid":
-        kinds = str(words["expected_tags"]).replace("'", "")
-        near = get_close_matches(str(words["tag"]), kinds.split(", "), n=1)
-        meant = f"did you mean {near[0]}?" if near else f"it is one of {kinds}"
-        return f"no {str(words['discriminator']).strip(chr(39))} is called {words['tag']!r}: {meant}"
+        kinds = str(context["expected_tags"]).replace("'", "")
+        matches = get_close_matches(str(context["tag"]), kinds.split(", "), n=1)
+        suggestion = f"did you mean {matches[0]}?" if matches else f"it is one of {kinds}"
+        return f"no {str(context['discriminator']).strip(chr(39))} is called {context['tag']!r}: {suggestion}"
     if problem["type"] == "union_tag_not_found":
-        return f"it has no {str(words['discriminator']).strip(chr(39))}"
+        return f"it has no {str(context['discriminator']).strip(chr(39))}"
     template = _PROBLEMS.get(problem["type"])
-    return problem["msg"].removeprefix("Value error, ") if template is None else template.format_map(words)
+    return problem["msg"].removeprefix("Value error, ") if template is None else template.format_map(context)
 
 
 _WHOLE, _NUMBER, _TABLE = "must be a whole number", "must be a number", "must be a table of keys and values"

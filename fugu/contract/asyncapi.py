@@ -31,7 +31,7 @@ _JSON_MESSAGES: tuple[type[Any], ...] = (
     *(StateEstimate, PlaceEstimate, ValueEstimate, WindowCount, ReleaseFrame, Health, Description),
 )
 _MSGPACK, _JSON = "application/x-msgpack", "application/json"
-_ABOUT = """\
+_DESCRIPTION = """\
 Private sensor streams over MQTT (5.0, or 3.1.1). Everything is QoS 1: a message may come twice, and out of order.
 
 Payloads of content type application/json are UTF-8 JSON. Those of application/x-msgpack are two msgpack values. The \
@@ -114,16 +114,16 @@ _CHANNELS: dict[Kind, _Channel] = {
 
 def asyncapi_document() -> dict[str, Any]:
     """The document; it has no time, address or version of a program, so that it changes with the protocol alone."""
-    packed = {message.__name__: message.schema() for message in _MESSAGES}
-    packed["Roots"] = payload_schema(ROOTS_SCHEMA, [ROOTS])
-    enveloped = {message.__name__: message.schema() for message in _ENVELOPED}
+    msgpack_types = {message.__name__: message.schema() for message in _MESSAGES}
+    msgpack_types["Roots"] = payload_schema(ROOTS_SCHEMA, [ROOTS])
+    enveloped_schemas = {message.__name__: message.schema() for message in _ENVELOPED}
     return {
         "asyncapi": "3.0.0",
         "id": "urn:fugu-edge:" + FORMAT_NAME.replace("/", ":"),
         "info": {
             "title": "Fugu Edge",
             "version": FORMAT_NAME.partition("/")[2],
-            "description": _ABOUT,
+            "description": _DESCRIPTION,
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": _JSON,
@@ -138,13 +138,16 @@ def asyncapi_document() -> dict[str, Any]:
         "channels": {kind: _channel(kind, channel) for kind, channel in _CHANNELS.items()},
         "operations": {f"{channel.action}_{kind}": _operation(kind, channel) for kind, channel in _CHANNELS.items()},
         "components": {
-            "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
+            "parameters": {name: {"description": f"{words}: {NAME_PATTERN}"} for name, words in _PARAMETERS.items()},
             "messages": {
                 name: {"name": name, "contentType": kind, "payload": {"$ref": f"#/components/schemas/{name}"}}
-                for kind, names in ((_MSGPACK, packed), (_JSON, [message.__name__ for message in _JSON_MESSAGES]))
+                for kind, names in (
+                    (_MSGPACK, msgpack_types),
+                    (_JSON, [message.__name__ for message in _JSON_MESSAGES]),
+                )
                 for name in names
             },
-            "schemas": {**packed, **enveloped, **_json_schemas()},
+            "schemas": {**msgpack_types, **enveloped_schemas, **_json_schemas()},
         },
     }
 

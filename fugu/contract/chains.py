@@ -39,7 +39,7 @@ class BinaryChains(ClassOfChains):
     r: tuple[float, float]
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check_consistency(self) -> Self:
         for name, (low, high) in (("q", self.q), ("r", self.r)):
             if not 0.0 < low <= high < 1.0:
                 raise ValueError(f"{name} must be an interval [low, high] strictly inside (0, 1), got [{low}, {high}]")
@@ -70,7 +70,7 @@ class BinaryChains(ClassOfChains):
     @property
     def typical(self) -> tuple[Rows, ...]:
         """The middle."""
-        return (_two_states(sum(self.q) / 2.0, sum(self.r) / 2.0),)
+        return (_binary_matrix(sum(self.q) / 2.0, sum(self.r) / 2.0),)
 
     @property
     def extremes(self) -> tuple[Rows, ...]:
@@ -78,7 +78,7 @@ class BinaryChains(ClassOfChains):
         pairs = [(q, r) for q in self.q for r in self.r]
         if self.q[0] + self.r[0] <= 1:
             pairs = [pairs[0], *([pairs[-1]] if self.q[1] + self.r[1] > 1 else [])]
-        return tuple(_two_states(*pair) for pair in dict.fromkeys(pairs))
+        return tuple(_binary_matrix(*pair) for pair in dict.fromkeys(pairs))
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -96,9 +96,9 @@ class BinaryChains(ClassOfChains):
         """Odds ratios bound whatever may be known, and informed adversaries of classes that alternate."""
         if adversary == "ignorant":
             return "BDP theorem 1"
-        many = self.q[0] < self.q[1] or self.r[0] < self.r[1]
+        has_many = self.q[0] < self.q[1] or self.r[0] < self.r[1]
         alternates = Fraction(self.q[1]) + Fraction(self.r[1]) > 1
-        return "odds-ratio bound" if adversary == "universal" or (many and alternates) else "bridge recursion"
+        return "odds-ratio bound" if adversary == "universal" or (has_many and alternates) else "bridge recursion"
 
     def reached(self, adversary: Adversary) -> bool:
         """Known where readings do not alternate, with less than any side information."""
@@ -110,7 +110,7 @@ class BinaryChains(ClassOfChains):
         return tuple(bound.as_integer_ratio() for bound in (*self.q, *self.r))
 
 
-def _two_states(q: float, r: float) -> Rows:
+def _binary_matrix(q: float, r: float) -> Rows:
     return (1.0 - q, q), (r, 1.0 - r)
 
 
@@ -152,7 +152,7 @@ class BoundedChains(_ByOdds):
     transition: tuple[tuple[float, ...], ...] | None = None
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.transition is None:
             return self
         if len(self.transition) != self.states:
@@ -205,7 +205,7 @@ class JointChains(_ByOdds):
     transition: tuple[tuple[float, ...], ...] | None = None
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check_consistency(self) -> Self:
         names = [stream.name for stream in self.streams]
         if len(set(names)) != len(names) or len({"/" in name for name in names}) != 1:
             raise ValueError("streams must have different names, all with their device or all without")
@@ -283,12 +283,12 @@ class JointChains(_ByOdds):
         renamed = self.streams[0].model_copy(update={"name": stream, "rate": math.nextafter(float(rate), math.inf)})
         return self.model_copy(update={"streams": (renamed,), "period_us": period_us})
 
-    def covers(self, pinned: ChainClass) -> bool:
+    def covers(self, pinned_chains: ChainClass) -> bool:
         """True if the other is of the same streams with the same rates: what the owners of the others rely on."""
-        if not isinstance(pinned, JointChains):
+        if not isinstance(pinned_chains, JointChains):
             return False
-        same = (self.shows, self.period_us) == (pinned.shows, pinned.period_us)
-        return same and super().covers(pinned)
+        has_same_streams = (self.shows, self.period_us) == (pinned_chains.shows, pinned_chains.period_us)
+        return has_same_streams and super().covers(pinned_chains)
 
     def compiled(self, column: int = 0) -> CorePolicy:
         """Compile the class, with all its streams."""
@@ -325,7 +325,7 @@ class JointChains(_ByOdds):
         return self.joint_loss(adversary, rates)
 
     def stream_loss(
-        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, what: str, *, alone: bool
+        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, words: str, *, windows_only: bool
     ) -> Loss:
         """Joint loss of all streams; no stream may tell more than the class allows it.
 
@@ -336,11 +336,11 @@ class JointChains(_ByOdds):
         joint_stream = self.streams[column]
         if rate > Fraction(joint_stream.rate):
             raise GuaranteeError(
-                f"{what} tells {float(rate):.9g} nats in a tick, above the {joint_stream.rate:.9g} that the class of "
+                f"{words} tells {float(rate):.9g} nats in a tick, above the {joint_stream.rate:.9g} that the class of "
                 f"chains allows stream {joint_stream.name}"
             )
         rates = [stream.rate for stream in self.streams]
-        if alone:
+        if windows_only:
             rates[column] = math.nextafter(float(rate), math.inf)
         return self.joint_loss(adversary, rates)
 
@@ -350,9 +350,9 @@ class JointChains(_ByOdds):
         """Count the outputs of all streams, of several what the class allows them; states may show the same in all."""
         if len(self.streams) > 1:
             rate, windows = math.fsum(joint_stream.rate for joint_stream in self.streams) * (1.0 + UPWARD), ()
-        elsewhere = adversary != "ignorant"
+        is_known_elsewhere = adversary != "ignorant"
         return StretchBound(
-            tick_epsilon, ticks, rate, windows, equal_leakages=False, hidden=True, known_elsewhere=elsewhere
+            tick_epsilon, ticks, rate, windows, equal_leakages=False, hidden=True, known_elsewhere=is_known_elsewhere
         )
 
 
@@ -366,19 +366,19 @@ def odds_ratio(transition: tuple[tuple[float, ...], ...]) -> float:
     ValueError: it is not square, positive and row-stochastic within 1e-9, or the ratio is above 1e300.
     """
     _check_stochastic(transition)
-    worst = 1.0
+    worst_ratio = 1.0
     for i, row in enumerate(transition):
-        for other in transition[i + 1 :]:
-            if row == other:
+        for other_row in transition[i + 1 :]:
+            if row == other_row:
                 continue
-            ratios = [a / b for a, b in zip(row, other, strict=True)]
+            ratios = [a / b for a, b in zip(row, other_row, strict=True)]
             low, high = min(ratios), max(ratios)
             # Three roundings to nearest, each within 2^-53 relative; a subnormal quotient is refused below,
             # because rows that sum to 1 have another quotient near or above 1.
-            worst = max(worst, high / low * (1.0 + 2.0**-50) if low > 0.0 else math.inf)
-    if not worst < 1e300:
+            worst_ratio = max(worst_ratio, high / low * (1.0 + 2.0**-50) if low > 0.0 else math.inf)
+    if not worst_ratio < 1e300:
         raise ValueError("the odds ratio of the transition matrix is too large for a finite guarantee")
-    return worst
+    return worst_ratio
 
 
 def two_steps(transition: Rows, shows: Sequence[tuple[int, ...]]) -> Rows:
@@ -386,7 +386,7 @@ def two_steps(transition: Rows, shows: Sequence[tuple[int, ...]]) -> Rows:
 
     ValueError: it is not square and row-stochastic, or a state can follow two that show different states.
     """
-    _check_stochastic(transition, zeros=True)
+    _check_stochastic(transition, allow_zeros=True)
     for y, column in enumerate(zip(*transition, strict=True)):
         if len({shows[x] for x, p in enumerate(column) if p > 0.0}) > 1:
             raise ValueError(f"state {y} can follow states that show different ones: it does not tell the tick before")
@@ -395,11 +395,11 @@ def two_steps(transition: Rows, shows: Sequence[tuple[int, ...]]) -> Rows:
     return tuple(tuple(p / math.fsum(row) for p in row) for row in square)
 
 
-def _check_stochastic(transition: tuple[tuple[float, ...], ...], *, zeros: bool = False) -> None:
+def _check_stochastic(transition: tuple[tuple[float, ...], ...], *, allow_zeros: bool = False) -> None:
     for x, row in enumerate(transition):
         if len(row) != len(transition):
             raise ValueError(f"transition row {x} has {len(row)} entries, not {len(transition)}")
-        if not all(p > 0.0 or (zeros and p == 0.0) for p in row):
-            raise ValueError(f"transition row {x} has an entry that is {'negative' if zeros else 'not positive'}")
+        if not all(p > 0.0 or (allow_zeros and p == 0.0) for p in row):
+            raise ValueError(f"transition row {x} has an entry that is {'negative' if allow_zeros else 'not positive'}")
         if abs(math.fsum(row) - 1.0) > _SUM_TOLERANCE:
             raise ValueError(f"transition row {x} sums to {math.fsum(row):.12g}, not 1")

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Box", "ClassOfChains", "Ratios", "Rows", "Shown"]
 
-MOST_ODDS = 1e300
+MAX_ODDS = 1e300
 """Above it there is no finite guarantee."""
-_ONE_NAME = NAME_PATTERN.strip("^$")
+_NAME_FORM = NAME_PATTERN.strip("^$")
 
 Ratios: TypeAlias = tuple[Fraction, Fraction]
 """Likelihood ratios of a tick's outputs: of state 0 over state 1, and of 1 over 0."""
@@ -49,7 +49,7 @@ class Shown(Document):
         rate: the most, in nats, that all releases of the stream together tell of any two of its states at one tick.
     """
 
-    name: Annotated[str, Field(pattern=f"^({_ONE_NAME}/)?{_ONE_NAME}$")]
+    name: Annotated[str, Field(pattern=f"^({_NAME_FORM}/)?{_NAME_FORM}$")]
     states: Annotated[int, Field(ge=2, le=255)]
     rate: Annotated[float, Field(gt=0.0)]
 
@@ -78,10 +78,10 @@ class ClassOfChains(Document):
     @property
     def odds_bound(self) -> float:
         """The largest odds ratio, rounded up; infinite if it has no bound."""
-        worst = self.worst_odds
-        if worst is None or worst > MOST_ODDS:
+        worst_ratio = self.worst_odds
+        if worst_ratio is None or worst_ratio > MAX_ODDS:
             return math.inf
-        return float_up(worst)
+        return float_up(worst_ratio)
 
     @property
     def changes(self) -> bool:
@@ -176,12 +176,12 @@ class ClassOfChains(Document):
         return self.ratio_loss(*ratios[0], adversary)
 
     def stream_loss(
-        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, what: str, *, alone: bool
+        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, words: str, *, windows_only: bool
     ) -> Loss:
-        """Loss of a mechanism (`what` in errors) of one stream, with all that takes turns with it or is beside it.
+        """Loss of a mechanism (`words` in errors) of one stream, with all that takes turns with it or is beside it.
 
-        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats; `alone`: of this
-        stream only this mechanism is seen. GuaranteeError: the stream may not tell so much, or the loss is not finite.
+        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats; `windows_only`: of
+        this stream only this mechanism is seen. GuaranteeError: the stream tells too much, or the loss is not finite.
         """
         return self.ratio_loss(*self.lasting_ratios(*ratios), adversary)
 
@@ -189,11 +189,11 @@ class ClassOfChains(Document):
         """True if some mechanism with given ratios is known to lose all of the bound."""
         return False
 
-    def covers(self, pinned: ChainClass) -> bool:
+    def covers(self, pinned_chains: ChainClass) -> bool:
         """True if every chain of another class is shown to be in this one; exactly."""
         from fugu.core.pins import contains  # here, because a gateway has nobody's pins
 
-        return contains(self.compiled(), pinned.compiled())
+        return contains(self.compiled(), pinned_chains.compiled())
 
     def compiled(self, column: int = 0) -> Policy:
         """Compile the class."""

@@ -19,7 +19,7 @@ from fugu.contract.compiled import AgentPolicy, read_discretiser
 from fugu.core import policy as core
 from fugu.core.states import STEPS, Bands, Classifier, Plain, RunningMean
 
-__all__ = ["ON_OFF", "classifier_of", "least", "least_double", "place"]
+__all__ = ["ON_OFF", "classifier_of", "least_double", "least_integer", "place_of_double"]
 
 _PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active")
 ON_OFF = {
@@ -31,8 +31,8 @@ ON_OFF = {
 """The names that home automation has for off (0) and on (1); "unavailable" and "unknown" are missing readings."""
 
 _DOUBLE, _BITS = Struct(">d"), Struct(">q")
-_MOST = (1 << 63) - 1
-_FAR = 1e15
+_MAX_INT64 = (1 << 63) - 1
+_MAX_CELLS = 1e15
 """No cell is so many cells away; floats are whole numbers up to there."""
 
 
@@ -43,42 +43,44 @@ def classifier_of(discretiser: bytes) -> Classifier:
         case core.CATEGORIES:
             return Classifier(Plain(), lambda raw: policy.categories.get(str(raw).strip()), policy.missing)
         case compiled.CELLS:
-            return Classifier(Plain(), _cells(policy), policy.missing)
+            return Classifier(Plain(), _cell_classifier(policy), policy.missing)
         case core.BASELINE:
             rule = RunningMean(policy.patience, policy.edges, policy.multiples, policy.zero)
             return Classifier(rule, _steps(double(policy.lowest), double(policy.highest)), policy.missing)
     bands = Bands(policy.edges, policy.up, policy.down, policy.patience, bisect_right)
-    words = ON_OFF if len(policy.edges) == 1 and place(0.0) < policy.edges[0] <= place(1.0) else {}
-    return Classifier(bands, _place_of(words), policy.missing)
+    words = ON_OFF if len(policy.edges) == 1 and place_of_double(0.0) < policy.edges[0] <= place_of_double(1.0) else {}
+    return Classifier(bands, _place_classifier(words), policy.missing)
 
 
-def _place_of(words: dict[str, int]) -> Callable[[Any], int | None]:
-    def number(raw: Any) -> int | None:
+def _place_classifier(words: dict[str, int]) -> Callable[[Any], int | None]:
+    def place_of_number(raw: Any) -> int | None:
         """The place of a number; of words for off and on where one edge tells 0 from 1."""
-        value = raw if raw.__class__ is float else _number(words.get(raw.strip(), raw) if isinstance(raw, str) else raw)
-        return None if value != value else place(value)
+        value = (
+            raw if raw.__class__ is float else _to_float(words.get(raw.strip(), raw) if isinstance(raw, str) else raw)
+        )
+        return None if value != value else place_of_double(value)
 
-    return number
+    return place_of_number
 
 
-def place(value: float, pack: Callable[[float], bytes] = _DOUBLE.pack, unpack: Any = _BITS.unpack) -> int:
+def place_of_double(value: float, pack: Callable[[float], bytes] = _DOUBLE.pack, unpack: Any = _BITS.unpack) -> int:
     """The place of a double among all doubles: x < y exactly if the place of x is less; both zeros have one."""
     bits: int = unpack(pack(value + 0.0))[0]
-    return bits if bits >= 0 else bits ^ _MOST
+    return bits if bits >= 0 else bits ^ _MAX_INT64
 
 
-def double(number: int) -> float:
+def double(ordinal: int) -> float:
     """The double at a place."""
-    value: float = _DOUBLE.unpack(_BITS.pack(number if number >= 0 else number ^ _MOST))[0]
+    value: float = _DOUBLE.unpack(_BITS.pack(ordinal if ordinal >= 0 else ordinal ^ _MAX_INT64))[0]
     return value
 
 
 def least_double(holds: Callable[[float], bool]) -> int:
     """The place of the least double for which something holds that holds for all above it, or of infinity."""
-    return least(lambda number: holds(double(number)), place(-math.inf), place(math.inf))
+    return least_integer(lambda number: holds(double(number)), place_of_double(-math.inf), place_of_double(math.inf))
 
 
-def least(holds: Callable[[int], bool], low: int, high: int) -> int:
+def least_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
     """The least integer from `low` to `high` for which something holds that holds for all above it, or `high`."""
     while low < high:
         middle = (low + high) // 2
@@ -90,26 +92,26 @@ def least(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def _steps(lowest: float, highest: float) -> Callable[[Any], int | None]:
-    (low, below), (high, under) = lowest.as_integer_ratio(), highest.as_integer_ratio()
-    scale = max(below, under)  # both are powers of two
-    low *= scale // below
-    span = high * (scale // under) - low
+    (low, low_denominator), (high, high_denominator) = lowest.as_integer_ratio(), highest.as_integer_ratio()
+    scale = max(low_denominator, high_denominator)  # both are powers of two
+    low *= scale // low_denominator
+    span = high * (scale // high_denominator) - low
 
-    def number(raw: Any) -> int | None:
-        value = _number(raw)
-        if value != value or (math.isinf(value) and _infinite(raw)):
+    def step_of(raw: Any) -> int | None:
+        value = _to_float(raw)
+        if value != value or (math.isinf(value) and _is_infinite(raw)):
             return None
         if value <= lowest:
             return 0
         if value >= highest:
             return STEPS
-        top, bottom = value.as_integer_ratio()
-        return (2 * STEPS * (top * scale - low * bottom) + bottom * span) // (2 * bottom * span)
+        numerator, denominator = value.as_integer_ratio()
+        return (2 * STEPS * (numerator * scale - low * denominator) + denominator * span) // (2 * denominator * span)
 
-    return number
+    return step_of
 
 
-def _cells(policy: AgentPolicy) -> Callable[[Any], int | None]:
+def _cell_classifier(policy: AgentPolicy) -> Callable[[Any], int | None]:
     """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
 
     Places beyond the poles or the 180th meridian count as there. All cells are gone through for every reading, so the
@@ -117,19 +119,19 @@ def _cells(policy: AgentPolicy) -> Callable[[Any], int | None]:
     """
     origin, step, cells = policy.origin, policy.step, policy.cells
 
-    def state(raw: Any) -> int | None:
-        latitude, longitude = map(_number, str(raw).replace(",", " ").split())
+    def nearest_cell(raw: Any) -> int | None:
+        latitude, longitude = map(_to_float, str(raw).replace(",", " ").split())
         if math.isnan(latitude) or math.isnan(longitude):
             return None
-        row = _cell(min(max(latitude, -90.0), 90.0), origin[0], step[0])
-        column = _cell(min(max(longitude, -180.0), 180.0), origin[1], step[1])
-        away = [(column - x) ** 2 + (row - y) ** 2 for x, y in cells]
-        return away.index(min(away))
+        row = _cell_index(min(max(latitude, -90.0), 90.0), origin[0], step[0])
+        column = _cell_index(min(max(longitude, -180.0), 180.0), origin[1], step[1])
+        squared_distances = [(column - x) ** 2 + (row - y) ** 2 for x, y in cells]
+        return squared_distances.index(min(squared_distances))
 
-    return state
+    return nearest_cell
 
 
-def _number(raw: Any) -> float:
+def _to_float(raw: Any) -> float:
     """A reading as the nearest float, infinite beyond all floats; what is no number raises whatever its type raises."""
     try:
         return float(raw)
@@ -137,7 +139,7 @@ def _number(raw: Any) -> float:
         return math.inf if raw > 0 else -math.inf
 
 
-def _infinite(raw: Any) -> bool:
+def _is_infinite(raw: Any) -> bool:
     """True if it is no finite number: of the ways to write a number, only those of infinities and NaN have an n."""
     try:
         float(raw)
@@ -146,5 +148,5 @@ def _infinite(raw: Any) -> bool:
     return "n" in str(raw).lower()
 
 
-def _cell(place: float, origin: float, step: float) -> int:
-    return math.floor(min(max((place - origin) / step, -_FAR), _FAR))
+def _cell_index(coordinate: float, origin: float, step: float) -> int:
+    return math.floor(min(max((coordinate - origin) / step, -_MAX_CELLS), _MAX_CELLS))

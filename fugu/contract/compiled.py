@@ -35,16 +35,16 @@ class AgentWindow(Window):
 
     def place(self, tick: int, state: int | None) -> int | None:
         """The number that a tick counts towards, or another than the window has; None for a tick without a state."""
-        place = super().place(tick, state)
+        count_index = super().place(tick, state)
         if self.blocks is None:
-            return place
+            return count_index
         block = self.blocks.at(self.epoch_us + tick * self.period_us)  # the same is done for every state
-        return place if place is None or place == NONE else block
+        return count_index if count_index is None or count_index == NONE else block
 
     def is_recorded(self, index: int, tick: int) -> bool:
         """True if one of the first three quarters of a window ends at a tick: its count is then put on the disk."""
-        done = tick - self.first(index) + 1
-        return done < self.length and 4 * done // self.length > 4 * (done - 1) // self.length
+        ticks_done = tick - self.first(index) + 1
+        return ticks_done < self.length and 4 * ticks_done // self.length > 4 * (ticks_done - 1) // self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ class SharedSum:
         """First wall tick of a window."""
         return self.start + number * self.length
 
-    def at(self, wall: int) -> int:
+    def at(self, wall_tick: int) -> int:
         """Number of the window of a wall tick; below 0 before the first."""
-        return (wall - self.start) // self.length
+        return (wall_tick - self.start) // self.length
 
-    def places_at(self, wall: int, state: int | None) -> tuple[int, int | None]:
+    def places_at(self, wall_tick: int, state: int | None) -> tuple[int, int | None]:
         """The number whose ticks a wall tick is one of, and the number that its state counts towards, if any."""
-        block = 0 if self.blocks is None else self.blocks.at(self.epoch_us + wall * self.period_us)
+        block = 0 if self.blocks is None else self.blocks.at(self.epoch_us + wall_tick * self.period_us)
         return block, None if state is None or self.places[state] == NONE else block
 
 
@@ -190,17 +190,17 @@ class _Reader(compiled.PolicyReader):
         return DayBlocks("", seconds, offsets)
 
 
-def read_policy(data: bytes) -> AgentPolicy:
+def read_policy(compiled_bytes: bytes) -> AgentPolicy:
     """An agent's compiled policy; `fugu.core.policy.PolicyError` for whatever is not exactly what the format says."""
-    policy: Any = compiled.read_policy(data, _Reader)
+    policy: Any = compiled.read_policy(compiled_bytes, _Reader)
     return policy  # type: ignore[no-any-return]
 
 
-def read_discretiser(data: bytes) -> AgentPolicy:
+def read_discretiser(compiled_bytes: bytes) -> AgentPolicy:
     """A policy of which only the discretiser is set, from those bytes of a compiled policy."""
-    policy, read = AgentPolicy(), _Reader(data)
-    compiled.read_discretiser(policy, read)
-    if read.at != len(data):
+    policy, reader = AgentPolicy(), _Reader(compiled_bytes)
+    compiled.read_discretiser(policy, reader)
+    if reader.at != len(compiled_bytes):
         raise PolicyError("bytes follow the end")
-    policy.discretiser = data
+    policy.discretiser = compiled_bytes
     return policy

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fugu.contract.chains import JointChains
-from fugu.contract.classify import least, least_double, place
+from fugu.contract.classify import least_double, least_integer, place_of_double
 from fugu.contract.compiled import BLOCKS, CELLS
 from fugu.contract.discretisers import Baseline, Categories, Cells, Discretiser, Thresholds
 from fugu.contract.errors import PolicyError
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["compile_board_policy", "compile_discretiser", "compile_policy"]
 
 
-_FAR = 1 << 62
-_EXACT = 1 << 53
+_LIMIT = 1 << 62
+_MAX_EXACT = 1 << 53
 
 
 class _Agent:
@@ -47,18 +47,18 @@ class _Agent:
     most_bytes = 1 << 20
     unit = b""
 
-    def edge(self, edge: float, by: float) -> int:
+    def edge(self, edge: float, offset: float) -> int:
         """The least reading that is an edge or above it when a number is added."""
-        return least_double(lambda value: value + by >= edge) if by else place(edge)
+        return least_double(lambda value: value + offset >= edge) if offset else place_of_double(edge)
 
     def span(self, baseline: Baseline) -> bytes:
         """The range of a mean."""
-        return struct.pack(">qq", place(baseline.lowest), place(baseline.highest))
+        return struct.pack(">qq", place_of_double(baseline.lowest), place_of_double(baseline.highest))
 
     def cells(self, cells: Cells) -> bytes:
-        extra = len(cells.states) - len(cells.cells)
+        extra_states = len(cells.states) - len(cells.cells)
         places = b"".join(_packed(">qq", *cell) for cell in cells.cells)
-        return struct.pack(">4dB", *(number + 0.0 for number in (*cells.origin, *cells.step)), extra) + places
+        return struct.pack(">4dB", *(number + 0.0 for number in (*cells.origin, *cells.step)), extra_states) + places
 
     def points(self) -> bytes:
         return bytes([POINTS])
@@ -68,7 +68,7 @@ class _Agent:
         return (int(window.query.each), b"") if window.blocks is None else (BLOCKS, _blocks(window.blocks))
 
     def sums(self, policy: Policy) -> bytes:
-        return bytes([len(policy.sums)]) + b"".join(_sum(shared, policy.discretiser.states) for shared in policy.sums)
+        return bytes([len(policy.sums)]) + b"".join(_sum(window, policy.discretiser.states) for window in policy.sums)
 
     def ratio(self, epsilon: float) -> int:
         """Of a claim; 0 if it is none."""
@@ -76,11 +76,11 @@ class _Agent:
 
     def joint(self, chains: JointChains, policy: Policy) -> bytes:
         streams = b"".join(
-            _short(stream.name.encode()) + bytes([stream.states]) + _fraction(Fraction(stream.rate))
+            _length_prefixed(stream.name.encode()) + bytes([stream.states]) + _fraction(Fraction(stream.rate))
             for stream in chains.streams
         )
-        head = bytes([JOINT]) + _fraction(Fraction(chains.odds_ratio)) + bytes([chains.steps, len(chains.streams)])
-        return head + streams + bytes([chains.column(policy.device, policy.stream)])
+        header = bytes([JOINT]) + _fraction(Fraction(chains.odds_ratio)) + bytes([chains.steps, len(chains.streams)])
+        return header + streams + bytes([chains.column(policy.device, policy.stream)])
 
 
 class _Board:
@@ -95,10 +95,10 @@ class _Board:
         self._unit = unit
         self.unit = _fraction(unit)
 
-    def edge(self, edge: float, by: float) -> int:
+    def edge(self, edge: float, offset: float) -> int:
         """The same; it holds for all readings above, as rounding is monotone."""
-        top, bottom = self._unit.numerator, self._unit.denominator
-        return least(lambda reading: reading * top / bottom + by >= edge, -_FAR, _FAR)
+        numerator, denominator = self._unit.numerator, self._unit.denominator
+        return least_integer(lambda reading: reading * numerator / denominator + offset >= edge, -_LIMIT, _LIMIT)
 
     def span(self, baseline: Baseline) -> bytes:
         """The range of a mean, and how a reading becomes a step of it."""
@@ -111,13 +111,13 @@ class _Board:
         low, high = Fraction(baseline.lowest), Fraction(baseline.highest)
         span = high - low
         first, last = math.floor(low / unit), math.ceil(high / unit)
-        if max(abs(first), abs(last)) * unit.numerator >= _EXACT:
+        if max(abs(first), abs(last)) * unit.numerator >= _MAX_EXACT:
             raise PolicyError("the range of readings is too large for the firmware")
         # The nearest of STEPS + 1 integers, halves upward: floor((2 STEPS (n unit - low) + span) / (2 span)).
         slope, offset, bottom = 2 * STEPS * unit, span - 2 * STEPS * low, 2 * span
         scale = math.lcm(slope.denominator, offset.denominator, bottom.denominator)
         slope, offset, bottom = (value * scale for value in (slope, offset, bottom))
-        steps = _big(int(slope)) + bytes([offset < 0]) + _big(abs(int(offset))) + _big(int(bottom))
+        steps = _big_int(int(slope)) + bytes([offset < 0]) + _big_int(abs(int(offset))) + _big_int(int(bottom))
         return struct.pack(">qq", first, last) + steps
 
     def cells(self, cells: Cells) -> NoReturn:
@@ -166,7 +166,7 @@ def compile_policy(policy: AnyPolicy) -> bytes:
     Raises:
         PolicyError: an agent does not do what the policy says; one line.
     """
-    return _compiled(policy, _Agent())
+    return _compile(policy, _Agent())
 
 
 def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> bytes:
@@ -175,10 +175,10 @@ def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> byt
     Raises:
         PolicyError: the firmware does not do what the policy says; one line.
     """
-    return _compiled(policy, _Board(unit))
+    return _compile(policy, _Board(unit))
 
 
-def _compiled(policy: AnyPolicy, form: _Form) -> bytes:
+def _compile(policy: AnyPolicy, form: _Form) -> bytes:
     parts = [
         form.form,
         struct.pack(">I", policy.version),
@@ -189,10 +189,10 @@ def _compiled(policy: AnyPolicy, form: _Form) -> bytes:
         _discretiser(policy.discretiser, form),
         _outputs(policy, form) if policy.kind == "symbols" else form.points(),
     ]
-    data = b"".join(parts)
-    if len(data) > form.most_bytes:
-        raise PolicyError(f"the policy takes {len(data)} bytes; the device has room for {form.most_bytes}")
-    return data
+    compiled_bytes = b"".join(parts)
+    if len(compiled_bytes) > form.most_bytes:
+        raise PolicyError(f"the policy takes {len(compiled_bytes)} bytes; the device has room for {form.most_bytes}")
+    return compiled_bytes
 
 
 def compile_discretiser(discretiser: Discretiser) -> bytes:
@@ -207,17 +207,17 @@ def _packed(form: str, *values: int) -> bytes:
         raise PolicyError("a number of the policy is too large for a device") from None
 
 
-def _short(text: bytes) -> bytes:
+def _length_prefixed(text: bytes) -> bytes:
     return bytes([len(text)]) + text
 
 
 def _name(name: str) -> bytes:
     if not re.fullmatch(NAME_PATTERN, name):
         raise PolicyError(f"{name!r} is no name")
-    return _short(name.encode())
+    return _length_prefixed(name.encode())
 
 
-def _big(value: int) -> bytes:
+def _big_int(value: int) -> bytes:
     size = (value.bit_length() + 7) // 8
     if size > 255:
         raise PolicyError("a number of the policy is too large for a device")
@@ -225,7 +225,7 @@ def _big(value: int) -> bytes:
 
 
 def _fraction(value: Fraction) -> bytes:
-    return _big(value.numerator) + _big(value.denominator)
+    return _big_int(value.numerator) + _big_int(value.denominator)
 
 
 def _discretiser(discretiser: Discretiser, form: _Form) -> bytes:
@@ -246,24 +246,24 @@ def _discretiser(discretiser: Discretiser, form: _Form) -> bytes:
 
 
 def _thresholds(discretiser: Thresholds, form: _Form) -> bytes:
-    edges, by = discretiser.edges, discretiser.hysteresis
-    rows = [[form.edge(edge, shift) for edge in edges] for shift in ((0.0, -by, by) if by else (0.0,))]
-    extra = len(discretiser.states) - len(edges) - 1
-    numbers = [struct.pack(f">{len(edges)}q", *row) for row in rows]
-    head = struct.pack(">BQ", extra, discretiser.hysteresis_ticks)
-    return head + numbers[0] + bytes([bool(by)]) + b"".join(numbers[1:])
+    edges, margin = discretiser.edges, discretiser.hysteresis
+    rows = [[form.edge(edge, shift) for edge in edges] for shift in ((0.0, -margin, margin) if margin else (0.0,))]
+    extra_states = len(discretiser.states) - len(edges) - 1
+    packed_rows = [struct.pack(f">{len(edges)}q", *row) for row in rows]
+    header = struct.pack(">BQ", extra_states, discretiser.hysteresis_ticks)
+    return header + packed_rows[0] + bytes([bool(margin)]) + b"".join(packed_rows[1:])
 
 
 def _baseline(discretiser: Baseline, form: _Form) -> bytes:
     low, span = Fraction(discretiser.lowest), Fraction(discretiser.highest) - Fraction(discretiser.lowest)
-    extra = len(discretiser.states) - len(discretiser.edges) - 1
-    head = struct.pack(">BI", extra, discretiser.baseline_ticks) + form.span(discretiser)
+    extra_states = len(discretiser.states) - len(discretiser.edges) - 1
+    header = struct.pack(">BI", extra_states, discretiser.baseline_ticks) + form.span(discretiser)
     if discretiser.compare == "multiple":
         zero = (2 * low * STEPS * UNIT + span) // (2 * span)
-        return head + b"\1" + _big(zero) + b"".join(_fraction(Fraction(edge)) for edge in discretiser.edges)
+        return header + b"\1" + _big_int(zero) + b"".join(_fraction(Fraction(edge)) for edge in discretiser.edges)
     # A reading is above an edge if it is above the greatest whole number of units that is not.
     edges = [Fraction(edge) * STEPS * UNIT // span for edge in discretiser.edges]
-    return head + b"\0" + b"".join(struct.pack(">q", min(max(edge, -_FAR), _FAR)) for edge in edges)
+    return header + b"\0" + b"".join(struct.pack(">q", min(max(edge, -_LIMIT), _LIMIT)) for edge in edges)
 
 
 def _categories(discretiser: Categories) -> bytes:
@@ -298,27 +298,27 @@ def _table(rows: tuple[Any, ...]) -> bytes:
 
 def _window(window: Window, labels: tuple[str, ...], form: _Form) -> bytes:
     scale = Fraction(window.scale)
-    kind, beside = form.query(window, len(window.groups(labels)))
+    kind, query_bytes = form.query(window, len(window.groups(labels)))
     numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, kind)
-    places = b"" if window.query.each else _places(window.counted(labels), labels)
-    return _name(window.name) + struct.pack(">QIIQQB", *numbers) + places + beside
+    count_indices = b"" if window.query.each else _count_indices(window.counted(labels), labels)
+    return _name(window.name) + struct.pack(">QIIQQB", *numbers) + count_indices + query_bytes
 
 
-def _places(counted: tuple[int, ...], labels: tuple[str, ...]) -> bytes:
-    return bytes(0 if state in counted else NONE for state in range(len(labels)))
+def _count_indices(counted_states: tuple[int, ...], labels: tuple[str, ...]) -> bytes:
+    return bytes(0 if state in counted_states else NONE for state in range(len(labels)))
 
 
 def _blocks(blocks: Blocks) -> bytes:
-    rows = b"".join(_packed(">qi", since, offset) for since, offset in blocks.offsets)
+    rows = b"".join(_packed(">qi", moment, offset) for moment, offset in blocks.offsets)
     return struct.pack(">IB", blocks.seconds, len(blocks.offsets)) + rows
 
 
-def _sum(shared: SharedWindow, labels: tuple[str, ...]) -> bytes:
-    group = shared.group
+def _sum(shared_window: SharedWindow, labels: tuple[str, ...]) -> bytes:
+    group = shared_window.group
     numbers = struct.pack(">QIIHI", group.start, group.length, group.noise, group.honest, group.deadline)
-    places = _places(tuple(labels.index(state) for state in group.count), labels)
+    count_indices = _count_indices(tuple(labels.index(state) for state in group.count), labels)
     blocks = b"\0" if group.blocks is None else b"\1" + _blocks(group.blocks)
-    return _name(group.name) + group.digest + bytes.fromhex(group.helper) + numbers + places + blocks
+    return _name(group.name) + group.digest + bytes.fromhex(group.helper) + numbers + count_indices + blocks
 
 
 def _chains(policy: Policy, form: _Form) -> bytes:
@@ -333,4 +333,4 @@ def _chains(policy: Policy, form: _Form) -> bytes:
 
 def _guarantee(guarantee: Guarantee, form: _Form) -> bytes:
     adversary = bytes([ADVERSARIES.index(guarantee.adversary)])
-    return adversary + _big(form.ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)
+    return adversary + _big_int(form.ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)

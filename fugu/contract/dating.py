@@ -65,30 +65,30 @@ def _fading_ticks(odds: Fraction | None, excess: Fraction | None, slack: Fractio
         return None
     with localcontext(CONTEXT):
         root, limit = as_decimal(odds).sqrt(), as_decimal(slack)
-        kappa, most = (root - 1) / (root + 1), 2 * root.ln()
+        kappa, max_leakage = (root - 1) / (root + 1), 2 * root.ln()
         if excess is not None:
-            most = min(most, as_decimal(excess) * (root - 1) / 2)
-        return _least(lambda ticks: most * kappa**ticks + _HAIR <= limit) if most else 0
+            max_leakage = min(max_leakage, as_decimal(excess) * (root - 1) / 2)
+        return _least_ticks(lambda ticks: max_leakage * kappa**ticks + _HAIR <= limit) if max_leakage else 0
 
 
 def quiet_from(
-    history: History, worst_odds: Sequence[Fraction | None], loud: int, excess: Fraction | None, slack: Fraction
+    history: History, worst_odds: Sequence[Fraction | None], last_loud: int, excess: Fraction | None, slack: Fraction
 ) -> int | None:
-    """The first tick at which charges up to tick `loud` leak no more than a slack; None if none is known.
+    """The first tick at which charges up to tick `last_loud` leak no more than a slack; None if none is known.
 
     `worst_odds`: of each class of chains.
     `excess`: by how much a tick's charge is above what is allowed now, in nats; `None` if nobody knows.
     """
-    needed = [_fading_ticks(odds, excess, slack) for odds in worst_odds]
-    after = [
-        span._replace(first=max(span.first, loud + 1))
+    fading_ticks = [_fading_ticks(odds, excess, slack) for odds in worst_odds]
+    later_spans = [
+        span._replace(first=max(span.first, last_loud + 1))
         for span in history.spans
-        if span.first is not None and span.end > loud
+        if span.first is not None and span.end > last_loud
     ]
-    ticks = max((odds for odds in needed if odds is not None), default=0)
-    if None in needed or (ticks and not any(span.version for span in after)):
+    ticks = max((odds for odds in fading_ticks if odds is not None), default=0)
+    if None in fading_ticks or (ticks and not any(span.version for span in later_spans)):
         return None
-    return _after(after, ticks) if ticks else 0
+    return _tick_after(later_spans, ticks) if ticks else 0
 
 
 class Dated(NamedTuple):
@@ -126,51 +126,55 @@ class Dated(NamedTuple):
         return math.inf if self.outside is None else max(promised.epsilon(ticks), self.outside.epsilon(ticks))
 
 
-def dated(policy: AnyPolicy, history: History, *, windows: bool = False) -> Dated:
+def dated(policy: AnyPolicy, history: History, *, windows_only: bool = False) -> Dated:
     """Say when the promise of a policy is true of a stream with such a history.
 
-    `windows`: the promise to those who see its windows alone. A version that has no span is taken for the next one.
+    `windows_only`: the promise to those who see its windows alone. A version without a span is taken for the next one.
     Of measured streams a change of policy is not covered. GuaranteeError if the policy's promise is false.
     """
     if isinstance(policy, Policy) and history.beside:
-        louder = louder_beside(policy, history)
-        when = dated(policy, unknown_at(history, louder), windows=windows)
-        own_spans = [span for span in history.spans if span.version == policy.version]
-        unbounded = louder and (not own_spans or any(span.touches(louder) for span in own_spans))
-        return when._replace(outside=None) if unbounded else when
+        intervals = louder_beside(policy, history)
+        dates = dated(policy, unknown_at(history, intervals), windows_only=windows_only)
+        version_spans = [span for span in history.spans if span.version == policy.version]
+        unbounded = intervals and (not version_spans or any(span.touches(intervals) for span in version_spans))
+        return dates._replace(outside=None) if unbounded else dates
     spans = history.spans
     if not isinstance(policy, Policy):
         versions = {span.version for span in spans}
         return Dated(1, 0 if versions <= {policy.version} else None)
     if all(span.version == policy.version for span in spans) and history.complete:
-        return Dated((policy.windows_alone if windows and policy.windows_alone else policy.guarantee).stretch_ticks, 0)
+        return Dated(
+            (policy.windows_alone if windows_only and policy.windows_alone else policy.guarantee).stretch_ticks, 0
+        )
     if all(span.version != policy.version for span in spans):
         spans = (*spans, Span(policy.version, Noise.of(policy), None))
-    return _Promise(policy, windows=windows).dated(spans, complete=history.complete)
+    return _Promise(policy, windows_only=windows_only).dated(spans, complete=history.complete)
 
 
 class _Run(NamedTuple):
-    """Between `least` and `most` ticks with one bound on their ratios; None stands for no bound."""
+    """Between `min_ticks` and `max_ticks` ticks with one bound on their ratios; None stands for no bound."""
 
     ratios: Ratios | None
-    least: int
-    most: int | None
+    min_ticks: int
+    max_ticks: int | None
 
 
 _UNKNOWN = _Run(None, 0, None)
 
 
-def _joined(runs: Iterable[_Run]) -> list[_Run]:
+def _merged_runs(runs: Iterable[_Run]) -> list[_Run]:
     """Take runs with one bound that follow one another, with a gap between, for one: so many ticks leak the same."""
-    joined: list[_Run] = []
+    merged: list[_Run] = []
     for run in runs:
-        before = joined[-1] if joined else None
-        if before is not None and before.ratios is not None and before.ratios == run.ratios:
-            most = None if before.most is None or run.most is None else before.most + run.most
-            joined[-1] = _Run(run.ratios, before.least + run.least, most)
+        previous = merged[-1] if merged else None
+        if previous is not None and previous.ratios is not None and previous.ratios == run.ratios:
+            max_ticks = (
+                None if previous.max_ticks is None or run.max_ticks is None else previous.max_ticks + run.max_ticks
+            )
+            merged[-1] = _Run(run.ratios, previous.min_ticks + run.min_ticks, max_ticks)
         else:
-            joined.append(run)
-    return joined
+            merged.append(run)
+    return merged
 
 
 class _Sum(NamedTuple):
@@ -184,35 +188,35 @@ class _Sum(NamedTuple):
 class _Promise:
     """A promise of a policy: of all that a stream tells, or of its windows alone."""
 
-    def __init__(self, policy: Policy, *, windows: bool) -> None:
-        self.policy, self.windows = policy, windows
+    def __init__(self, policy: Policy, *, windows_only: bool) -> None:
+        self.policy, self.windows = policy, windows_only
         self.promise, self.outputs = policy.guarantee, policy.outputs
-        if windows and policy.windows_alone is not None:
+        if windows_only and policy.windows_alone is not None:
             self.promise, self.outputs = policy.windows_alone, StreamOutputs(None, policy.counted)
         self.noise = Noise.of(policy)
         odds = policy.chains.worst_odds
         with localcontext(CONTEXT):
             self.root = None if odds is None else as_decimal(odds).sqrt()
             self.rates = _rates(self.outputs.ratios)
-            if isinstance(policy.chains, JointChains) and not windows:  # what the class lets the stream tell
+            if isinstance(policy.chains, JointChains) and not windows_only:  # what the class lets the stream tell
                 joint_stream = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
                 self.rates = (max(*self.rates, Decimal(joint_stream.rate)),) * 2
 
     def dated(self, spans: Sequence[Span], *, complete: bool) -> Dated:
         """Find the interval of beginnings, and the bound elsewhere."""
         version = self.policy.version
-        numbers = [number for number, span in enumerate(spans) if span.version == version]
-        last = begin = numbers[-1]
-        while begin and (spans[begin - 1].version == version or spans[begin - 1][:2] == (0, self.noise)):
-            begin -= 1
+        indices = [index for index, span in enumerate(spans) if span.version == version]
+        last = start = indices[-1]
+        while start and (spans[start - 1].version == version or spans[start - 1][:2] == (0, self.noise)):
+            start -= 1
         with localcontext(CONTEXT):
-            past = _joined([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:begin])])
-            future = [self._run(span) for span in spans[last + 1 :]]
-            since, until = self._interval(spans[begin : last + 1], spans[last + 1 :], past, future)
+            past_runs = _merged_runs([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:start])])
+            future_runs = [self._run(span) for span in spans[last + 1 :]]
+            since, until = self._interval(spans[start : last + 1], spans[last + 1 :], past_runs, future_runs)
             if since == 0 and until is None:
                 return Dated(self.promise.stretch_ticks, 0)
-            outside = self._outside(spans, numbers[0], complete=complete)
-        return Dated(self.promise.stretch_ticks, since, until, outside)
+            outside_bound = self._outside_bound(spans, indices[0], complete=complete)
+        return Dated(self.promise.stretch_ticks, since, until, outside_bound)
 
     def _ratios(self, span: Span) -> Ratios | None:
         """The ratios of a span as far as this promise has them; None for other states."""
@@ -225,45 +229,48 @@ class _Promise:
         return _Run(self._ratios(span), ticks if ticks and span.version else 0, ticks)
 
     def _interval(
-        self, own_spans: Sequence[Span], later: Sequence[Span], past: Sequence[_Run], future: Sequence[_Run]
+        self, spans: Sequence[Span], later_spans: Sequence[Span], past_runs: Sequence[_Run], future_runs: Sequence[_Run]
     ) -> tuple[int | None, int | None]:
         """The first and last tick at which a promised stretch may begin."""
-        quiet = not any(_above(run.ratios, self.rates) for run in past)
-        louder = next((number for number, run in enumerate(future) if _above(run.ratios, self.rates)), None)
-        if quiet and louder is None:
+        is_quiet = not any(_rate_gap(run.ratios, self.rates) for run in past_runs)
+        first_loud = next((index for index, run in enumerate(future_runs) if _rate_gap(run.ratios, self.rates)), None)
+        if is_quiet and first_loud is None:
             return 0, None
-        if own_spans[-1].first is None and not quiet:
+        if spans[-1].first is None and not is_quiet:
             return None, None
         # Ticks of later versions that have no less noise count as ticks of this one.
-        sums = self._sums(past, [] if louder is None else _joined(future[louder:])[::-1])
-        before: int | None = 0
-        if not quiet:
-            sides = 1 if louder is None else 2
-            far = [(total, total.before(MAX_TICK), total.after(MAX_TICK)) for total in sums]
-            allowed = [(total, most + (total.limit - most - other - _HAIR) / sides) for total, most, other in far]
-            before = _least(lambda ticks: all(total.before(ticks) <= most for total, most in allowed))
-        if before is None:
+        sums = self._sums(past_runs, [] if first_loud is None else _merged_runs(future_runs[first_loud:])[::-1])
+        ticks_before: int | None = 0
+        if not is_quiet:
+            side_count = 1 if first_loud is None else 2
+            leakages = [(total, total.before(MAX_TICK), total.after(MAX_TICK)) for total in sums]
+            limits = [
+                (total, bound + (total.limit - bound - other_bound - _HAIR) / side_count)
+                for total, bound, other_bound in leakages
+            ]
+            ticks_before = _least_ticks(lambda ticks: all(total.before(ticks) <= bound for total, bound in limits))
+        if ticks_before is None:
             return None, None
-        first = _after(own_spans, before)
-        if louder is None:
+        first = _tick_after(spans, ticks_before)
+        if first_loud is None:
             return first, None
-        after = _least(
-            lambda ticks: all(total.before(before) + total.after(ticks) + _HAIR <= total.limit for total in sums)
+        ticks_after = _least_ticks(
+            lambda ticks: all(total.before(ticks_before) + total.after(ticks) + _HAIR <= total.limit for total in sums)
         )
-        end = None if after is None else _before([*own_spans, *later[:louder]], after)
-        until = -1 if end is None else min(end - self.promise.stretch_ticks + 1, own_spans[-1].end)
-        return (None, None) if until < first else (0 if quiet else first, until)
+        end = None if ticks_after is None else _tick_before([*spans, *later_spans[:first_loud]], ticks_after)
+        until = -1 if end is None else min(end - self.promise.stretch_ticks + 1, spans[-1].end)
+        return (None, None) if until < first else (0 if is_quiet else first, until)
 
-    def _sums(self, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
+    def _sums(self, past_runs: Sequence[_Run], future_runs: Sequence[_Run]) -> list[_Sum]:
         """Sums of what leaks to its stretches: exact for any side information, else by the excess."""
         fraction, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
         joint = isinstance(self.policy.chains, JointChains)  # other streams tell something, too
         if self.promise.adversary == "universal" and self.root is not None and not joint:
-            sums = self._exact_sums(as_decimal(fraction), ticks, past, future)
+            sums = self._exact_sums(as_decimal(fraction), ticks, past_runs, future_runs)
             if all(total.before(MAX_TICK) + total.after(MAX_TICK) + _HAIR < total.limit for total in sums):
                 return sums
         limit = as_decimal(fraction - Fraction(_derived(self.policy.model_dump_json(), self.windows).epsilon(ticks)))
-        before, after = (self._excess(runs, self.rates) for runs in (past, future))
+        before, after = (self._excess(runs, self.rates) for runs in (past_runs, future_runs))
         sides = (cache(partial(self._decayed, excess)) for excess in (before, after))
         return [_Sum(limit, *sides)]
 
@@ -277,28 +284,30 @@ class _Promise:
         """By how much what leaks from some runs, the farthest first, is above what a bound takes for such rates."""
         excess = Decimal(0)
         for run in runs:
-            more = _above(run.ratios, rates)
+            gap = _rate_gap(run.ratios, rates)
             if self.root is None:
-                excess += more and more * (_INFINITE if run.most is None else run.most)
+                excess += gap and gap * (_INFINITE if run.max_ticks is None else run.max_ticks)
                 continue
-            total, most = (self.root - 1) / 2, 2 * self.root.ln()
-            if run.most is not None:
-                total = min(total, Decimal(run.most))
+            total, cap = (self.root - 1) / 2, 2 * self.root.ln()
+            if run.max_ticks is not None:
+                total = min(total, Decimal(run.max_ticks))
                 if self.root < _ACCURATE_ODDS:
-                    total = min(total, (self.root - 1) / 2 - self._decayed((self.root - 1) / 2, run.most) + _HAIR)
-            excess = min(self._decayed(excess, run.least) + (more and more * total), most) if total else Decimal(0)
+                    total = min(total, (self.root - 1) / 2 - self._decayed((self.root - 1) / 2, run.max_ticks) + _HAIR)
+            excess = min(self._decayed(excess, run.min_ticks) + (gap and gap * total), cap) if total else Decimal(0)
         return excess + _HAIR if excess else excess
 
-    def _exact_sums(self, decimal: Decimal, ticks: int, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
+    def _exact_sums(
+        self, epsilon: Decimal, ticks: int, past_runs: Sequence[_Run], future_runs: Sequence[_Run]
+    ) -> list[_Sum]:
         """One sum for each direction, and one for the larger ratio: leakages by odds ratios, tick by tick."""
-        sums, most = [], max(self.rates)
+        sums, max_rate = [], max(self.rates)
         for direction in (0, 1, None):
-            rate = most if direction is None else self.rates[direction]
-            before, after = (self._leaking(runs, direction) for runs in (past, future))
-            sums.append(_Sum(decimal - rate - (ticks - 1) * most, before, after))
+            rate = max_rate if direction is None else self.rates[direction]
+            before, after = (self._leakage_by_distance(runs, direction) for runs in (past_runs, future_runs))
+            sums.append(_Sum(epsilon - rate - (ticks - 1) * max_rate, before, after))
         return sums
 
-    def _leaking(self, runs: Sequence[_Run], direction: int | None) -> Callable[[int], Decimal]:
+    def _leakage_by_distance(self, runs: Sequence[_Run], direction: int | None) -> Callable[[int], Decimal]:
         """The leakage of some runs, the farthest first, through ticks of this version; at least its own leakage."""
         odds = self.policy.chains.worst_odds
         assert odds is not None
@@ -306,42 +315,42 @@ class _Promise:
         def in_direction(ratios: Ratios) -> Fraction:
             return max(ratios) if direction is None else ratios[direction]
 
-        own_ratio = in_direction(self.outputs.ratios)
-        value, least = Decimal(1), _leakage(odds, own_ratio).ln()  # the square root of a likelihood ratio
+        this_ratio = in_direction(self.outputs.ratios)
+        root, floor = Decimal(1), _leakage(odds, this_ratio).ln()  # the square root of a likelihood ratio
         for run in runs:
             if run.ratios is None:
-                value = as_decimal(odds).sqrt()
+                root = as_decimal(odds).sqrt()
                 continue
             ratio = in_direction(run.ratios)
-            if run.least == run.most:
-                value = _powers(odds, ratio).image(run.least, value)
+            if run.min_ticks == run.max_ticks:
+                root = _powers(odds, ratio).image(run.min_ticks, root)
             else:  # between where it begins and where it tends to
-                value = max(value, _leakage(odds, ratio).sqrt())
-        return cache(lambda distance: max(2 * _powers(odds, own_ratio).image(distance, value).ln(), least))
+                root = max(root, _leakage(odds, ratio).sqrt())
+        return cache(lambda distance: max(2 * _powers(odds, this_ratio).image(distance, root).ln(), floor))
 
-    def _outside(self, spans: Sequence[Span], first_own: int, *, complete: bool) -> StretchBound | None:
+    def _outside_bound(self, spans: Sequence[Span], first_index: int, *, complete: bool) -> StretchBound | None:
         """Bound stretches that begin anywhere under this version, by the larger ratios of all versions in reach.
 
         Earlier ones are left out where next to nothing of them is left at the first tick, and that is added.
         """
         policy, chains = self.policy, self.policy.chains
-        later = [self._ratios(span) for span in spans[first_own:]]
-        if None in later:
+        later_ratios = [self._ratios(span) for span in spans[first_index:]]
+        if None in later_ratios:
             return None
-        ratios, reach = largest(*(ratios_later for ratios_later in later if ratios_later is not None)), first_own
-        past = _joined([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:first_own])])
+        ratios, start = largest(*(pair for pair in later_ratios if pair is not None)), first_index
+        past_runs = _merged_runs([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:first_index])])
         while True:
-            excess = self._excess(past, _rates(ratios))
-            earlier = self._ratios(spans[reach - 1]) if reach else None
-            if excess <= as_decimal(SLACK * Fraction(self.promise.epsilon)) or earlier is None:
+            excess = self._excess(past_runs, _rates(ratios))
+            earlier_ratios = self._ratios(spans[start - 1]) if start else None
+            if excess <= as_decimal(SLACK * Fraction(self.promise.epsilon)) or earlier_ratios is None:
                 break
-            reach, ratios = reach - 1, largest(ratios, earlier)
+            start, ratios = start - 1, largest(ratios, earlier_ratios)
         if not excess.is_finite():
             return None
         try:
             column, rate = chains.column(policy.device, policy.stream), log_up(max(ratios))
             loss = chains.stream_loss(
-                column, ratios, Fraction(rate), self.promise.adversary, "a change of policy", alone=self.windows
+                column, ratios, Fraction(rate), self.promise.adversary, "a change of policy", windows_only=self.windows
             )
         except GuaranteeError:
             return None
@@ -358,14 +367,14 @@ def _rates(ratios: Ratios) -> _Rates:
     return log_ratio(ratios[0]), log_ratio(ratios[1])
 
 
-def _above(ratios: Ratios | None, rates: _Rates) -> Decimal:
+def _rate_gap(ratios: Ratios | None, rates: _Rates) -> Decimal:
     """By how much the rates of a tick are above others, in one direction or the other."""
     if ratios is None:
         return _INFINITE
     return max(Decimal(0), *(log_ratio(ratio) - rate for ratio, rate in zip(ratios, rates, strict=True)))
 
 
-def _after(spans: Sequence[Span], ticks: int) -> int:
+def _tick_after(spans: Sequence[Span], ticks: int) -> int:
     """The tick after so many ticks of some spans; the last one goes on."""
     first, spans = 0, [span for span in spans if span.version]
     for span in spans:
@@ -377,7 +386,7 @@ def _after(spans: Sequence[Span], ticks: int) -> int:
     return first
 
 
-def _before(spans: Sequence[Span], ticks: int) -> int | None:
+def _tick_before(spans: Sequence[Span], ticks: int) -> int | None:
     """The tick before the last so many ticks of some spans, of which each has ended; None if there are fewer."""
     for span in reversed(spans):
         if not span.version or span.first is None or span.last is None:
@@ -389,7 +398,7 @@ def _before(spans: Sequence[Span], ticks: int) -> int | None:
     return None
 
 
-def _least(holds: Callable[[int], bool]) -> int | None:
+def _least_ticks(holds: Callable[[int], bool]) -> int | None:
     """The least number of ticks for which something holds that goes on to hold; None if there is none."""
     if holds(0):
         return 0
@@ -414,8 +423,8 @@ class _Powers:
             if level == len(self._squares):
                 a, b, c, d = self._squares[-1]
                 square = a * a + b * c, b * (a + d), c * (a + d), b * c + d * d
-                largest = max(square)
-                self._squares.append(tuple(coefficient / largest for coefficient in square))
+                scale = max(square)
+                self._squares.append(tuple(coefficient / scale for coefficient in square))
             if ticks >> level & 1:
                 a, b, c, d = self._squares[level]
                 value = (a * value + b) / (c * value + d)
@@ -430,13 +439,13 @@ def _powers(odds: Fraction, ratio: Fraction) -> _Powers:
 
 
 @lru_cache(maxsize=256)
-def _derived(document: str, windows: bool) -> StretchBound:
+def _derived(document: str, windows_only: bool) -> StretchBound:
     """The bound of a policy from what its tick really loses, which is less than what it promises.
 
     Policies with a map of categories have no hash, so their text is the key.
     """
     policy = Policy.model_validate_json(document)
-    if not windows:
+    if not windows_only:
         return policy.bound(policy.verify())
     bound = policy.windows_bound(policy.verify_windows())
     assert bound is not None

@@ -110,8 +110,8 @@ class Described(Document):
 
     def of_ticks(self, first: int, last: int) -> float | None:
         """Loss of any single tick in first..last; `None` without a bound."""
-        when = Dated(self.stretch_ticks, self.since, self.until)
-        if when.covers(first, last, 1):
+        dates = Dated(self.stretch_ticks, self.since, self.until)
+        if dates.covers(first, last, 1):
             return self.of_a_tick
         return next((stretch.outside for stretch in self.stretches if stretch.ticks == 1), self.outside)
 
@@ -263,7 +263,7 @@ class DescribedVersion(Document):
     useful_for: UsefulFor | None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         try:
             read_instant(self.epoch)
         except FrameError as error:
@@ -290,10 +290,10 @@ class DescribedVersion(Document):
 
     def label(self, symbol: int) -> str:
         """Its state's name, or the symbol's number where counts differ; a FrameError if there is no such symbol."""
-        symbols = len(self.states) if self.table is None else len(self.table[0]) + 1
-        if not 0 <= symbol < symbols:
-            raise FrameError(f"symbol {symbol} is none of the stream's {symbols}", Reason.OUT_OF_RANGE)
-        return self.states[symbol] if symbols == len(self.states) else f"symbol {symbol}"
+        symbol_count = len(self.states) if self.table is None else len(self.table[0]) + 1
+        if not 0 <= symbol < symbol_count:
+            raise FrameError(f"symbol {symbol} is none of the stream's {symbol_count}", Reason.OUT_OF_RANGE)
+        return self.states[symbol] if symbol_count == len(self.states) else f"symbol {symbol}"
 
 
 class Description(DescribedVersion):
@@ -331,14 +331,14 @@ class Description(DescribedVersion):
 
 
 def describe(
-    policy: AnyPolicy, *, confirmed: bool = True, history: History = UNCHANGED, others: Iterable[AnyPolicy] = ()
+    policy: AnyPolicy, *, confirmed: bool = True, history: History = UNCHANGED, other_policies: Iterable[AnyPolicy] = ()
 ) -> Description:
     """Describe the stream of a policy; a FrameError if its times are beyond the year 9999.
 
-    `confirmed`: the device has named this version. `history`: the ticks of all versions. `others`: versions that
-    frames may still come under, at most `MOST_OTHERS`, the newest last.
+    `confirmed`: the device has named this version. `history`: the ticks of all versions. `other_policies`: versions
+    that frames may still come under, at most `MOST_OTHERS`, the newest last.
     """
-    versions = tuple(DescribedVersion(**_fields(policy, history, confirmed=True)) for policy in others)
+    versions = tuple(DescribedVersion(**_fields(policy, history, confirmed=True)) for policy in other_policies)
     return Description(**_fields(policy, history, confirmed=confirmed), others=versions)
 
 
@@ -363,15 +363,15 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
         fields |= {
             "kind": "windows" if policy.table is None else "both" if policy.counted else "symbols",
             "table": None if policy.table is None else policy.table.rows,
-            "windows": tuple(_window(window, policy.discretiser.states) for window in policy.windows),
-            "sums": tuple(map(_sum, policy.sums)),
+            "windows": tuple(_described_window(window, policy.discretiser.states) for window in policy.windows),
+            "sums": tuple(map(_described_sum, policy.sums)),
             "chains": policy.chains,
-            "guarantee": _promise(guarantee.epsilon, guarantee.adversary, stretches, dated(policy, history)),
+            "guarantee": _described(guarantee.epsilon, guarantee.adversary, stretches, dated(policy, history)),
             "windows_guarantee": of_windows
             and counted
-            and _promise(
+            and _described(
                 *(of_windows.epsilon, of_windows.adversary, _rows(counted, period, of_windows.epsilon)),
-                dated(policy, history, windows=True),
+                dated(policy, history, windows_only=True),
             ),
         }
     else:
@@ -381,10 +381,10 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
             if stream_loss.epsilon is None
             else (Stretch("a single tick", 1, stream_loss.epsilon, stream_loss.epsilon),)
         )
-        promise = _promise(stream_loss.epsilon, stream_loss.adversary, stretches, dated(policy, history))
+        promise = _described(stream_loss.epsilon, stream_loss.adversary, stretches, dated(policy, history))
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
-    conditions = [shared.condition for shared in policy.sums] if isinstance(policy, Policy) else []
+    conditions = [shared_window.condition for shared_window in policy.sums] if isinstance(policy, Policy) else []
     unprotected = "; ".join([_unprotected_sentence(stretches), *conditions])
     return fields | {"chain_class": chain_class, "does_not_protect": unprotected}
 
@@ -396,22 +396,22 @@ def _rows(bound: StretchBound, period_us: int, epsilon: float) -> tuple[Stretch,
 
 def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
     """Say what is not protected: stretches, the shortest first, from some length on, and what is always public."""
-    public = "that the device is on, and when it was not, is public"
-    if bare := next((stretch for stretch in stretches if not stretch.protected), None):
-        return f"not protected is being in one sequence of states or another for {bare.name} or longer; {public}"
-    return f"a stretch of time is protected less than a single tick, the less the longer it is; {public}"
+    public_words = "that the device is on, and when it was not, is public"
+    if row := next((stretch for stretch in stretches if not stretch.protected), None):
+        return f"not protected is being in one sequence of states or another for {row.name} or longer; {public_words}"
+    return f"a stretch of time is protected less than a single tick, the less the longer it is; {public_words}"
 
 
-def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], when: Dated) -> Described:
-    def outside(ticks: int, least: float | None) -> float | None:
-        if when.outside is None or least is None:
+def _described(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], dates: Dated) -> Described:
+    def epsilon_outside(ticks: int, lowest: float | None) -> float | None:
+        if dates.outside is None or lowest is None:
             return None
-        return _finite(max(least, when.outside.epsilon(ticks)))
+        return _finite(max(lowest, dates.outside.epsilon(ticks)))
 
     return Described(
         epsilon=epsilon,
         adversary=adversary,
-        stretch_ticks=when.ticks,
+        stretch_ticks=dates.ticks,
         stretches=tuple(
             DescribedStretch(
                 name=stretch.name,
@@ -419,13 +419,13 @@ def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[St
                 epsilon=_finite(stretch.epsilon),
                 floor=stretch.floor,
                 protected=stretch.protected,
-                outside=outside(stretch.ticks, stretch.epsilon),
+                outside=epsilon_outside(stretch.ticks, stretch.epsilon),
             )
             for stretch in stretches
         ),
-        since=when.since,
-        until=when.until,
-        outside=outside(when.ticks, epsilon),
+        since=dates.since,
+        until=dates.until,
+        outside=epsilon_outside(dates.ticks, epsilon),
     )
 
 
@@ -433,13 +433,13 @@ def _finite(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _window(window: Window, labels: tuple[str, ...]) -> DescribedWindow:
+def _described_window(window: Window, labels: tuple[str, ...]) -> DescribedWindow:
     states: Each | tuple[str, ...] = EACH if window.states == EACH else tuple(labels[i] for i in window.counted(labels))
     return DescribedWindow(states=states, **window.model_dump(exclude={"states", "mechanism"}))
 
 
-def _sum(shared: SharedWindow) -> DescribedSum:
-    group = shared.group
+def _described_sum(shared_window: SharedWindow) -> DescribedSum:
+    group = shared_window.group
     return DescribedSum(
         name=group.name,
         length=group.length,
@@ -447,7 +447,7 @@ def _sum(shared: SharedWindow) -> DescribedSum:
         helper=group.helper_digits,
         honest=group.honest,
         least=group.least,
-        condition=shared.condition,
+        condition=shared_window.condition,
     )
 
 
@@ -456,9 +456,9 @@ def place_grid(policy: AnyPolicy) -> PlaceGrid | None:
     grid = policy.discretiser
     if not isinstance(grid, Cells):
         return None
-    size = None
+    cell_size = None
     if not isinstance(policy, Policy):
         if policy.coordinates[: len(grid.cells)] != grid.cells:
             return None
-        size = (policy.resolution[0], policy.resolution[1])
-    return PlaceGrid(origin=grid.origin, step=grid.step, cell_size=size, cells=grid.cells)
+        cell_size = (policy.resolution[0], policy.resolution[1])
+    return PlaceGrid(origin=grid.origin, step=grid.step, cell_size=cell_size, cells=grid.cells)

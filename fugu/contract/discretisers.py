@@ -47,7 +47,7 @@ class Thresholds(Document):
     missing: Label | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         _check_edges(self)
         if any(self.hysteresis * 2 >= high - low for low, high in pairwise(self.edges)):
             raise ValueError("hysteresis must be less than half the distance of neighbouring edges")
@@ -86,7 +86,7 @@ class Baseline(Document):
     missing: Label | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         _check_edges(self)
         if self.lowest >= self.highest:
             raise ValueError("lowest must be less than highest")
@@ -109,7 +109,7 @@ class Categories(Document):
     missing: Label | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if not all(0 <= state < len(self.states) for state in self.categories.values()):
             raise ValueError("a category maps to a state that has no name")
         _check_names(self, len(self.states), "")
@@ -138,7 +138,7 @@ class Cells(Document):
     missing: Label | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         _check_names(self, len(self.cells), f"{len(self.cells)} cells make")
         if len(set(self.cells)) != len(self.cells):
             raise ValueError("two states have the same cell")
@@ -154,14 +154,14 @@ def _check_edges(discretiser: Thresholds | Baseline) -> None:
         raise ValueError("edges must increase strictly")
 
 
-def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, count: int, what: str) -> None:
+def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, count: int, subject: str) -> None:
     """Every state has a name of its own; `count` is how many there are without one for missing readings."""
     names, missing = discretiser.states, discretiser.missing
     if len(set(names)) != len(names):
         raise ValueError("two states have the same name")
     if missing is not None and missing not in names:
         raise ValueError(f"missing names a state {missing!r} that is not among the states")
-    extra = len(names) == count + 1 and missing is not None and missing == names[-1]
-    if len(names) != count and not extra:
-        more = "" if missing is None else f", or {count + 1} with the last for missing readings"
-        raise ValueError(f"{what} {count} states{more}, not {len(names)}")
+    has_missing_state = len(names) == count + 1 and missing is not None and missing == names[-1]
+    if len(names) != count and not has_missing_state:
+        alternative = "" if missing is None else f", or {count + 1} with the last for missing readings"
+        raise ValueError(f"{subject} {count} states{alternative}, not {len(names)}")

@@ -40,23 +40,23 @@ def ellipse(
     total = math.fsum(weights)
     shares = [weight / total for weight in weights]
     east, north = (math.fsum(w * place[axis] for w, place in zip(shares, places, strict=True)) for axis in (0, 1))
-    away = [(place[0] - east, place[1] - north) for place in places]
+    offsets = [(place[0] - east, place[1] - north) for place in places]
     width, height = cell
-    a = math.fsum(w * x * x for w, (x, _) in zip(shares, away, strict=True)) + width * width / 12.0
-    b = math.fsum(w * x * y for w, (x, y) in zip(shares, away, strict=True))
-    c = math.fsum(w * y * y for w, (_, y) in zip(shares, away, strict=True)) + height * height / 12.0
+    a = math.fsum(w * x * x for w, (x, _) in zip(shares, offsets, strict=True)) + width * width / 12.0
+    b = math.fsum(w * x * y for w, (x, y) in zip(shares, offsets, strict=True))
+    c = math.fsum(w * y * y for w, (_, y) in zip(shares, offsets, strict=True)) + height * height / 12.0
     corners = [*product((-width / 2.0, width / 2.0), (-height / 2.0, height / 2.0))]
     determinant = a * c - b * b
 
     def distance(x: float, y: float) -> float:
         """By the covariance, of the farthest corner of a cell, squared."""
-        ends = ((x + u, y + v) for u, v in corners)
-        return max((c * u * u - 2.0 * b * u * v + a * v * v) / determinant for u, v in ends)
+        points = ((x + u, y + v) for u, v in corners)
+        return max((c * u * u - 2.0 * b * u * v + a * v * v) / determinant for u, v in points)
 
-    far = sorted((distance(*place), w) for place, w in zip(away, shares, strict=True) if w > 0.0)
-    held = list(accumulate(weight for _, weight in far))
-    reach = far[min(bisect_left(held, probability), len(far) - 1)][0]
+    by_distance = sorted((distance(*place), w) for place, w in zip(offsets, shares, strict=True) if w > 0.0)
+    cumulative = list(accumulate(weight for _, weight in by_distance))
+    radius_2 = by_distance[min(bisect_left(cumulative, probability), len(by_distance) - 1)][0]
     middle, spread = (a + c) / 2.0, math.hypot((a - c) / 2.0, b)
-    greatest = middle + spread
-    major, minor = (math.sqrt(reach * value) * (1.0 + _MARGIN) for value in (greatest, determinant / greatest))
+    largest = middle + spread
+    major, minor = (math.sqrt(radius_2 * value) * (1.0 + _MARGIN) for value in (largest, determinant / largest))
     return Ellipse(east, north, major, minor, (math.degrees(math.atan2(2.0 * b, c - a) / 2.0) + 180.0) % 180.0)

@@ -38,7 +38,7 @@ Kind = Literal["root", "policy", "table", "time", "stop", "statement", "group", 
 ROOTS_SCHEMA: Final = 12
 MAX_ENVELOPE_BYTES: Final = 1 << 21
 MAX_ROOTS: Final = 256
-_MOST_SIGNATURES = 16
+_MAX_SIGNATURES = 16
 _DOMAIN = b"fugu-edge/2/"
 _KEY_BYTES = 32
 _SIGNATURE_BYTES = 64
@@ -64,10 +64,10 @@ class Envelope(Message):
     kind: Annotated[Kind, Word(get_args(Kind)), "What the payload is; says which role has to sign it."]
     payload: Annotated[bytes, Binary(1, MAX_ENVELOPE_BYTES), "The bytes that are signed."]
     signatures: Annotated[
-        tuple[Signature, ...], Many(Row(Signature), 0, _MOST_SIGNATURES, "signature"), "At most one of each key."
+        tuple[Signature, ...], Many(Row(Signature), 0, _MAX_SIGNATURES, "signature"), "At most one of each key."
     ]
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         if len({signature.key for signature in self.signatures}) != len(self.signatures):
             raise FrameError("an envelope with two signatures of one key", Reason.OUT_OF_RANGE)
 
@@ -102,25 +102,25 @@ def sign(kind: Kind, payload: bytes, keys: Iterable["Ed25519PrivateKey"]) -> Env
     return Envelope(kind, payload, tuple(sorted(signatures, key=lambda signature: signature.key)))
 
 
-def key_name(public: bytes) -> bytes:
+def key_name(public_key: bytes) -> bytes:
     """The name of a public key of 32 bytes."""
-    binary(public, _KEY_BYTES, _KEY_BYTES, "public key")
-    return hashlib.sha256(public).digest()[:_KEY_NAME_BYTES]
+    binary(public_key, _KEY_BYTES, _KEY_BYTES, "public key")
+    return hashlib.sha256(public_key).digest()[:_KEY_NAME_BYTES]
 
 
-def digits(public: bytes) -> str:
+def digits(public_key: bytes) -> str:
     """The 30 digits by which people compare a public key, six groups of five."""
-    number = int.from_bytes(hashlib.sha256(_DIGITS_DOMAIN + public).digest(), "big") % 10**_DIGITS
+    number = int.from_bytes(hashlib.sha256(_DIGITS_DOMAIN + public_key).digest(), "big") % 10**_DIGITS
     text = f"{number:0{_DIGITS}}"
     return " ".join(text[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
 
 
 def read_digits(text: str) -> str:
     """Digits as somebody has typed them, in the form of `digits`; ValueError unless there are 30."""
-    plain = "".join(text.split()).replace("-", "")
-    if len(plain) != _DIGITS or not (plain.isascii() and plain.isdigit()):
+    digit_text = "".join(text.split()).replace("-", "")
+    if len(digit_text) != _DIGITS or not (digit_text.isascii() and digit_text.isdigit()):
         raise ValueError(f"{_DIGITS} digits are wanted, in six groups of five")
-    return " ".join(plain[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
+    return " ".join(digit_text[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
 
 
 def encode_roots(envelopes: Sequence[bytes]) -> bytes:

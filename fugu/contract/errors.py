@@ -159,7 +159,7 @@ def printable(text: str) -> str:
     r"""A text with escapes such as `\x1b` for what a terminal could obey: controls, line breaks, text directions."""
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 _REMEDIES = {

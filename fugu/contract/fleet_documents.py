@@ -50,7 +50,7 @@ __all__ = [
     "refusals",
     "signatures_match",
     "units",
-    "verified",
+    "verify_signatures",
     "write_document",
 ]
 
@@ -61,7 +61,7 @@ Seconds = Annotated[int, Field(ge=0, le=2**53)]
 Version = Annotated[int, Field(ge=1, le=2**32 - 1)]
 INSERTED = ("fleet", "device", "version")
 """Fields of a policy that are those of its document, and not said again."""
-_MOST_SHOWN = 60
+_MAX_SHOWN = 60
 
 
 class Role(Document):
@@ -71,7 +71,7 @@ class Role(Document):
     threshold: int = Field(ge=1, le=16)
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_threshold(self) -> Self:
         if len(set(self.keys)) != len(self.keys):
             raise ValueError("a role names a key twice")
         if self.threshold > len(self.keys):
@@ -101,9 +101,9 @@ class RootDocument(Document):
     gateway: Role
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        for name, public in self.keys.items():
-            if key_name(bytes.fromhex(public)).hex() != name:
+    def _check_consistency(self) -> Self:
+        for name, public_key in self.keys.items():
+            if key_name(bytes.fromhex(public_key)).hex() != name:
                 raise ValueError(f"key {name} is not the one of its name")
         roles = [*self.root.keys, *self.policy.keys, *self.gateway.keys]
         if len(set(roles)) != len(roles):
@@ -115,7 +115,7 @@ class RootDocument(Document):
     @property
     def public_keys(self) -> dict[bytes, bytes]:
         """Public keys by name, as bytes."""
-        return {bytes.fromhex(name): bytes.fromhex(public) for name, public in self.keys.items()}
+        return {bytes.fromhex(name): bytes.fromhex(public_key) for name, public_key in self.keys.items()}
 
 
 class Address(Document):
@@ -126,7 +126,7 @@ class Address(Document):
     everyone: Literal[True] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_address(self) -> Self:
         if sum(field is not None for field in (self.device, self.group, self.everyone)) != 1:
             raise ValueError("a document is for a device, a group or everyone: give exactly one")
         return self
@@ -169,7 +169,7 @@ class PolicyDocument(Document):
     boards: tuple[Compiled, ...] = Field(default=(), max_length=64)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.valid_until is not None and self.valid_until <= self.valid_from:
             raise ValueError("valid_until is not after valid_from")
         for policy in self.policies:
@@ -266,7 +266,7 @@ def read_enrolment(text: str | bytes) -> Enrolment:
         raise PolicyError(f"enrolment: {first_problem(error, 'enrolment')}") from None
 
 
-def verified(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
+def verify_signatures(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
     """Refuse an envelope unless enough of a role's keys have signed it, as `core.verify` says; TrustError."""
     with refusals():
         core.verify(core.Envelope(envelope.encode()), dict(keys), (role.names, role.threshold), signatures_match)
@@ -284,8 +284,8 @@ def refusals() -> Iterator[None]:
 def signatures_match(checks: Iterable[tuple[bytes, tuple[bytes, ...], bytes]]) -> bool:
     """True if signatures are right; of each the public key, the message in parts, and the signature."""
     try:
-        for public, message, signature in checks:
-            Ed25519PublicKey.from_public_bytes(public).verify(signature, b"".join(message))
+        for public_key, message, signature in checks:
+            Ed25519PublicKey.from_public_bytes(public_key).verify(signature, b"".join(message))
     except InvalidSignature:
         return False
     return True
@@ -300,23 +300,23 @@ def compile_document(document: PolicyDocument) -> PolicyDocument:
     return document.model_copy(update={"compiled": forms})
 
 
-def compile_for_boards(document: PolicyDocument, unit: Mapping[str, Fraction]) -> PolicyDocument:
+def compile_for_boards(document: PolicyDocument, units_of: Mapping[str, Fraction]) -> PolicyDocument:
     """The same document, for boards too; units are by stream, as the images were built with, by default 1.
 
     Raises:
         PolicyError: a board does not do what a policy says, or no policy is of such a stream.
     """
     policies = document.templates()
-    if unknown := set(unit) - {policy.stream for policy in policies}:
-        raise PolicyError(f"a unit of stream {min(unknown)}, of which there is no policy")
-    forms = tuple(compile_board_policy(policy, unit.get(policy.stream, Fraction(1))).hex() for policy in policies)
+    if unknown_streams := set(units_of) - {policy.stream for policy in policies}:
+        raise PolicyError(f"a unit of stream {min(unknown_streams)}, of which there is no policy")
+    forms = tuple(compile_board_policy(policy, units_of.get(policy.stream, Fraction(1))).hex() for policy in policies)
     return document.model_copy(update={"boards": forms})
 
 
 def units(document: PolicyDocument) -> dict[str, Fraction]:
     """By stream, the unit that a document was compiled with for boards; PolicyError if a compiled policy is none."""
     try:
-        policies = [read_board_policy(bytes.fromhex(data)) for data in document.boards]
+        policies = [read_board_policy(bytes.fromhex(digits)) for digits in document.boards]
     except CompiledError as error:
         raise PolicyError(f"a compiled policy of the document is none: {error}") from None
     return {policy.stream: Fraction(*policy.unit) for policy in policies}
@@ -329,53 +329,53 @@ def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
         PolicyError: something differs: what, and where.
     """
     policies = document.templates()
-    _check(policies, document.compiled, compile_policy, read_policy)
+    _compare_compiled(policies, document.compiled, compile_policy, read_policy)
     if document.boards:
-        _check(policies, document.boards, partial(_compiled_again, units(document)), read_board_policy)
+        _compare_compiled(policies, document.boards, partial(_recompile, units(document)), read_board_policy)
     return tuple(map(bytes.fromhex, document.compiled))
 
 
-def _compiled_again(unit: Mapping[str, Fraction], policy: AnyPolicy) -> bytes:
-    return compile_board_policy(policy, unit.get(policy.stream, Fraction(1)))
+def _recompile(units_of: Mapping[str, Fraction], policy: AnyPolicy) -> bytes:
+    return compile_board_policy(policy, units_of.get(policy.stream, Fraction(1)))
 
 
-def _check(
+def _compare_compiled(
     policies: tuple[AnyPolicy, ...],
     forms: tuple[str, ...],
-    compiled: Callable[[AnyPolicy], bytes],
-    read: Callable[[bytes], Any],
+    compiler: Callable[[AnyPolicy], bytes],
+    reader: Callable[[bytes], Any],
 ) -> None:
     if len(forms) != len(policies):
         raise PolicyError(f"{len(forms)} compiled policies for the {len(policies)} of the document: sign it again")
     for policy, form in zip(policies, forms, strict=True):
-        actual, expected = bytes.fromhex(form), compiled(policy)
+        actual, expected = bytes.fromhex(form), compiler(policy)
         if actual == expected:
             continue
         try:
-            where = _difference("", _plain(read(actual)), _plain(read(expected)))
+            difference = _difference("", _as_values(reader(actual)), _as_values(reader(expected)))
         except CompiledError as error:
-            where = f"it cannot be read: {error}"
-        raise PolicyError(f"the compiled policy of stream {policy.stream} is not its JSON form: {where}")
+            difference = f"it cannot be read: {error}"
+        raise PolicyError(f"the compiled policy of stream {policy.stream} is not its JSON form: {difference}")
 
 
-def _difference(where: str, actual: Any, expected: Any) -> str:
+def _difference(path: str, actual: Any, expected: Any) -> str:
     """The first place at which two values differ, and what they are there."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         pairs = [(name, actual.get(name), expected.get(name)) for name in (*expected, *actual)]
     elif isinstance(expected, list) and isinstance(actual, list):
-        pairs = [(str(number), *both) for number, both in enumerate(zip_longest(actual, expected))]
+        pairs = [(str(index), *values) for index, values in enumerate(zip_longest(actual, expected))]
     else:
         pairs = []
-    for name, value, other in pairs:
-        if value != other:
-            return _difference(f"{where}.{name}" if where else name, value, other)
-    return f"{where} is {actual!r:.{_MOST_SHOWN}}, and {expected!r:.{_MOST_SHOWN}} by the JSON form"
+    for name, actual_value, expected_value in pairs:
+        if actual_value != expected_value:
+            return _difference(f"{path}.{name}" if path else name, actual_value, expected_value)
+    return f"{path} is {actual!r:.{_MAX_SHOWN}}, and {expected!r:.{_MAX_SHOWN}} by the JSON form"
 
 
-def _plain(value: Any) -> Any:
+def _as_values(value: Any) -> Any:
     """A compiled policy, or a part of it, as values that can be compared."""
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [_as_values(part) for part in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: _plain(part) for name, part in asdict(value).items()}
-    return {name: _plain(part) for name, part in vars(value).items()} if hasattr(value, "__dict__") else value
+        return {name: _as_values(part) for name, part in asdict(value).items()}
+    return {name: _as_values(part) for name, part in vars(value).items()} if hasattr(value, "__dict__") else value

@@ -75,8 +75,8 @@ class _Choice(FieldType):
     def check(self, value: Any, name: str) -> None:
         if type(value) is not int or value not in self.numbers:
             integer(value, self.numbers[0], self.numbers[-1], name)
-            *most, last = map(str, self.numbers)
-            raise FrameError(f"{name} {value} is not {', '.join(most)} or {last}", Reason.OUT_OF_RANGE)
+            *first_numbers, last = map(str, self.numbers)
+            raise FrameError(f"{name} {value} is not {', '.join(first_numbers)} or {last}", Reason.OUT_OF_RANGE)
 
     def schema(self) -> Schema:
         return {"type": "integer", "enum": list(self.numbers)}
@@ -90,7 +90,7 @@ MAX_STREAMS: Final = 64
 MAX_GAPS: Final = 32
 _TAG_BYTES = 32
 SYMBOL_BITS = (1, 2, 4, 8)
-_FITTING = {bits: bytes(range(1 << bits)) for bits in SYMBOL_BITS}
+_SYMBOLS_OF_BITS = {bits: bytes(range(1 << bits)) for bits in SYMBOL_BITS}
 """The symbols of so many bits."""
 _BITS = _Choice(*SYMBOL_BITS)
 _COUNT = Integer(1, MAX_FRAME_TICKS)
@@ -140,10 +140,10 @@ class SymbolFrame(Message):
     bits: Annotated[int, _BITS, "What a symbol takes: the fewest that hold all symbols of the policy's table."] = 1
     shift: Shift = 0
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         if self.padding + len(self.symbols) > MAX_FRAME_TICKS:
             integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
-        if self.symbols.translate(None, _FITTING[self.bits]):
+        if self.symbols.translate(None, _SYMBOLS_OF_BITS[self.bits]):
             raise FrameError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits", Reason.OUT_OF_RANGE)
         check_ticks(self.previous, self.first, self.last, self.shift)
 
@@ -167,7 +167,7 @@ class SymbolFrame(Message):
         integer(padding, 0, MAX_FRAME_TICKS - count, "padding")
         size = -(-(count + padding) * bits // 8)
         binary(packed, size, size, "symbols")
-        symbols = b"".join(map(_unpacked(bits).__getitem__, packed))
+        symbols = b"".join(map(_symbols_of_bytes(bits).__getitem__, packed))
         if any(symbols[count:]):
             raise FrameError("the padding of a frame holds symbols", Reason.OUT_OF_RANGE)
         return cls(version, previous, first, symbols[:count], padding, bits, shift)
@@ -180,7 +180,7 @@ class Gap(Message):
     after: Annotated[int, Integer(-1, MAX_TICK)]
     through: Annotated[int, TICK]
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         if self.after >= self.through:
             raise FrameError(f"gap from {self.after} to {self.through} is empty", Reason.OUT_OF_RANGE)
 
@@ -215,7 +215,7 @@ class Committed(Message):
         "The HMAC-SHA256 of all of it under the device's key; empty where device and gateway share no key.",
     ] = b""
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         if len(self.tag) not in (0, _TAG_BYTES):
             raise FrameError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}", Reason.WRONG_LENGTH)
 
@@ -267,9 +267,9 @@ def _tag(key: bytes, fleet: str, device: str, message: Committed) -> bytes:
     The counter is in 8 bytes, the highest first; the streams are as they are packed in the message.
     """
     binary(key, KEY_BYTES, KEY_BYTES, "key")
-    head = b"".join(name.encode() + b"\0" for name in (_DOMAIN, fleet, device))
+    header = b"".join(name.encode() + b"\0" for name in (_DOMAIN, fleet, device))
     packed: bytes = msgpack.packb([stream.row() for stream in message.streams])
-    return hmac.digest(key, head + message.counter.to_bytes(8, "big") + packed, "sha256")
+    return hmac.digest(key, header + message.counter.to_bytes(8, "big") + packed, "sha256")
 
 
 def check_ticks(previous: int, first: int, last: int, shift: int) -> None:
@@ -288,7 +288,7 @@ def symbol_bits(symbols: int) -> int:
 
 
 @cache
-def _unpacked(bits: int) -> list[bytes]:
+def _symbols_of_bytes(bits: int) -> list[bytes]:
     """Symbols of each byte; the first is in its highest bits."""
     return [bytes(symbols) for symbols in product(range(1 << bits), repeat=8 // bits)]
 
@@ -339,7 +339,7 @@ class WindowFrame(Message):
     ]
     shift: Shift = 0
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         if self.observed > self.length:
             integer(self.observed, 1, self.length, "observed")
         if self.previous >= self.index:

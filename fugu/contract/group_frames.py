@@ -122,7 +122,7 @@ class Report(Message):
     ]
     sealed: Annotated[SealedMasks, Row(SealedMasks), "What the site hands to the helper, as it is."]
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         if self.previous >= self.number:
             raise FrameError(f"previous {self.previous} is not before the number {self.number}", Reason.OUT_OF_RANGE)
         if not len(self.parts) == MASK_BYTES * len(self.observed) == MASK_BYTES * self.sealed.count:
@@ -167,7 +167,7 @@ class OpeningRequest(Message):
     pages: Annotated[int, Integer(1, MAX_REPORTS), "All there are."]
     reports: Annotated[tuple[SealedMasks, ...], Many(Row(SealedMasks), 1, 64, "a report"), "In the set's order."]
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         if self.page >= self.pages:
             integer(self.page, 0, self.pages - 1, "page")
 
@@ -205,7 +205,7 @@ class OpeningAnswer(Message):
         "Of the masks of these reports, mod 2^64, for each number that the window counts; empty if there is a reason.",
     ]
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         if bool(self.sums) == bool(self.reason) or len(self.sums) % MASK_BYTES:
             raise FrameError("an answer has either sums of 8 bytes or a reason", Reason.WRONG_LENGTH)
 
@@ -234,18 +234,18 @@ def set_digest(document: bytes, number: int, reports: Iterable[SealedMasks]) -> 
 
 def pages(document: bytes, number: int, reports: Sequence[SealedMasks]) -> Iterator[OpeningRequest]:
     """Split a set, in its order, into pages of at most `MAX_PAGE_BYTES`."""
-    limit, request = MAX_PAGE_BYTES - 128, set_digest(document, number, reports)
-    sheets: list[list[SealedMasks]] = []
-    size = limit
+    max_bytes, request = MAX_PAGE_BYTES - 128, set_digest(document, number, reports)
+    page_reports: list[list[SealedMasks]] = []
+    page_bytes = max_bytes
     for report in reports:
-        more = len(msgpack.packb(report.row()))
-        if size + more > limit or len(sheets[-1]) == 64:
-            sheets.append([])
-            size = 0
-        sheets[-1].append(report)
-        size += more
-    for page, sheet in enumerate(sheets):
-        yield OpeningRequest(document, number, request, page, len(sheets), tuple(sheet))
+        report_bytes = len(msgpack.packb(report.row()))
+        if page_bytes + report_bytes > max_bytes or len(page_reports[-1]) == 64:
+            page_reports.append([])
+            page_bytes = 0
+        page_reports[-1].append(report)
+        page_bytes += report_bytes
+    for page, reports_of_page in enumerate(page_reports):
+        yield OpeningRequest(document, number, request, page, len(page_reports), tuple(reports_of_page))
 
 
 def numbers(words: bytes) -> tuple[int, ...]:

@@ -84,7 +84,7 @@ class GroupDocument(Document):
     valid_from: int = Field(default=0, ge=0, le=2**53)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if re.search("-[0-9]+$", self.name):
             raise ValueError("a group's name does not end in - and digits: the sums of a group's blocks are called so")
         if len(set(self.states)) != len(self.states):
@@ -155,7 +155,7 @@ class GroupDocument(Document):
     @property
     def release_names(self) -> tuple[str, ...]:
         """Names of the releases of its sums: its own, or one for each part of the day."""
-        return tuple(f"{self.name}-{place}" for place in range(self.numbers)) if self.numbers > 1 else (self.name,)
+        return tuple(f"{self.name}-{number}" for number in range(self.numbers)) if self.numbers > 1 else (self.name,)
 
     def begins_us(self, number: int) -> int:
         """Begin of a window, in microseconds of Unix time."""
@@ -215,7 +215,7 @@ class SharedWindow(Document):
     signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
     @model_validator(mode="after")
-    def _signed(self) -> Self:
+    def _check_signature(self) -> Self:
         try:
             GroupDocument.read(self.envelope)
         except (TrustError, PolicyError) as error:
@@ -230,14 +230,14 @@ class SharedWindow(Document):
     def check_stream(self, fleet: str, stream: str, states: tuple[str, ...], clock: tuple[int, int]) -> None:
         """Refuse a policy of another stream than the group's, by its epoch and period as well; ValueError."""
         group = self.group
-        for what, here, there in (
+        for field, policy_value, expected in (
             ("fleet", fleet, group.fleet),
             ("stream", stream, group.stream),
             ("states", states, group.states),
             ("clock", clock, (group.epoch_us, group.period_us)),
         ):
-            if here != there:
-                raise ValueError(f"the {what} of group {group.name} is another: {there}, and here {here}")
+            if policy_value != expected:
+                raise ValueError(f"the {field} of group {group.name} is another: {expected}, and here {policy_value}")
 
     @property
     def envelope(self) -> Envelope:

@@ -61,9 +61,9 @@ class StreamOutputs(NamedTuple):
     @property
     def ratios(self) -> tuple[Fraction, Fraction]:
         """Bounds on the likelihood ratios of all that a tick adds to, as for `ratio_loss` of a class of chains."""
-        beside = exp_up(total_rate(self.windows))
+        windows_ratio = exp_up(total_rate(self.windows))
         ratio_01, ratio_10 = self.symbol_ratios
-        return ratio_01 * beside, ratio_10 * beside
+        return ratio_01 * windows_ratio, ratio_10 * windows_ratio
 
     @property
     def symbol_rate(self) -> float:
@@ -84,18 +84,18 @@ def check_outputs(
     chains: ChainClass,
     outputs: StreamOutputs,
     guarantee: Guarantee,
-    what: str = "the table",
+    subject: str = "the table",
     column: int | None = None,
     *,
-    alone: bool = False,
+    windows_only: bool = False,
     claim: CorePolicy | None = None,
 ) -> Loss:
-    """Refuse outputs, `what` in errors, that lose more than a guarantee allows, alone or in turns with others.
+    """Refuse outputs, `subject` in errors, that lose more than a guarantee allows, alone or in turns with others.
 
     A stream whose mechanism changes from tick to tick keeps the guarantee if each of them passes this check by itself.
     Returns what they, and all that may take turns with them (`lasting_ratios`), lose about a single tick. Of joint
-    chains the stream is at `column`, by default a stream by itself that tells what these outputs do; `alone`: only
-    these outputs of it are seen. `fugu.core.guarantee` decides, by the compiled policy `claim` if there is one.
+    chains the stream is at `column`, by default a stream by itself that tells what these outputs do; `windows_only`:
+    only these outputs of it are seen. `fugu.core.guarantee` decides, by the compiled policy `claim` if there is one.
     GuaranteeError: it is above the guarantee or not finite, or the numbers of states differ.
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change";
     docs/proofs/stretches.md.
@@ -103,27 +103,29 @@ def check_outputs(
     if outputs.table is not None:
         _check_states(chains, outputs.table)
     promise = ADVERSARIES.index(guarantee.adversary), claimed_ratio(guarantee.epsilon), guarantee.stretch_ticks
-    form = claim or _claim(chains, outputs)
+    policy = claim or _core_claim(chains, outputs)
     try:
-        bounds = derived_losses(tuple(form.members), *core.tick_ratios(form, alone), guarantee.adversary)
-        bound = core.proven(form, bounds, promise, alone)
+        bounds = derived_losses(tuple(policy.members), *core.tick_ratios(policy, windows_only), guarantee.adversary)
+        bound = core.proven(policy, bounds, promise, windows_only)
     except core.GuaranteeError as error:
         if column is not None and chains.named_streams:  # say it in numbers
-            chains.stream_loss(column, outputs.ratios, outputs.rate, guarantee.adversary, what, alone=alone)
-        raise GuaranteeError(f"{what}: {error}") from None
+            chains.stream_loss(
+                column, outputs.ratios, outputs.rate, guarantee.adversary, subject, windows_only=windows_only
+            )
+        raise GuaranteeError(f"{subject}: {error}") from None
     loss = Loss.of(bounds, guarantee.adversary, chains.theorem(guarantee.adversary))
     if bound is None:
         ticks = guarantee.stretch_ticks
         epsilon = outputs.bound(chains, guarantee.adversary, loss.epsilon).epsilon(ticks)
-        about = "" if ticks == 1 else f" about {ticks} ticks in a row"
+        stretch_words = "" if ticks == 1 else f" about {ticks} ticks in a row"
         raise GuaranteeError(
-            f"{what} loses epsilon {epsilon!r}{about} to the {guarantee.adversary} adversary, "
+            f"{subject} loses epsilon {epsilon!r}{stretch_words} to the {guarantee.adversary} adversary, "
             f"above the {guarantee.epsilon!r} of its guarantee"
         )
     return loss
 
 
-def _claim(chains: ChainClass, outputs: StreamOutputs) -> CorePolicy:
+def _core_claim(chains: ChainClass, outputs: StreamOutputs) -> CorePolicy:
     """The part of a policy, of a stream by itself, that the core's certificate looks at."""
     claim, window = chains.compiled(), CoreWindow()
     if chains.named_streams:
@@ -156,11 +158,11 @@ def tick_ratios(table: NoiseTable) -> tuple[Fraction, Fraction]:
     """Return max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z], exactly; beyond two states the largest of any two, twice."""
     weights = table.weights()
     if table.states == 2:
-        return _largest(weights[0], weights[1]), _largest(weights[1], weights[0])
+        return _largest_ratio(weights[0], weights[1]), _largest_ratio(weights[1], weights[0])
     columns = list(zip(*weights, strict=True))
     largest = max(Fraction(max(column), min(column)) for column in columns)
     return largest, largest
 
 
-def _largest(above: tuple[int, ...], below: tuple[int, ...]) -> Fraction:
-    return max(Fraction(a, b) for a, b in zip(above, below, strict=True))
+def _largest_ratio(numerators: tuple[int, ...], denominators: tuple[int, ...]) -> Fraction:
+    return max(Fraction(a, b) for a, b in zip(numerators, denominators, strict=True))

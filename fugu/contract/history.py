@@ -138,10 +138,10 @@ def history_alone(policy: AnyPolicy) -> History:
     if not isinstance(policy, Policy):
         return UNCHANGED
     names = (name for name in streams_beside(policy) if not name.startswith(f"{policy.device}/"))
-    beside = tuple(Beside(name, None) for name in names)
+    related_streams = tuple(Beside(name, None) for name in names)
     if policy.version == 1:
-        return History(beside=beside)
-    return History((Span(policy.version, Noise.of(policy), None),), complete=False, beside=beside)
+        return History(beside=related_streams)
+    return History((Span(policy.version, Noise.of(policy), None),), complete=False, beside=related_streams)
 
 
 def streams_beside(policy: AnyPolicy) -> tuple[str, ...]:
@@ -163,61 +163,61 @@ class Named(NamedTuple):
     first: int | None
 
 
-def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], named: Named | None = None) -> History:
+def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim: Named | None = None) -> History:
     """Build the history of a stream from its intervals, and from the version that its device names.
 
     `noises` has every version that may have run; of another, nothing is known.
     """
     spans: list[Span] = []
-    ordered, version = sorted(rows), 0
-    for row in ordered:
+    intervals, version = sorted(rows), 0
+    for row in intervals:
         noise = noises.get(row.version)
         first = row.first
         if spans:
-            before = spans[-1]
-            assert before.last is not None
-            if first <= before.last:  # windows of two versions over the same ticks
-                if row.last <= before.last:
-                    spans[-1] = before._replace(version=0, noise=_larger(before.noise, noise))
+            previous = spans[-1]
+            assert previous.last is not None
+            if first <= previous.last:  # windows of two versions over the same ticks
+                if row.last <= previous.last:
+                    spans[-1] = previous._replace(version=0, noise=_larger_noise(previous.noise, noise))
                     continue
-                both = Span(0, _larger(before.noise, noise), first, before.last)
-                spans[-1:] = [*([before._replace(last=first - 1)] if before.first != first else []), both]
-                first = before.last + 1
-            elif row.begin > before.last + 1 and row.version != version:
-                spans.append(Span(0, _between(version, row.version, noises), before.last + 1, row.begin - 1))
+                shared_span = Span(0, _larger_noise(previous.noise, noise), first, previous.last)
+                spans[-1:] = [*([previous._replace(last=first - 1)] if previous.first != first else []), shared_span]
+                first = previous.last + 1
+            elif row.begin > previous.last + 1 and row.version != version:
+                spans.append(Span(0, _noise_between(version, row.version, noises), previous.last + 1, row.begin - 1))
         version = row.version
-        least = max(first, row.first + row.absent)
+        first_certain = max(first, row.first + row.absent)
         if row.absent:  # which ticks were not drawn is not known
-            most = max(least, row.last - row.absent + 1)
-            parts = [Span(0, noise, first, least - 1), Span(row.version, noise, least, most - 1)]
-            spans += [span for span in (*parts, Span(0, noise, most, row.last)) if span.first <= span.last]  # type: ignore[operator]
+            certain_end = max(first_certain, row.last - row.absent + 1)
+            parts = [Span(0, noise, first, first_certain - 1), Span(row.version, noise, first_certain, certain_end - 1)]
+            spans += [span for span in (*parts, Span(0, noise, certain_end, row.last)) if span.first <= span.last]  # type: ignore[operator]
         else:
             spans.append(Span(row.version, noise, first, row.last))
-    complete = ordered[0].begin == 0 if ordered else named is None or noises.keys() <= {named.version}
-    if named is not None and (not ordered or named.version != ordered[-1].version):
-        if ordered:
-            last = None if named.first is None else named.first - 1
-            after = ordered[-1].last + 1
-            if last is None or last >= after:
-                spans.append(Span(0, _between(ordered[-1].version, named.version, noises), after, last))
-        spans.append(Span(named.version, noises.get(named.version), named.first))
+    complete = intervals[0].begin == 0 if intervals else claim is None or noises.keys() <= {claim.version}
+    if claim is not None and (not intervals or claim.version != intervals[-1].version):
+        if intervals:
+            last = None if claim.first is None else claim.first - 1
+            next_tick = intervals[-1].last + 1
+            if last is None or last >= next_tick:
+                spans.append(Span(0, _noise_between(intervals[-1].version, claim.version, noises), next_tick, last))
+        spans.append(Span(claim.version, noises.get(claim.version), claim.first))
     elif spans:
         spans[-1] = spans[-1]._replace(last=None)
     return History(tuple(spans), complete)
 
 
-def _between(version: int, other: int, noises: Mapping[int, Noise | None]) -> Noise | None:
+def _noise_between(version: int, other_version: int, noises: Mapping[int, Noise | None]) -> Noise | None:
     """A bound on the noise of ticks between two versions: any version between them may have run."""
-    low, high = sorted((version, other))
-    between = (noise for number, noise in noises.items() if low < number < high)
-    return reduce(_larger, between, _larger(noises.get(low), noises.get(high)))
+    low, high = sorted((version, other_version))
+    noises_between = (noise for number, noise in noises.items() if low < number < high)
+    return reduce(_larger_noise, noises_between, _larger_noise(noises.get(low), noises.get(high)))
 
 
-def _larger(noise: Noise | None, other: Noise | None) -> Noise | None:
+def _larger_noise(noise: Noise | None, other_noise: Noise | None) -> Noise | None:
     """The larger ratios of two, in each direction; `None` if one is unknown, or is of other states."""
-    if noise is None or other is None or noise.states != other.states:
+    if noise is None or other_noise is None or noise.states != other_noise.states:
         return None
-    return Noise(largest(noise.ratios, other.ratios), largest(noise.counted, other.counted), noise.states)
+    return Noise(largest(noise.ratios, other_noise.ratios), largest(noise.counted, other_noise.counted), noise.states)
 
 
 def louder_beside(policy: Policy, history: History) -> list[Interval]:
@@ -229,7 +229,7 @@ def louder_beside(policy: Policy, history: History) -> list[Interval]:
     names = streams_beside(policy)
     merged: list[Interval] = []
     for first, last in sorted(
-        ticks for stream in history.beside if stream.name in names for ticks in _louder(policy, stream)
+        ticks for stream in history.beside if stream.name in names for ticks in _louder_intervals(policy, stream)
     ):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = merged[-1][0], max(merged[-1][1], last)
@@ -238,34 +238,36 @@ def louder_beside(policy: Policy, history: History) -> list[Interval]:
     return merged
 
 
-def _louder(policy: Policy, beside: Beside) -> list[Interval]:
-    always = [(0, MAX_TICK)]
-    if beside.history is None:
-        return always
-    spans, chains = beside.history.spans, cast(JointChains, policy.chains)
-    (joint_stream,) = (stream for stream in chains.streams if _full_name(policy.device, stream.name) == beside.name)
-    fitting = [other for other in beside.policies if isinstance(other, Policy) and other.chains == chains]
-    if not spans and beside.history.complete and beside.policies and not fitting:
-        return always  # another policy may draw, and has not been heard of yet
-    states = {_digest(other.discretiser) for other in fitting}
-    louder = [
-        (_begin(span, spans), span.end)
+def _louder_intervals(policy: Policy, related: Beside) -> list[Interval]:
+    all_ticks = [(0, MAX_TICK)]
+    if related.history is None:
+        return all_ticks
+    spans, chains = related.history.spans, cast(JointChains, policy.chains)
+    (joint_stream,) = (stream for stream in chains.streams if _full_name(policy.device, stream.name) == related.name)
+    class_peers = [peer for peer in related.policies if isinstance(peer, Policy) and peer.chains == chains]
+    if not spans and related.history.complete and related.policies and not class_peers:
+        return all_ticks  # another policy may draw, and has not been heard of yet
+    states = {_digest(peer.discretiser) for peer in class_peers}
+    intervals = [
+        (_first_tick(span, spans), span.end)
         for span in spans
         if span.noise is None
         or span.noise.states not in states
         or max(map(log_ratio, span.noise.ratios)) > Decimal(joint_stream.rate)
     ]
-    if not beside.history.complete:
-        louder.append((0, _begin(spans[0], ()) - 1 if spans else MAX_TICK))
-    same = beside.name.startswith(f"{policy.device}/") and all(other.clock == policy.clock for other in fitting)
-    return louder if same or not louder else always
+    if not related.history.complete:
+        intervals.append((0, _first_tick(spans[0], ()) - 1 if spans else MAX_TICK))
+    has_same_clock = related.name.startswith(f"{policy.device}/") and all(
+        peer.clock == policy.clock for peer in class_peers
+    )
+    return intervals if has_same_clock or not intervals else all_ticks
 
 
-def _begin(span: Span, spans: Sequence[Span]) -> int:
+def _first_tick(span: Span, spans: Sequence[Span]) -> int:
     """The first tick of a span; of one without, the first that it may have."""
     if span.first is not None:
         return span.first
-    ends = [other.last for other in spans[: spans.index(span)] if other.last is not None] if spans else []
+    ends = [previous.last for previous in spans[: spans.index(span)] if previous.last is not None] if spans else []
     return ends[-1] + 1 if ends else 0
 
 
@@ -283,8 +285,8 @@ def unknown_at(history: History, intervals: Sequence[Interval]) -> History:
                 begin = last + 1
         if begin <= span.end:
             spans.append(span._replace(first=begin))
-    named = [span for span in history.spans if span.first is None]
-    return History((*sorted(spans, key=lambda span: span.first or 0), *named), history.complete)
+    unplaced_spans = [span for span in history.spans if span.first is None]
+    return History((*sorted(spans, key=lambda span: span.first or 0), *unplaced_spans), history.complete)
 
 
 def largest(*pairs: Ratios) -> Ratios:

@@ -24,7 +24,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import StretchBound, stretch_ticks
 
-__all__ = ["NoJointBoundError", "check_named", "joint_epsilon"]
+__all__ = ["NoJointBoundError", "check_joint_streams", "joint_epsilon"]
 
 _STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
 
@@ -58,24 +58,24 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     classes = {stream.chains.model_dump_json(): stream.chains for stream in streams}
     if any(chains.named_streams for chains in classes.values()):
         return max(_named(chains, streams, adversary, sensors or {}).epsilon(ticks) for chains in classes.values())
-    first, *others = streams
-    for other in others:
-        for what, own, two in (
-            ("sensors", sensors and sensors.get(first.stream), sensors and sensors.get(other.stream)),
-            ("discretisers", first.discretiser, other.discretiser),
-            ("clocks", first.clock, other.clock),
+    first, *other_streams = streams
+    for other_stream in other_streams:
+        for aspect, first_value, other_value in (
+            ("sensors", sensors and sensors.get(first.stream), sensors and sensors.get(other_stream.stream)),
+            ("discretisers", first.discretiser, other_stream.discretiser),
+            ("clocks", first.clock, other_stream.clock),
         ):
-            if own != two:
+            if first_value != other_value:
                 raise NoJointBoundError(
-                    f"streams {first.stream} and {other.stream} have different {what}: "
+                    f"streams {first.stream} and {other_stream.stream} have different {aspect}: "
                     "nobody knows what they tell together"
                 )
     forward, backward = (prod(ratios) for ratios in zip(*(stream.outputs.ratios for stream in streams), strict=True))
     # Versions of all the streams may take turns, as those of one may.
     rate, bounds = log_up(max(forward, backward)), []
     for chains in classes.values():
-        one_tick = chains.ratio_loss(*chains.lasting_ratios(forward, backward), adversary).epsilon
-        bounds.append(chains.stretch_bound(one_tick, 1, rate, (), adversary).epsilon(ticks))
+        tick_epsilon = chains.ratio_loss(*chains.lasting_ratios(forward, backward), adversary).epsilon
+        bounds.append(chains.stretch_bound(tick_epsilon, 1, rate, (), adversary).epsilon(ticks))
     return max(bounds)
 
 
@@ -85,54 +85,54 @@ def _named(
     """The bound for all streams of a class of joint chains, if these are some of them and keep to what it allows."""
     if not isinstance(chains, JointChains):
         raise NoJointBoundError(f"the class of stream {streams[0].stream} or of another is not of all of them together")
-    shown_of: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
+    states_of_sensor: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
     for stream in streams:
         try:
             column = chains.column(stream.device, stream.stream)
         except ValueError as error:
             raise NoJointBoundError(str(error)) from None
         states = chains.shown(column)
-        if stream.stream in sensors and states != shown_of.setdefault(
+        if stream.stream in sensors and states != states_of_sensor.setdefault(
             (sensors[stream.stream], stream.discretiser), states
         ):
             raise NoJointBoundError(f"stream {stream.stream} has the states of another, but not in its class of chains")
-        _check_shown(chains, column, stream)
+        _check_joint_stream(chains, column, stream)
     return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
 
 
-def _check_shown(chains: JointChains, column: int, any_policy: AnyPolicy) -> None:
+def _check_joint_stream(chains: JointChains, column: int, any_policy: AnyPolicy) -> None:
     """Refuse a policy of a stream that is not what a class of others takes it for."""
-    shown = chains.streams[column]
+    joint_stream = chains.streams[column]
     if not isinstance(any_policy, Policy):
         raise NoJointBoundError(f"stream {any_policy.stream} is measured: the class of others takes it for states")
-    if any_policy.clock.period_us != chains.period_us or len(any_policy.discretiser.states) != shown.states:
+    if any_policy.clock.period_us != chains.period_us or len(any_policy.discretiser.states) != joint_stream.states:
         raise NoJointBoundError(
             f"stream {any_policy.stream} has another period, or other states, than in a class of others"
         )
-    if (rate := any_policy.outputs.rate) > Fraction(shown.rate):
+    if (rate := any_policy.outputs.rate) > Fraction(joint_stream.rate):
         raise NoJointBoundError(
-            f"stream {any_policy.stream} tells {float(rate):.9g} nats in a tick, above the {shown.rate:.9g} that the "
-            "class of others allows it"
+            f"stream {any_policy.stream} tells {float(rate):.9g} nats in a tick, above the {joint_stream.rate:.9g} "
+            "that the class of others allows it"
         )
 
 
-def check_named(policies: Sequence[AnyPolicy]) -> None:
+def check_joint_streams(policies: Sequence[AnyPolicy]) -> None:
     """Hold the streams of a device to what the classes of joint chains of the others among them take them for.
 
     Policies whose classes share out rates in different ways may all pass by themselves, and tell too much together.
     NoJointBoundError: a stream tells more in a tick than the class of another allows it, or is another stream than that
     class describes, or counts its ticks otherwise.
     """
-    for declared in policies:
-        if not isinstance(declared, Policy) or not isinstance(declared.chains, JointChains):
+    for joint_policy in policies:
+        if not isinstance(joint_policy, Policy) or not isinstance(joint_policy.chains, JointChains):
             continue
         for policy in policies:
             try:
-                column = declared.chains.column(policy.device, policy.stream)
+                column = joint_policy.chains.column(policy.device, policy.stream)
             except ValueError:
                 continue
-            _check_shown(declared.chains, column, policy)
-            if policy.clock != declared.clock:
+            _check_joint_stream(joint_policy.chains, column, policy)
+            if policy.clock != joint_policy.clock:
                 raise NoJointBoundError(
-                    f"streams {declared.stream} and {policy.stream} move together and have two clocks"
+                    f"streams {joint_policy.stream} and {policy.stream} move together and have two clocks"
                 )

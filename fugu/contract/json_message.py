@@ -36,24 +36,24 @@ from fugu.contract.sentences import instant_text, read_instant, unix_us
 __all__ = ["DISTINCT", "PRINTABLE", "JsonMessage", "Label", "Numbers", "Time", "read_object"]
 
 
-def _time(value: Any) -> datetime:
+def _read_time(value: Any) -> datetime:
     time = value if isinstance(value, datetime) else read_instant(value)
     unix_us(time)
     return time
 
 
-def _distinct(labels: tuple[str, ...]) -> tuple[str, ...]:
+def _refuse_duplicates(labels: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(labels)) != len(labels):
         raise ValueError("two states have the same name")
     return labels
 
 
 Time = Annotated[
-    datetime, PlainValidator(_time), WithJsonSchema({"type": "string", "format": "date-time", "pattern": "Z$"})
+    datetime, PlainValidator(_read_time), WithJsonSchema({"type": "string", "format": "date-time", "pattern": "Z$"})
 ]
 """A time with a time zone, from 1970 to 9999; RFC 3339 in UTC on the wire."""
 PRINTABLE = AfterValidator(refuse_unprintable)
-DISTINCT = AfterValidator(_distinct)
+DISTINCT = AfterValidator(_refuse_duplicates)
 Label = Annotated[StrictStr, Field(min_length=1, max_length=64), PRINTABLE]
 """Name of a state, or of what else has a number."""
 Numbers = tuple[StrictFloat, ...]
@@ -95,13 +95,13 @@ class JsonMessage:
             value = getattr(self, name)
             if name not in self.columns:
                 if value != () or field.default != ():
-                    parts = isinstance(value, tuple) and value and isinstance(value[0], JsonMessage)
-                    flat[name] = [part.written() for part in value] if parts else value
+                    holds_messages = isinstance(value, tuple) and value and isinstance(value[0], JsonMessage)
+                    flat[name] = [part.written() for part in value] if holds_messages else value
             elif isinstance(value, Mapping):
                 flat |= {f"{self.columns[name]}_{label}": number for label, number in value.items()}
             elif name == next(iter(self.columns)):
-                for place, end in enumerate(_ends(self.labels())):
-                    flat |= {column + end: getattr(self, name)[place] for name, column in self.columns.items()}
+                for index, suffix in enumerate(_suffixes(self.labels())):
+                    flat |= {column + suffix: getattr(self, name)[index] for name, column in self.columns.items()}
         return flat
 
     def written(self) -> dict[str, Any]:
@@ -125,16 +125,16 @@ class JsonMessage:
 
     @model_validator(mode="wrap")
     @classmethod
-    def _validate(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
-        if info.context is _WIRE and isinstance(data, dict):
-            data = cls._gathered(data)
+    def _validate(cls, fields: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        if info.context is _WIRE and isinstance(fields, dict):
+            fields = cls._gather_columns(fields)
         try:
-            return handler(data)
+            return handler(fields)
         except ValidationError as error:
             raise refusal(error, "message") from None
 
     @classmethod
-    def _gathered(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    def _gather_columns(cls, fields: dict[str, Any]) -> dict[str, Any]:
         """The fields of an object by their names here."""
         for name in cls.constants:
             _refuse_missing(name, fields)
@@ -148,7 +148,7 @@ class JsonMessage:
                 keys = [key for key in fields if key.startswith(f"{column}_")]
                 fields[name] = {key[len(column) + 1 :]: fields.pop(key) for key in keys}
             elif isinstance(labels, list | tuple) and all(isinstance(label, str) for label in labels):
-                keys = [f"{column}{end}" for end in _ends(labels)]
+                keys = [f"{column}{suffix}" for suffix in _suffixes(labels)]
                 for key in keys:
                     _refuse_missing(key, fields)
                 numbers = [fields[key] for key in keys]
@@ -163,14 +163,14 @@ class JsonMessage:
         properties: dict[str, Schema] = {}
         patterns: dict[str, Schema] = {}
         for name, field in schema["properties"].items():
-            column, about = cls.columns.get(name), _description(cls, name)
+            column, description = cls.columns.get(name), _description(cls, name)
             number = field.get("items") or field.get("additionalProperties")
             if column is None:
-                properties[name] = field | about
+                properties[name] = field | description
                 continue
             if "items" in field:
-                properties[column] = number | about
-            patterns[f"^{column}_"] = number | {"description": f"{about['description'][:-1]}, by label."}
+                properties[column] = number | description
+            patterns[f"^{column}_"] = number | {"description": f"{description['description'][:-1]}, by label."}
         schema["properties"] = properties
         schema["required"] = sorted({*schema["required"], *cls.constants} - {*cls.columns})
         if patterns:
@@ -178,11 +178,11 @@ class JsonMessage:
         return schema
 
 
-def read_object(payload: bytes, most: int) -> dict[str, Any]:
+def read_object(payload: bytes, max_bytes: int) -> dict[str, Any]:
     """The fields of a UTF-8 JSON object of at most so many bytes; the FrameError says what is wrong."""
-    limited(payload, most, "a message")
+    limited(payload, max_bytes, "a message")
     try:
-        value = json.loads(payload.decode(), parse_constant=_no_number, object_pairs_hook=_once)
+        value = json.loads(payload.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
     except (ValueError, RecursionError):
         raise FrameError("no JSON message") from None
     fields: dict[str, Any] = typed(value, dict, "message", "an object")
@@ -207,15 +207,15 @@ def _refuse_missing(name: str, fields: Mapping[str, Any]) -> None:
         raise FrameError(f"{name[:80]}: is missing", Reason.WRONG_LENGTH)
 
 
-def _ends(labels: Iterable[Any]) -> list[str]:
+def _suffixes(labels: Iterable[Any]) -> list[str]:
     return [f"_{label}" for label in labels] or [""]
 
 
-def _no_number(_text: str) -> None:
+def _refuse_constant(_text: str) -> None:
     raise FrameError("no JSON message: NaN and infinities are no numbers of JSON")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise FrameError("no JSON message: a field is there twice")

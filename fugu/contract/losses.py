@@ -67,7 +67,7 @@ def reversal_error(states: int) -> float:
 
 CONTEXT = Context(prec=50, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999)
 """For decimals that are rounded to the nearest, and outward at the end."""
-_MOST = 10_000
+_MAX_NATS = 10_000
 # The argument is rounded up by at most 10^-55 (it has at most 5 digits before the point). Decimal rounds e^argument to
 # the nearest, and it goes up by one more unit: less than 10^-54 in all, relative to e^x.
 _UPWARD = Context(prec=60, rounding=ROUND_CEILING, Emin=-999_999, Emax=999_999)
@@ -76,12 +76,12 @@ _DOWNWARD = Context(prec=500, rounding=ROUND_FLOOR, Emin=-999_999, Emax=999_999)
 
 def exp_up(exponent: Fraction) -> Fraction:
     """Return a fraction at least e^exponent, and above it by less than 1e-30 of it; GuaranteeError outside 0..10000."""
-    if not 0 <= exponent <= _MOST:
-        raise GuaranteeError(f"a loss of {float(exponent):g} nats in a tick is not in 0..{_MOST}")
+    if not 0 <= exponent <= _MAX_NATS:
+        raise GuaranteeError(f"a loss of {float(exponent):g} nats in a tick is not in 0..{_MAX_NATS}")
     if exponent == 0:
         return Fraction(1)
-    above = _UPWARD.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
-    return Fraction(_UPWARD.next_plus(_UPWARD.exp(above)))
+    upper_exponent = _UPWARD.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
+    return Fraction(_UPWARD.next_plus(_UPWARD.exp(upper_exponent)))
 
 
 @lru_cache(maxsize=256)
@@ -102,8 +102,8 @@ def log_up(ratio: Fraction) -> float:
     """Return a float at least log(ratio), for ratio >= 1, and above it by at most two units in its last place."""
     if ratio == 1:
         return 0.0
-    above = _UPWARD.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    return float_up(_UPWARD.next_plus(_UPWARD.ln(above)))
+    upper_ratio = _UPWARD.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    return float_up(_UPWARD.next_plus(_UPWARD.ln(upper_ratio)))
 
 
 def float_up(value: Decimal | Fraction) -> float:
@@ -142,5 +142,5 @@ class Loss(NamedTuple):
     @classmethod
     def of(cls, ratios: tuple[int, int], adversary: Adversary, bound: str) -> Self:
         """The loss of likelihood ratios over 2^128."""
-        both = [log_up(Fraction(ratio, ONE)) for ratio in ratios]
-        return cls(max(both), both[0], both[1], adversary, bound)
+        epsilons = [log_up(Fraction(ratio, ONE)) for ratio in ratios]
+        return cls(max(epsilons), epsilons[0], epsilons[1], adversary, bound)

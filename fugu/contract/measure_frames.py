@@ -40,12 +40,12 @@ class Released(NamedTuple):
     @property
     def packed(self) -> bytes:
         """The bytes of one tick in a frame."""
-        return _cell(len(self.point)).pack(self.table, *self.point)
+        return _record(len(self.point)).pack(self.table, *self.point)
 
     @classmethod
     def unpack(cls, packed: bytes) -> Self:
         """Unpack the value of `packed`."""
-        table, *point = _cell(len(packed) // 4 - 1).unpack(packed)
+        table, *point = _record(len(packed) // 4 - 1).unpack(packed)
         return cls(table, tuple(point))
 
 
@@ -91,7 +91,7 @@ class MeasureFrame(Message):
     padding: Annotated[int, Integer(0, MAX_MEASURE_TICKS - 1)] = 0
     shift: Shift = 0
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         integer(self.padding, 0, MAX_MEASURE_TICKS - len(self.released), "padding")
         for point in self.released:
             length(point.point, self.dimensions, self.dimensions, "point")
@@ -104,9 +104,9 @@ class MeasureFrame(Message):
 
     def encode(self) -> bytes:
         """Bytes of the frame; their number depends only on dimensions, ticks and padding."""
-        body = b"".join(point.packed for point in self.released) + bytes(self.padding * _cell(self.dimensions).size)
-        head = (self.SCHEMA, 0x97, 0xCE, self.policy_version, 0xD3, self.shift, 0xD3, self.previous, 0xD3, self.first)
-        return _HEADER.pack(*head, 0xCC, self.dimensions, 0xCD, len(self.released), 0xC6, len(body)) + body
+        body = b"".join(point.packed for point in self.released) + bytes(self.padding * _record(self.dimensions).size)
+        header = (self.SCHEMA, 0x97, 0xCE, self.policy_version, 0xD3, self.shift, 0xD3, self.previous, 0xD3, self.first)
+        return _HEADER.pack(*header, 0xCC, self.dimensions, 0xCD, len(self.released), 0xC6, len(body)) + body
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -114,7 +114,7 @@ class MeasureFrame(Message):
         row = fixed(unpacked(payload, cls.SCHEMA), len(cls.wire), "message")
         version, shift, previous, first, dimensions, count, body = row
         _DIMENSIONS.check(dimensions, "dimensions")
-        cell = _cell(dimensions)
+        cell = _record(dimensions)
         binary(body, cell.size, MAX_MEASURE_TICKS * cell.size, "points")
         if len(body) % cell.size:
             raise FrameError("the points of a frame end in the middle of one", Reason.WRONG_LENGTH)
@@ -126,7 +126,7 @@ class MeasureFrame(Message):
         return cls(version, previous, first, dimensions, released, ticks - count, shift)
 
 
-def _cell(dimensions: int) -> struct.Struct:
+def _record(dimensions: int) -> struct.Struct:
     return struct.Struct(f">I{dimensions}i")
 
 

@@ -156,12 +156,12 @@ class MeasurePolicy(PolicyHeader):
     tables: tuple[EncodedTable, ...] = Field(default=(), max_length=MAX_TABLES)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         states = len(self.coordinates)
-        chain = len(self.shows) or states
-        counts = (len(self.discretiser.states), states, len(self.transition), len(self.initial))
-        if counts != (states, states, chain, chain):
-            raise ValueError(f"discretiser, coordinates, transition and initial have {counts} states")
+        chain_states = len(self.shows) or states
+        state_counts = (len(self.discretiser.states), states, len(self.transition), len(self.initial))
+        if state_counts != (states, states, chain_states, chain_states):
+            raise ValueError(f"discretiser, coordinates, transition and initial have {state_counts} states")
         if self.shows and set(self.shows) != set(range(states)):
             raise ValueError("shows names a state that is not measured, or leaves one out")
         ticks = [change.tick for change in self.changes]
@@ -170,11 +170,11 @@ class MeasurePolicy(PolicyHeader):
         if {len(point) for point in self.coordinates} != {len(self.resolution)}:
             raise ValueError("coordinates and resolution have different dimensions")
         for transition in (self.transition, *(change.transition for change in self.changes)):
-            if len(transition) != chain:
-                raise ValueError(f"a change has {len(transition)} rows for {chain} states")
+            if len(transition) != chain_states:
+                raise ValueError(f"a change has {len(transition)} rows for {chain_states} states")
             for state, row in enumerate(transition):
-                following = [other for other, _ in row]
-                if len(set(following)) != len(following) or not all(other < chain for other in following):
+                successors = [y for y, _ in row]
+                if len(set(successors)) != len(successors) or not all(y < chain_states for y in successors):
                     raise ValueError(f"transition row {state} names a state twice, or one that does not exist")
                 if abs(math.fsum(p for _, p in row) - 1.0) > _SUM_TOLERANCE:
                     raise ValueError(f"transition row {state} sums to {math.fsum(p for _, p in row):.12g}, not 1")
@@ -208,7 +208,7 @@ class MeasurePolicy(PolicyHeader):
     @property
     def matrices(self) -> list[list[list[float]]]:
         """The same of all parts."""
-        return [_full(transition) for transition in (self.transition, *(change.transition for change in self.changes))]
+        return [_dense(transition) for transition in (self.transition, *(change.transition for change in self.changes))]
 
     def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""
@@ -228,14 +228,14 @@ class MeasurePolicy(PolicyHeader):
         PolicyError: the graph does not fit the states, or the sets of possible states have no end. GuaranteeError: a
         table does not keep the promise, or epsilon is above the ceiling.
         """
-        fallback, *others = self.measure_tables
+        fallback, *other_tables = self.measure_tables
         if fallback.constraint or fallback.first or fallback.until <= MAX_TICK:
             raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on for ever")
         check_noise(self.measurement, fallback.noise, 0)
-        reach = ConstraintSets(self.measurement)
-        reach.all()
-        for table in others:
-            if table.constraint not in reach.all():
+        constraint_sets = ConstraintSets(self.measurement)
+        constraint_sets.all()
+        for table in other_tables:
+            if table.constraint not in constraint_sets.all():
                 raise PolicyError(f"table {table.number} is for a set of states that is never the possible one")
             try:
                 check_noise(self.measurement, table.noise, table.constraint)
@@ -248,7 +248,7 @@ class MeasurePolicy(PolicyHeader):
             )
 
 
-def _full(rows: tuple[tuple[Step, ...], ...]) -> list[list[float]]:
+def _dense(rows: tuple[tuple[Step, ...], ...]) -> list[list[float]]:
     return [[row.get(state, 0.0) for state in range(len(rows))] for row in map(dict, rows)]
 
 

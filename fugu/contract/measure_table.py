@@ -75,23 +75,23 @@ class Staircase:
     def __post_init__(self) -> None:
         if not 0 < self.ratio < 1:
             raise FrameError("the ratio of a staircase is not between 0 and 1", Reason.OUT_OF_RANGE)
-        half, odd = divmod(len(self.vertices), 2)
-        if odd or half < 1 or len({len(vertex) for vertex in self.vertices}) != 1:
+        half_count, is_odd = divmod(len(self.vertices), 2)
+        if is_odd or half_count < 1 or len({len(vertex) for vertex in self.vertices}) != 1:
             raise FrameError("a hull has an even number of vertices, of equal dimensions", Reason.OUT_OF_RANGE)
         opposite = tuple(tuple(-value for value in vertex) for vertex in self.vertices)
-        if opposite != self.vertices[half:] + self.vertices[:half]:
+        if opposite != self.vertices[half_count:] + self.vertices[:half_count]:
             raise FrameError("the hull is not symmetric about 0", Reason.OUT_OF_RANGE)
-        if half == 1:
+        if half_count == 1:
             if not any(self.vertices[0]):
                 raise FrameError("the hull is a point", Reason.OUT_OF_RANGE)
-        elif len(self.vertices[0]) != 2 or not self._convex():
+        elif len(self.vertices[0]) != 2 or not self._is_convex():
             raise FrameError("the hull is no convex polygon in the plane, counter-clockwise", Reason.OUT_OF_RANGE)
 
-    def _convex(self) -> bool:
+    def _is_convex(self) -> bool:
         """True if half a turn is made from the first vertex to its negative, with every corner to the left."""
         first = self.vertices[0]
-        half = len(self.vertices) // 2
-        if not all(_cross(first, vertex) > 0 for vertex in self.vertices[1:half]):
+        half_count = len(self.vertices) // 2
+        if not all(_cross(first, vertex) > 0 for vertex in self.vertices[1:half_count]):
             return False
         if not all(size > 0 for _, _, size in self.cones()):  # a polygon that loops would turn left everywhere, too
             return False
@@ -157,25 +157,25 @@ class Staircase:
         p, r = self.ratio.as_integer_ratio()
         return Fraction(sum(self.shell_weights), 2 * (r - p) ** 2)
 
-    def draw(self, below: Below) -> Point:
+    def draw(self, uniform: Below) -> Point:
         """Draw one vector of the noise, exactly."""
         w1, w2, w3 = self.shell_weights
-        chosen = below(w1 + w2 + w3)
-        if chosen < w1:
+        pick = uniform(w1 + w2 + w3)
+        if pick < w1:
             return (0,) * self.dimensions
-        shell = 1 + _geometric(self.ratio, below)
-        if chosen >= w1 + w2:
-            shell += 1 + _geometric(self.ratio, below)
+        shell = 1 + _geometric(self.ratio, uniform)
+        if pick >= w1 + w2:
+            shell += 1 + _geometric(self.ratio, uniform)
         if self.is_segment:
-            return _on_segment(self, shell, below)
+            return _segment_point(self, shell, uniform)
         double_area = self.double_area
         while True:
-            a, b, alpha, beta, size = self.point_class(below(double_area))
-            step = below(shell)
-            far = alpha + beta > size
-            if far and step == shell - 1:  # such a class has one point fewer in this shell
+            a, b, alpha, beta, size = self.point_class(uniform(double_area))
+            step = uniform(shell)
+            is_short = alpha + beta > size
+            if is_short and step == shell - 1:  # such a class has one point fewer in this shell
                 continue
-            i, j = step, shell - 1 - far - step
+            i, j = step, shell - 1 - is_short - step
             return tuple(((i * size + alpha) * s + (j * size + beta) * t) // size for s, t in zip(a, b, strict=True))
 
     def point_class(self, index: int) -> tuple[Point, Point, int, int, int]:
@@ -204,20 +204,20 @@ def bezout(a: int, b: int) -> tuple[int, int, int]:
     return (a, s, t) if a >= 0 else (-a, -s, -t)
 
 
-def _geometric(ratio: Fraction, below: Below) -> int:
+def _geometric(ratio: Fraction, uniform: Below) -> int:
     count = 0
-    while below(ratio.denominator) < ratio.numerator:
+    while uniform(ratio.denominator) < ratio.numerator:
         count += 1
     return count
 
 
-def _on_segment(noise: Staircase, shell: int, below: Below) -> Point:
+def _segment_point(noise: Staircase, shell: int, uniform: Below) -> Point:
     """A point of a shell of a segment: `steps` on either side."""
     end = noise.vertices[1]
     steps = math.gcd(*end)
-    pick = below(2 * steps)
-    place = (shell - 1) * steps + 1 + pick // 2
-    return tuple((place if pick % 2 else -place) * value // steps for value in end)
+    pick = uniform(2 * steps)
+    multiple = (shell - 1) * steps + 1 + pick // 2
+    return tuple((multiple if pick % 2 else -multiple) * value // steps for value in end)
 
 
 def _cross(a: Point, b: Point) -> int:
@@ -231,7 +231,7 @@ MOST_HELD = 32
 """Tables that a device holds beside those of its policy."""
 MOST_VERTICES = 256
 MOST_RATIO = 1 << 64
-_MOST_SHELLS = 1 << 12
+_MAX_SHELLS = 1 << 12
 """Of a draw, on average: each costs a device some microseconds."""
 
 
@@ -270,15 +270,15 @@ class StaircaseNoise:
             raise FrameError("the box is empty", Reason.OUT_OF_RANGE)
         if self.noise.ratio.denominator > MOST_RATIO:
             raise FrameError("the ratio of the staircase has too many digits", Reason.OUT_OF_RANGE)
-        if (1 - self.noise.ratio) * _MOST_SHELLS < 1:
+        if (1 - self.noise.ratio) * _MAX_SHELLS < 1:
             raise FrameError(
-                f"the ratio of the staircase is within 1/{_MOST_SHELLS} of 1: draws would take long",
+                f"the ratio of the staircase is within 1/{_MAX_SHELLS} of 1: draws would take long",
                 Reason.OUT_OF_RANGE,
             )
 
-    def draw(self, centre: Point, below: Below) -> Point:
+    def draw(self, centre: Point, uniform: Below) -> Point:
         """The point to release around a centre."""
-        noisy = (c + v for c, v in zip(centre, self.noise.draw(below), strict=True))
+        noisy = (c + v for c, v in zip(centre, self.noise.draw(uniform), strict=True))
         return tuple(min(max(x, low), high) for x, low, high in zip(noisy, self.low, self.high, strict=True))
 
     @cached_property
@@ -371,7 +371,7 @@ class TimedTable(Message):
     until: Annotated[int, Integer(1, MAX_TICK + 1), "The first that it is not for, above `first`."]
     noise: Annotated[Noise, _Body()]
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         integer(self.until, self.first + 1, MAX_TICK + 1, "until")
 
     def covers(self, tick: int, constraint: int) -> bool:
@@ -381,12 +381,12 @@ class TimedTable(Message):
     def row(self) -> list[Any]:
         """The array."""
         noise = self.noise
-        head = [self.policy_version, self.number, _set_bytes(self.constraint), self.first, self.until]
+        header = [self.policy_version, self.number, _set_bytes(self.constraint), self.first, self.until]
         if isinstance(noise, NoiseTable):
             rows = b"".join(_big_endian(row).tobytes() for row in noise.rows)
-            return [*head, 0, [noise.points, len(noise.rows), rows]]
+            return [*header, 0, [noise.points, len(noise.rows), rows]]
         p, q = noise.noise.ratio.as_integer_ratio()
-        return [*head, 1, [_set_bytes(noise.likely), noise.noise.vertices, p, q, noise.low, noise.high]]
+        return [*header, 1, [_set_bytes(noise.likely), noise.noise.vertices, p, q, noise.low, noise.high]]
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -394,7 +394,7 @@ class TimedTable(Message):
         version, number, constraint, first, until, kind, body = read_row(
             unpacked(payload, cls.SCHEMA), cls.wire, "message"
         )
-        return cls(version, number, constraint, first, until, _staircase(body) if kind else _weights(body))
+        return cls(version, number, constraint, first, until, _read_staircase(body) if kind else _read_weights(body))
 
     @property
     def text(self) -> str:
@@ -410,19 +410,19 @@ class TimedTable(Message):
             raise FrameError("no base64") from None
 
 
-def _weights(body: Any) -> NoiseTable:
-    points, count, packed = read_row(body, _TABLE_OF_POINTS, "weights")
-    size = 4 * (len(points) - 1)
-    binary(packed, count * size, count * size, "rows")
+def _read_weights(body: Any) -> NoiseTable:
+    points, count, packed_rows = read_row(body, _TABLE_OF_POINTS, "weights")
+    row_bytes = 4 * (len(points) - 1)
+    binary(packed_rows, count * row_bytes, count * row_bytes, "rows")
     rows = []
-    for start in range(0, len(packed), size):
+    for start in range(0, len(packed_rows), row_bytes):
         row = array("I")
-        row.frombytes(packed[start : start + size])
+        row.frombytes(packed_rows[start : start + row_bytes])
         rows.append(_big_endian(row))
     return NoiseTable(tuple(rows), points)
 
 
-def _staircase(body: Any) -> StaircaseNoise:
+def _read_staircase(body: Any) -> StaircaseNoise:
     likely, corners, p, q, low, high = read_row(body, _STAIRCASE, "staircase")
     integer(p, 1, q - 1, "p")
     return StaircaseNoise(int.from_bytes(likely, "little"), Staircase(corners, Fraction(p, q)), low, high)
@@ -433,7 +433,7 @@ def _set_bytes(states: int) -> bytes:
 
 
 def _big_endian(row: Sequence[int]) -> "array[int]":
-    turned = array("I", row)
+    swapped = array("I", row)
     if sys.byteorder == "little":
-        turned.byteswap()
-    return turned
+        swapped.byteswap()
+    return swapped

@@ -29,7 +29,7 @@ __all__ = ["MOST_EPSILON", "RATIO_BITS", "ConstraintSets", "Measurement", "check
 
 
 MOST_SETS = 4096
-_WIDEST = Fraction(1 << 18)
+_MAX_RADIUS = Fraction(1 << 18)
 """No two points of the lattice are this far apart."""
 
 
@@ -87,21 +87,21 @@ class Measurement:
 
     def steps(self, tick: int) -> tuple[tuple[int, ...], int]:
         """The successors that hold from a tick to the next, and the first tick after it from which others do."""
-        here = tick % self.cycle
-        place = bisect_right(self.changes, here, key=itemgetter(0))
-        after = self.changes[place][0] if place < len(self.changes) else self.cycle
-        return (self.changes[place - 1][1] if place else self.successors), tick - here + after
+        cycle_tick = tick % self.cycle
+        index = bisect_right(self.changes, cycle_tick, key=itemgetter(0))
+        end = self.changes[index][0] if index < len(self.changes) else self.cycle
+        return (self.changes[index - 1][1] if index else self.successors), tick - cycle_tick + end
 
     def surrogate(self, state: int, likely: Sequence[int]) -> int:
         """The likely state whose measurement is used for one that is not: the nearest, ties to the lowest index."""
-        here = self.coordinates[state]
-        return min(likely, key=lambda other: (_squared(here, self.coordinates[other]), other))
+        point = self.coordinates[state]
+        return min(likely, key=lambda candidate: (_squared_distance(point, self.coordinates[candidate]), candidate))
 
     def centres(self, likely: int) -> tuple[Point, ...]:
         """For each state its own measurement if it is likely, else that of its surrogate."""
-        inside = members(likely)
-        answers = (state if likely >> state & 1 else self.surrogate(state, inside) for state in range(self.states))
-        return tuple(self.coordinates[answer] for answer in answers)
+        choices = members(likely)
+        centres = (state if likely >> state & 1 else self.surrogate(state, choices) for state in range(self.states))
+        return tuple(self.coordinates[centre] for centre in centres)
 
 
 class ConstraintSets:
@@ -113,16 +113,16 @@ class ConstraintSets:
     """
 
     def __init__(self, measurement: Measurement) -> None:
-        self.measurement, self._hidden = measurement, measurement.initial
-        self._sets, self._ticks = [shown(self._hidden, measurement.shows)], [0]
-        self._seen = {(self._hidden, 0): 0}
+        self.measurement, self._chain_states = measurement, measurement.initial
+        self._sets, self._ticks = [shown(self._chain_states, measurement.shows)], [0]
+        self._visited = {(self._chain_states, 0): 0}
         self._start: int | None = None
         self._end = 0
 
     def at(self, tick: int) -> int:
         """The set of a tick, from 0 on; a `PolicyError` if there are too many different sets, or none is left."""
         while self._start is None and tick > self._ticks[-1]:
-            self._extend()
+            self._add_set()
         if self._start is not None and tick >= self._end:
             first = self._ticks[self._start]
             tick = first + (tick - first) % (self._end - first)
@@ -131,7 +131,7 @@ class ConstraintSets:
     def all(self) -> list[int]:
         """All sets in the order in which they come, each for some ticks; errors as for `at`."""
         while self._start is None:
-            self._extend()
+            self._add_set()
         return list(self._sets)
 
     @property
@@ -155,22 +155,22 @@ class ConstraintSets:
         assert self._start is not None
         return self._start
 
-    def _extend(self) -> None:
+    def _add_set(self) -> None:
         tick = self._ticks[-1]
-        steps, until = self.measurement.steps(tick)
-        following = reduce(or_, (steps[state] for state in members(self._hidden)), 0)
-        if not following:
+        steps, change_tick = self.measurement.steps(tick)
+        next_states = reduce(or_, (steps[state] for state in members(self._chain_states)), 0)
+        if not next_states:
             raise PolicyError(f"no state is possible at tick {tick + 1}: every state needs a successor")
-        tick = until if following == self._hidden else tick + 1
-        key = (following, tick % self.measurement.cycle)
-        if key in self._seen:
-            self._start, self._end = self._seen[key], tick
+        tick = change_tick if next_states == self._chain_states else tick + 1
+        key = (next_states, tick % self.measurement.cycle)
+        if key in self._visited:
+            self._start, self._end = self._visited[key], tick
         elif len(self._sets) == MOST_SETS:
             raise PolicyError(f"the sets of possible states do not repeat within {MOST_SETS} ticks")
         else:
-            self._hidden = following
-            self._seen[key] = len(self._sets)
-            self._sets.append(shown(following, self.measurement.shows))
+            self._chain_states = next_states
+            self._visited[key] = len(self._sets)
+            self._sets.append(shown(next_states, self.measurement.shows))
             self._ticks.append(tick)
 
 
@@ -195,46 +195,46 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
     """
     ((kind, value),) = graph.items()
     count = len(coordinates)
-    joined = [0] * count
+    neighbours = [0] * count
     if kind == "complete":
-        joined = [(1 << count) - 1] * count
+        neighbours = [(1 << count) - 1] * count
     elif kind == "categories":
         if len(value) != count:
             raise PolicyError(f"graph: {len(value)} categories for {count} states")
-        groups = {label: set_of(x for x, other in enumerate(value) if other == label) for label in set(value)}
-        joined = [groups[label] for label in value]
+        groups = {label: set_of(x for x, name in enumerate(value) if name == label) for label in set(value)}
+        neighbours = [groups[label] for label in value]
     elif kind == "radius":
-        joined = _neighbours(coordinates, min(Fraction(value), _WIDEST))
+        neighbours = _neighbours(coordinates, min(Fraction(value), _MAX_RADIUS))
     elif kind == "transition":
-        for following in set(successors):
-            for state in members(following):
-                joined[state] |= following
+        for next_states in set(successors):
+            for state in members(next_states):
+                neighbours[state] |= next_states
     else:
         for a, b in value:
             if not (0 <= a < count and 0 <= b < count) or a == b:
                 raise PolicyError(f"graph: edge ({a}, {b}) does not join two different states of 0..{count - 1}")
-            joined[a] |= 1 << b
-            joined[b] |= 1 << a
-    return tuple(others & ~(1 << state) for state, others in enumerate(joined))
+            neighbours[a] |= 1 << b
+            neighbours[b] |= 1 << a
+    return tuple(neighbour_set & ~(1 << state) for state, neighbour_set in enumerate(neighbours))
 
 
 def _neighbours(coordinates: Sequence[Point], radius: Fraction) -> list[int]:
     """For each point the set of those at a distance of at most a radius, itself included."""
-    at: dict[Point, int] = {}
+    cells: dict[Point, int] = {}
     for state, point in enumerate(coordinates):
-        at[point] = at.get(point, 0) | 1 << state
-    most, reach = int(radius**2), range(-int(radius), int(radius) + 1)
+        cells[point] = cells.get(point, 0) | 1 << state
+    limit, offsets = int(radius**2), range(-int(radius), int(radius) + 1)
     dimensions = len(coordinates[0])
-    if len(reach) ** dimensions > len(at):
-        states = {a: [states for b, states in at.items() if _squared(a, b) <= most] for a in at}
+    if len(offsets) ** dimensions > len(cells):
+        states = {a: [states for b, states in cells.items() if _squared_distance(a, b) <= limit] for a in cells}
     else:
-        steps = [step for step in product(reach, repeat=dimensions) if sum(x * x for x in step) <= most]
-        states = {a: [at.get(tuple(map(add, a, step)), 0) for step in steps] for a in at}
-    sets = {a: reduce(or_, near) for a, near in states.items()}
+        steps = [step for step in product(offsets, repeat=dimensions) if sum(x * x for x in step) <= limit]
+        states = {a: [cells.get(tuple(map(add, a, step)), 0) for step in steps] for a in cells}
+    sets = {a: reduce(or_, neighbour_sets) for a, neighbour_sets in states.items()}
     return [sets[point] for point in coordinates]
 
 
-def _squared(a: Point, b: Point) -> int:
+def _squared_distance(a: Point, b: Point) -> int:
     return sum((x - y) * (x - y) for x, y in zip(a, b, strict=True))
 
 
@@ -244,98 +244,101 @@ _SEPARATES_ALL = Fraction(2219, 100)
 """Above the logarithm of 2^32: no two weights are further apart."""
 
 # exp_up is above e^x by less than 1e-30 of it: what is left after this is below.
-_BELOW = 1 - Fraction(1, 10**30)
+_ROUNDING_MARGIN = 1 - Fraction(1, 10**30)
 
-Within = Callable[[int, int], bool]
+PairTest = Callable[[int, int], bool]
 
 
 def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
     """floor(e^epsilon * 2^bits), never above it; GuaranteeError unless epsilon is in (0, 20] nats."""
     if not 0 < epsilon <= MOST_EPSILON:
         raise GuaranteeError(f"epsilon of a table must be above 0 and at most {MOST_EPSILON}, got {epsilon}")
-    return int(exp_up(Fraction(epsilon)) * _BELOW * (1 << bits))
+    return int(exp_up(Fraction(epsilon)) * _ROUNDING_MARGIN * (1 << bits))
 
 
 def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None:
     """Refuse (GuaranteeError) noise that breaks the promise in a set C; for 0, any set, all pairs must be protected."""
-    everywhere = (1 << measurement.states) - 1
-    if constraint & ~everywhere:
+    all_states = (1 << measurement.states) - 1
+    if constraint & ~all_states:
         raise GuaranteeError("the table is for states that the policy does not have")
-    states = members(constraint or everywhere)
+    states = members(constraint or all_states)
     if len(states) < 2:
         raise GuaranteeError("a table for one possible state protects nothing: only the fallback may be used then")
     bound = floor_exp(measurement.epsilon)
     if isinstance(noise, NoiseTable):
         if noise.states != measurement.states:
             raise GuaranteeError(f"the table has {noise.states} states, the policy {measurement.states}")
-        together, within = _weights(measurement, noise, states, bound)
+        protects_all, protects = _table_test(measurement, noise, states, bound)
     else:
-        together, within = _staircase(measurement, noise, states, bound)
+        protects_all, protects = _hull_test(measurement, noise, states, bound)
     if len(noise.points[0] if isinstance(noise, NoiseTable) else noise.low) != len(measurement.coordinates[0]):
         raise GuaranteeError("the table's points have other dimensions than the policy's measurements")
-    if not constraint and not together:
+    if not constraint and not protects_all:
         raise GuaranteeError("a fallback table has to protect every pair of states")
-    if not together:
-        _check_pairs(measurement, states, constraint, within)
-    for state in members(everywhere & ~constraint) if constraint else ():
-        if (hidden := _hidden(measurement, state, states, within)) is not None:
-            among = "none that is" if hidden == 0 else f"only {hidden} that are"
-            raise GuaranteeError(f"state {state}, which should not be possible, is hidden together with {among}")
+    if not protects_all:
+        _check_pairs(measurement, states, constraint, protects)
+    for state in members(all_states & ~constraint) if constraint else ():
+        if (partners := _too_few_partners(measurement, state, states, protects)) is not None:
+            count_words = "none that is" if partners == 0 else f"only {partners} that are"
+            raise GuaranteeError(f"state {state}, which should not be possible, is hidden together with {count_words}")
 
 
-def _check_pairs(measurement: Measurement, states: list[int], constraint: int, within: Within) -> None:
+def _check_pairs(measurement: Measurement, states: list[int], constraint: int, protects: PairTest) -> None:
     for state in states:
-        joined = members(measurement.neighbours[state] & constraint)
-        for other in joined:
-            if other > state and not within(state, other):
-                raise GuaranteeError(f"some point tells state {state} from state {other}, which the policy graph joins")
-        if len(joined) < measurement.degree - 1 and (hidden := _hidden(measurement, state, states, within)) is not None:
-            if hidden == 0:
+        neighbours = members(measurement.neighbours[state] & constraint)
+        for peer in neighbours:
+            if peer > state and not protects(state, peer):
+                raise GuaranteeError(f"some point tells state {state} from state {peer}, which the policy graph joins")
+        if (
+            len(neighbours) < measurement.degree - 1
+            and (partners := _too_few_partners(measurement, state, states, protects)) is not None
+        ):
+            if partners == 0:
                 raise GuaranteeError(f"state {state} is exposed: no other possible state is hidden together with it")
             raise GuaranteeError(
-                f"state {state} is hidden among {hidden + 1} possible states: a degree of protection of "
+                f"state {state} is hidden among {partners + 1} possible states: a degree of protection of "
                 f"{measurement.degree} is promised"
             )
 
 
-def _hidden(measurement: Measurement, state: int, states: list[int], within: Within) -> int | None:
+def _too_few_partners(measurement: Measurement, state: int, states: list[int], protects: PairTest) -> int | None:
     """How many other states of a set a state is hidden together with, if that is less than its policy promises."""
-    others = [other for other in states if other != state]
-    least = min(measurement.degree - 1, len(others))
-    hidden = sum(1 for _ in islice((other for other in others if within(state, other)), least))
-    return hidden if hidden < least else None
+    peers = [peer for peer in states if peer != state]
+    required = min(measurement.degree - 1, len(peers))
+    partners = sum(1 for _ in islice((peer for peer in peers if protects(state, peer)), required))
+    return partners if partners < required else None
 
 
-def _weights(measurement: Measurement, noise: NoiseTable, states: list[int], bound: int) -> tuple[bool, Within]:
+def _table_test(measurement: Measurement, noise: NoiseTable, states: list[int], bound: int) -> tuple[bool, PairTest]:
     """True if a table protects every pair of the states; and the test of one pair."""
     row_of: dict[tuple[int, ...], int] = {}
-    place = [row_of.setdefault(tuple(row), len(row_of)) for row in noise.rows]
-    weights = {index: noise.row_weights(state) for state, index in enumerate(place)}
-    columns = list(zip(*(weights[index] for index in {place[state] for state in states}), strict=True))
+    row_index = [row_of.setdefault(tuple(row), len(row_of)) for row in noise.rows]
+    weights = {index: noise.row_weights(state) for state, index in enumerate(row_index)}
+    columns = list(zip(*(weights[index] for index in {row_index[state] for state in states}), strict=True))
     low, high = [min(column) for column in columns], [max(column) for column in columns]
     _check_factor(measurement, low, high)
 
     @cache
-    def most(index: int) -> list[int]:
+    def weight_limits(index: int) -> list[int]:
         return [bound * weight >> RATIO_BITS for weight in weights[index]]
 
-    def within(a: int, b: int) -> bool:
-        i, j = place[a], place[b]
-        return i == j or (all(map(le, weights[i], most(j))) and all(map(le, weights[j], most(i))))
+    def protects(a: int, b: int) -> bool:
+        i, j = row_index[a], row_index[b]
+        return i == j or (all(map(le, weights[i], weight_limits(j))) and all(map(le, weights[j], weight_limits(i))))
 
-    return all(a << RATIO_BITS <= bound * b for a, b in zip(high, low, strict=True)), within
+    return all(a << RATIO_BITS <= bound * b for a, b in zip(high, low, strict=True)), protects
 
 
 def _check_factor(measurement: Measurement, low: list[int], high: list[int]) -> None:
-    far = Fraction(measurement.epsilon) * measurement.factor
-    if far >= _SEPARATES_ALL:
+    largest_loss = Fraction(measurement.epsilon) * measurement.factor
+    if largest_loss >= _SEPARATES_ALL:
         return
-    bound = int(exp_up(far) * _BELOW * (1 << RATIO_BITS))
+    bound = int(exp_up(largest_loss) * _ROUNDING_MARGIN * (1 << RATIO_BITS))
     if any(a << RATIO_BITS > bound * b for a, b in zip(high, low, strict=True)):
         raise GuaranteeError(f"some point tells two possible states apart by more than {measurement.factor} epsilon")
 
 
-def _staircase(measurement: Measurement, noise: StaircaseNoise, states: list[int], bound: int) -> tuple[bool, Within]:
+def _hull_test(measurement: Measurement, noise: StaircaseNoise, states: list[int], bound: int) -> tuple[bool, PairTest]:
     """True if a staircase protects every pair of the states; and the test of one pair."""
     if noise.likely >> measurement.states:
         raise GuaranteeError("the table keeps states that the policy does not have")
@@ -345,7 +348,7 @@ def _staircase(measurement: Measurement, noise: StaircaseNoise, states: list[int
     centres = measurement.centres(noise.likely)
     if len(hull.vertices[0]) != len(measurement.coordinates[0]):
         raise GuaranteeError("the table's points have other dimensions than the policy's measurements")
-    if not all(hull.spans(_minus(point, centres[0])) for point in centres):
+    if not all(hull.spans(_difference(point, centres[0])) for point in centres):
         raise GuaranteeError("the hull is flat: points would reveal for certain where the state is")
     facets = hull.facets()[: len(hull.vertices) // 2]  # the others are their negatives
     columns = [[_height(normal, centres[state]) for state in states] for normal, _ in facets]
@@ -355,18 +358,18 @@ def _staircase(measurement: Measurement, noise: StaircaseNoise, states: list[int
         raise GuaranteeError(f"some point tells two possible states apart by more than {measurement.factor} epsilon")
 
     @cache  # many pairs of a lattice have the same difference
-    def inside(difference: Point) -> bool:
+    def in_hull(difference: Point) -> bool:
         return all(abs(_height(normal, difference)) <= offset for normal, offset in facets)
 
-    def within(a: int, b: int) -> bool:
-        return inside(_minus(centres[a], centres[b]))
+    def protects(a: int, b: int) -> bool:
+        return in_hull(_difference(centres[a], centres[b]))
 
-    return all(width <= offset for width, offset in zip(widths, offsets, strict=True)), within
+    return all(width <= offset for width, offset in zip(widths, offsets, strict=True)), protects
 
 
 def _height(normal: Point, point: Point) -> int:
     return sum(a * b for a, b in zip(normal, point, strict=True))
 
 
-def _minus(a: Point, b: Point) -> Point:
+def _difference(a: Point, b: Point) -> Point:
     return tuple(x - y for x, y in zip(a, b, strict=True))

@@ -115,7 +115,7 @@ class Word(FieldType):
 
     def __init__(self, words: Iterable[str] | type[StrEnum]) -> None:
         self.words = tuple(words)
-        self._made: Callable[[str], str] = words if isinstance(words, type) else str
+        self._constructor: Callable[[str], str] = words if isinstance(words, type) else str
 
     def check(self, value: Any, name: str) -> None:
         typed(value, str, name, "a string")
@@ -124,7 +124,7 @@ class Word(FieldType):
 
     def read(self, value: Any, name: str) -> str:
         self.check(value, name)
-        return self._made(value)
+        return self._constructor(value)
 
     def write(self, value: Any) -> str:
         return str(value)
@@ -171,8 +171,8 @@ class Many(FieldType):
         for element in value:
             check(element, self.name)
         if self.ordered and isinstance(self.item, Word):
-            places = [self.item.words.index(word) for word in value]
-            if places != sorted(set(places)):
+            indices = [self.item.words.index(word) for word in value]
+            if indices != sorted(set(indices)):
                 raise FrameError(f"{name} are not in order, or one is there twice", Reason.OUT_OF_RANGE)
 
     def read(self, value: Any, name: str) -> tuple[Any, ...]:
@@ -225,26 +225,26 @@ class Message:
             raise TypeError(f"{cls.__module__} declares messages: it cannot postpone annotations")
         cls.fields = tuple(Field(n, *hint.__metadata__) for n, hint in hints.items() if hasattr(hint, "__metadata__"))
         cls._checks = tuple((field.name, field.type.check) for field in cls.fields)
-        named = {field.name: field for field in cls.fields}
-        cls.wire = tuple(named[field] if isinstance(field, str) else field for field in cls.LAYOUT or tuple(named))
+        fields = {field.name: field for field in cls.fields}
+        cls.wire = tuple(fields[field] if isinstance(field, str) else field for field in cls.LAYOUT or tuple(fields))
         cls._names = tuple(field.name for field in cls.wire)
-        rows = [(place, field.name, field.type) for place, field in enumerate(cls.wire)]
-        cls._readers = tuple((name, kind.read) for _, name, kind in rows if type(kind).read is not FieldType.read)
-        cls._writers = tuple((place, kind.write) for place, _, kind in rows if type(kind).write is not FieldType.write)
+        rows = [(index, field.name, field.type) for index, field in enumerate(cls.wire)]
+        cls._readers = tuple((name, form.read) for _, name, form in rows if type(form).read is not FieldType.read)
+        cls._writers = tuple((index, form.write) for index, _, form in rows if type(form).write is not FieldType.write)
 
     def __post_init__(self) -> None:
         for name, check in self._checks:
             check(getattr(self, name), name)
-        self._consistent()
+        self._check_consistency()
 
-    def _consistent(self) -> None:
+    def _check_consistency(self) -> None:
         """Refuse fields that contradict one another."""
 
     def row(self) -> list[Any]:
         """The array."""
         values = [getattr(self, name) for name in self._names]
-        for place, write in self._writers:
-            values[place] = write(values[place])
+        for index, write in self._writers:
+            values[index] = write(values[index])
         return values
 
     def encode(self) -> bytes:
@@ -326,17 +326,17 @@ def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
 def payload_schema(schema: int, wire: Iterable[Field]) -> Schema:
     """JSON Schema of a payload: the schema number, and an array of fields."""
     number = {"title": "schema", "const": schema, "description": "The first byte."}
-    return _tuple("payload", number, row_schema("fields", wire))
+    return _tuple_schema("payload", number, row_schema("fields", wire))
 
 
 def row_schema(title: str, wire: Iterable[Field]) -> Schema:
     """JSON Schema of an array of fields."""
-    about = [{"description": field.about} if field.about else {} for field in wire]
-    items = ({"title": field.name, **field.type.schema(), **more} for field, more in zip(wire, about, strict=True))
-    return _tuple(title, *items)
+    notes = [{"description": field.about} if field.about else {} for field in wire]
+    items = ({"title": field.name, **field.type.schema(), **note} for field, note in zip(wire, notes, strict=True))
+    return _tuple_schema(title, *items)
 
 
-def _tuple(title: str, *items: Schema) -> Schema:
+def _tuple_schema(title: str, *items: Schema) -> Schema:
     size = {"minItems": len(items), "maxItems": len(items), "additionalItems": False}
     return {"title": title, "type": "array", "items": list(items), **size}
 
@@ -346,10 +346,10 @@ def kind(value: object) -> str:
     return type(value).__name__
 
 
-def typed(value: Any, wanted: type, name: str, what: str) -> Any:
+def typed(value: Any, expected_type: type, name: str, expected_form: str) -> Any:
     """Refuse a value of another type; returns the value."""
-    if not isinstance(value, wanted):
-        raise FrameError(f"{name} is {kind(value)}, not {what}", Reason.WRONG_TYPE)
+    if not isinstance(value, expected_type):
+        raise FrameError(f"{name} is {kind(value)}, not {expected_form}", Reason.WRONG_TYPE)
     return value
 
 
@@ -367,10 +367,10 @@ def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str)
         raise FrameError(f"{name} has length {len(value)}, not {low}..{high}", Reason.WRONG_LENGTH)
 
 
-def limited(payload: bytes, most: int, what: str) -> None:
-    """Refuse a payload, `what` in the error, of more than so many bytes."""
-    if len(payload) > most:
-        raise FrameError(f"{what} of {len(payload)} bytes; at most {most} are allowed", Reason.WRONG_LENGTH)
+def limited(payload: bytes, max_bytes: int, subject: str) -> None:
+    """Refuse a payload, `subject` in the error, of more than so many bytes."""
+    if len(payload) > max_bytes:
+        raise FrameError(f"{subject} of {len(payload)} bytes; at most {max_bytes} are allowed", Reason.WRONG_LENGTH)
 
 
 def binary(value: Any, low: int, high: int, name: str) -> None:

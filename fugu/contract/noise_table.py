@@ -29,7 +29,7 @@ SCALE = 1 << 32
 MAX_TABLE_STATES = 100
 """Of a table of points."""
 MAX_POINTS = 1024
-_MOST_SYMBOLS = 255
+_MAX_SYMBOLS = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def _check_symbols(table: NoiseTable) -> None:
         raise ValueError(f"a table needs at least 2 states, got {len(rows)}")
     if len({len(row) for row in rows}) != 1:
         raise ValueError("every row of a table needs the same number of thresholds")
-    if not 1 <= len(rows[0]) <= _MOST_SYMBOLS - 1:
-        raise ValueError(f"a table needs 2 to {_MOST_SYMBOLS} symbols, got {len(rows[0]) + 1}")
+    if not 1 <= len(rows[0]) <= _MAX_SYMBOLS - 1:
+        raise ValueError(f"a table needs 2 to {_MAX_SYMBOLS} symbols, got {len(rows[0]) + 1}")
     for state, weights in enumerate(table.weights()):
         for symbol, weight in enumerate(weights):
             if weight < 1:

@@ -56,7 +56,7 @@ class SymbolPins(Document):
     windows: Guarantee | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         count = len(self.discretiser.states)
         if count not in self.chains.stream_sizes:
             if self.chains.named_streams:
@@ -75,12 +75,12 @@ class SymbolPins(Document):
         pinned.discretiser = form.discretiser if policy.discretiser == self.discretiser else b""
         if isinstance(self.chains, JointChains) and not policy.chains.covers(self.chains):
             pinned.shared = ()
-        times = 1 if self.discretiser.remembers else max(form.period_us // self.period_us, 1)
-        pinned.period_us = self.period_us * times
+        multiple = 1 if self.discretiser.remembers else max(form.period_us // self.period_us, 1)
+        pinned.period_us = self.period_us * multiple
         pinned.guarantee, pinned.windows, pinned.windows_guarantee = (ADVERSARIES.index(self.adversary), 0, 1), [], None
         if claim := self.windows:
             ratio = claimed_ratio(claim.epsilon)
-            pinned.windows_guarantee = ADVERSARIES.index(claim.adversary), ratio, -(-claim.stretch_ticks // times)
+            pinned.windows_guarantee = ADVERSARIES.index(claim.adversary), ratio, -(-claim.stretch_ticks // multiple)
         return pinned
 
 
@@ -113,12 +113,12 @@ class MeasuredPins(Document):
     degree: int = Field(default=2, ge=2)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         count = len(self.discretiser.states)
-        chain = len(self.shows) or count
-        if len(self.steps) != chain:
+        chain_states = len(self.shows) or count
+        if len(self.steps) != chain_states:
             raise ValueError(f"discretiser and steps have {count} and {len(self.steps)} states")
-        if not all(state < chain for states in (self.start, *self.steps) for state in states):
+        if not all(state < chain_states for states in (self.start, *self.steps) for state in states):
             raise ValueError("start or steps name a state that does not exist")
         try:
             self.neighbours()
@@ -149,26 +149,26 @@ def pins_of(policy: AnyPolicy) -> SymbolPins | MeasuredPins:
         discretiser=policy.discretiser,
         clock=policy.clock,
         start=tuple(members(policy.measurement.initial)),
-        steps=_steps(policy.measurement.successors),
+        steps=_step_lists(policy.measurement.successors),
         shows=policy.shows,
         cycle=policy.cycle,
-        changes=tuple((tick, _steps(steps)) for tick, steps in policy.measurement.changes),
-        graph=_pairs(policy),
+        changes=tuple((tick, _step_lists(steps)) for tick, steps in policy.measurement.changes),
+        graph=_pair_graph(policy),
         factor=policy.factor,
         degree=policy.degree,
     )
 
 
-def _steps(successors: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+def _step_lists(successors: Iterable[int]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(members(states)) for states in successors)
 
 
-def _pairs(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGraph:
+def _pair_graph(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGraph:
     """A policy's graph, in a form that says by itself which pairs it joins."""
     if isinstance(policy.graph, CompleteGraph | CategoryGraph | EdgeGraph):
         return policy.graph
-    joined = policy.measurement.neighbours
-    return EdgeGraph(edges=tuple((a, b) for a, others in enumerate(joined) for b in members(others) if a < b))
+    neighbours = policy.measurement.neighbours
+    return EdgeGraph(edges=tuple((a, b) for a, peers in enumerate(neighbours) for b in members(peers) if a < b))
 
 
 def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str,
     """
     if isinstance(policy, Policy) and isinstance(pins, SymbolPins):
         form = policy.compiled()
-        return tuple(f"{what} than is pinned" for what in departures(form, pins.compiled(policy, form)))
+        return tuple(f"{departure} than is pinned" for departure in departures(form, pins.compiled(policy, form)))
     if isinstance(policy, MeasurePolicy) and isinstance(pins, MeasuredPins):
         return tuple(_measured_violations(policy, pins))
     kind = "symbols" if isinstance(policy, Policy) else "measured"
@@ -196,14 +196,14 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
         problems.append("the states possible at tick 0 are not the pinned ones")
     pinned_steps = (pins.steps, *(steps for _, steps in pins.changes))
     steps = (measurement.successors, *(steps for _, steps in measurement.changes))
-    when = (measurement.shows, measurement.cycle, tuple(tick for tick, _ in measurement.changes))
-    if when != (pins.shows, pins.cycle, tuple(tick for tick, _ in pins.changes)) or [
-        tuple(map(set_of, part)) for part in pinned_steps
+    schedule = (measurement.shows, measurement.cycle, tuple(tick for tick, _ in measurement.changes))
+    if schedule != (pins.shows, pins.cycle, tuple(tick for tick, _ in pins.changes)) or [
+        tuple(map(set_of, pinned_part)) for pinned_part in pinned_steps
     ] != list(steps):
         problems.append("the states that can follow one another are not the pinned ones")
     for state, (joined, pinned) in enumerate(zip(measurement.neighbours, pins.neighbours(), strict=True)):
-        if missing := members(pinned & ~joined):
-            problems.append(f"its graph does not join the pinned pair of states {state} and {missing[0]}")
+        if missing_neighbours := members(pinned & ~joined):
+            problems.append(f"its graph does not join the pinned pair of states {state} and {missing_neighbours[0]}")
             break
     if policy.factor > pins.factor:
         problems.append(f"its factor {policy.factor} is above the pinned {pins.factor}")
@@ -212,11 +212,11 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
     return problems
 
 
-def contains(wider: ChainClass, pinned: ChainClass) -> bool:
-    """True if every chain of `pinned` is in `wider`, as far as that can be shown; exact, without any tolerance.
+def contains(policy_chains: ChainClass, pinned_chains: ChainClass) -> bool:
+    """True if every chain of `pinned_chains` is in `policy_chains`, as far as that can be shown; exact, no tolerance.
 
     A bounded class has every start, and steps that change. The others have one chain each for all time, started
     stationary, so neither contains a bounded one. Joint chains must be of the same streams with the same rates. The
     owners of the others rely on what each stream may tell.
     """
-    return wider.states == pinned.states and wider.covers(pinned)
+    return policy_chains.states == pinned_chains.states and policy_chains.covers(pinned_chains)

@@ -81,7 +81,7 @@ class PolicyHeader(DocumentFile):
     useful_for: UsefulFor | None = None
 
     @model_validator(mode="after")
-    def _plausible(self) -> Self:
+    def _check_header(self) -> Self:
         if self.valid_until is not None and self.valid_until <= self.valid_from:
             raise ValueError("valid_until is not after valid_from")
         if self.device in RESERVED_DEVICES:
@@ -89,12 +89,12 @@ class PolicyHeader(DocumentFile):
         return self
 
     @property
-    def _unused(self) -> set[str]:
+    def _unused_fields(self) -> set[str]:
         return set()
 
     def to_json(self) -> str:
         """The form for people: indented JSON."""
-        return self.model_dump_json(indent=2, exclude=self._unused) + "\n"
+        return self.model_dump_json(indent=2, exclude=self._unused_fields) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -108,7 +108,7 @@ class PolicyHeader(DocumentFile):
             raise PolicyError(first_problem(error, "policy")) from None
 
 
-class _Written(Document):
+class _TableRows(Document):
     """A table as it is written."""
 
     rows: tuple[tuple[int, ...], ...]
@@ -120,15 +120,15 @@ def _refuse_points(table: NoiseTable) -> NoiseTable:
     return table
 
 
-def _schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    rows = handler.generate_schema(_Written)
+def _table_schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    rows = handler.generate_schema(_TableRows)
     written = core_schema.no_info_after_validator_function(lambda table: NoiseTable(table.rows), rows)
     instance = core_schema.no_info_after_validator_function(_refuse_points, core_schema.is_instance_schema(NoiseTable))
     writing = core_schema.plain_serializer_function_ser_schema(lambda table: {"rows": table.rows})
     return core_schema.json_or_python_schema(written, instance, serialization=writing)
 
 
-SymbolTable = Annotated[NoiseTable, GetPydanticSchema(_schema)]
+SymbolTable = Annotated[NoiseTable, GetPydanticSchema(_table_schema)]
 
 
 class Policy(PolicyHeader):
@@ -154,7 +154,7 @@ class Policy(PolicyHeader):
     windows_guarantee: Guarantee | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.table is None and not self.counted:
             raise ValueError("there is neither a table nor a window: give at least one of them")
         if self.table is None and self.frame_ticks != 1:
@@ -172,9 +172,9 @@ class Policy(PolicyHeader):
         for window in self.windows:
             if window.blocks is not None and window.length * self.clock.period_us < DAY * 1_000_000:
                 raise ValueError(f"window {window.name} has a count for each block of a day, and is shorter than a day")
-        for shared in self.sums:
-            shared.check_stream(self.fleet, self.stream, self.discretiser.states, tuple(vars(self.clock).values()))
-        held = sum(shared.group.numbers for shared in self.sums)
+        for window_sum in self.sums:
+            window_sum.check_stream(self.fleet, self.stream, self.discretiser.states, tuple(vars(self.clock).values()))
+        held = sum(window_sum.group.numbers for window_sum in self.sums)
         held += sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
         if held > _MAX_OPEN_COUNTS:
             raise ValueError(f"the windows under way would hold {held} counts; at most {_MAX_OPEN_COUNTS} are allowed")
@@ -188,7 +188,7 @@ class Policy(PolicyHeader):
     @property
     def counted(self) -> tuple[Window | GroupDocument, ...]:
         """Windows, and those of groups."""
-        return (*self.windows, *(shared.group for shared in self.sums))
+        return (*self.windows, *(window_sum.group for window_sum in self.sums))
 
     @property
     def outputs(self) -> StreamOutputs:
@@ -210,14 +210,14 @@ class Policy(PolicyHeader):
         GuaranteeError: one of its guarantees is false, or a stretch of the ceiling's time loses more than the ceiling;
         a number is a ceiling for a tick.
         """
-        what = "the set of windows"
+        subject = "the set of windows"
         if self.table is not None:
             self.verify_windows()
-            what = "the table with the windows beside it" if self.counted else "the table"
-        achieved = self._check(self.guarantee, self.outputs, what)
+            subject = "the table with the windows beside it" if self.counted else "the table"
+        actual_loss = self._check_outputs(self.guarantee, self.outputs, subject)
         if ceiling is not None:
             self.check_ceiling(ceiling if isinstance(ceiling, Ceiling) else Ceiling(epsilon=ceiling))
-        return achieved
+        return actual_loss
 
     def check_ceiling(self, ceiling: Ceiling) -> None:
         """Refuse what its guarantee, which may be of another stretch, lets lose more than a device's owner accepts."""
@@ -226,9 +226,9 @@ class Policy(PolicyHeader):
         except core.GuaranteeError:
             ticks = ceiling.ticks(self.clock.period_us)
             epsilon = self.bound().epsilon(ticks)
-            about = f" about {ticks} ticks in a row" if ticks > 1 else ""
+            stretch_words = f" about {ticks} ticks in a row" if ticks > 1 else ""
             raise GuaranteeError(
-                f"epsilon {epsilon:g}{about} of stream {self.stream} is above this device's ceiling {ceiling}"
+                f"epsilon {epsilon:g}{stretch_words} of stream {self.stream} is above this device's ceiling {ceiling}"
             ) from None
 
     def compiled(self) -> AgentPolicy:
@@ -245,21 +245,27 @@ class Policy(PolicyHeader):
         """Re-derive what the windows alone lose, `None` without windows; GuaranteeError if above what is claimed."""
         if self.windows_alone is None:
             return None
-        return self._check(self.windows_alone, StreamOutputs(None, self.counted), "the set of windows", alone=True)
+        return self._check_outputs(
+            self.windows_alone, StreamOutputs(None, self.counted), "the set of windows", windows_only=True
+        )
 
     def derived(self) -> StretchBound:
         """Bound of symbols and windows together about stretches, from what they lose, whatever is promised."""
         column, outputs = self.chains.column(self.device, self.stream), self.outputs
         ratios, rate, adversary = outputs.ratios, outputs.rate, self.guarantee.adversary
-        return self.bound(self.chains.stream_loss(column, ratios, rate, adversary, "the policy", alone=False))
+        return self.bound(self.chains.stream_loss(column, ratios, rate, adversary, "the policy", windows_only=False))
 
-    def _check(self, guarantee: Guarantee, outputs: StreamOutputs, what: str, *, alone: bool = False) -> Loss:
+    def _check_outputs(
+        self, guarantee: Guarantee, outputs: StreamOutputs, subject: str, *, windows_only: bool = False
+    ) -> Loss:
         column = self.chains.column(self.device, self.stream)
-        return check_outputs(self.chains, outputs, guarantee, what, column, alone=alone, claim=self.compiled())
+        return check_outputs(
+            self.chains, outputs, guarantee, subject, column, windows_only=windows_only, claim=self.compiled()
+        )
 
-    def bound(self, derived: Loss | None = None) -> StretchBound:
+    def bound(self, derived_loss: Loss | None = None) -> StretchBound:
         """Bound of symbols and windows together about stretches, from the derived loss of a tick or the promise."""
-        return self._bound(self.guarantee, self.outputs, derived)
+        return self._promise_bound(self.guarantee, self.outputs, derived_loss)
 
     @property
     def privacy(self) -> str:
@@ -270,18 +276,18 @@ class Policy(PolicyHeader):
     def __str__(self) -> str:
         return f"{self.fleet}/{self.device}/{self.stream} version {self.version}. {self.privacy}"
 
-    def windows_bound(self, derived: Loss | None = None) -> StretchBound | None:
+    def windows_bound(self, derived_loss: Loss | None = None) -> StretchBound | None:
         """Bound of the windows alone about stretches; `None` without windows."""
         if self.windows_alone is None:
             return None
-        return self._bound(self.windows_alone, StreamOutputs(None, self.counted), derived)
+        return self._promise_bound(self.windows_alone, StreamOutputs(None, self.counted), derived_loss)
 
-    def _bound(self, promise: Guarantee, outputs: StreamOutputs, derived: Loss | None) -> StretchBound:
-        tick_promise = (promise.epsilon, promise.stretch_ticks) if derived is None else (derived.epsilon, 1)
+    def _promise_bound(self, promise: Guarantee, outputs: StreamOutputs, derived_loss: Loss | None) -> StretchBound:
+        tick_promise = (promise.epsilon, promise.stretch_ticks) if derived_loss is None else (derived_loss.epsilon, 1)
         return outputs.bound(self.chains, promise.adversary, *tick_promise)
 
     @property
-    def _unused(self) -> set[str]:
+    def _unused_fields(self) -> set[str]:
         if self.table is None:
             unused = {"table", "frame_ticks", "windows_guarantee"}
         else:

@@ -55,37 +55,37 @@ class DayBlocks:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> DayBlocks:
         """The blocks of a document that was checked."""
-        return cls(fields["zone"], fields["seconds"], tuple((since, offset) for since, offset in fields["offsets"]))
+        return cls(fields["zone"], fields["seconds"], tuple((moment, offset) for moment, offset in fields["offsets"]))
 
     def at(self, unix_us: int) -> int:
         """The number of the block that a time is in, from 0 at midnight."""
         seconds = unix_us // _MICROSECONDS
-        since = bisect_right(self.offsets, (seconds, DAY)) - 1
-        return (seconds + self.offsets[max(since, 0)][1]) % DAY // self.seconds
+        index = bisect_right(self.offsets, (seconds, DAY)) - 1
+        return (seconds + self.offsets[max(index, 0)][1]) % DAY // self.seconds
 
     def most_ticks(self, length: int, period_us: int) -> int:
         """The most of so many ticks in a row that can be in one block; at most one too many for each time it comes.
 
         Clocks that are set forward bring the next day's block nearer; set back, they let one be there twice.
         """
-        span, changes = (length - 1) * period_us, self._changes()
-        most = 0
+        span, changes = (length - 1) * period_us, self._clock_jumps()
+        max_ticks = 0
         for first in range(len(changes) + 1):
-            near = [by for since, by in changes[first:] if (since - changes[first][0]) * _MICROSECONDS <= span]
-            forward = sum(by for by in near if by > 0) * _MICROSECONDS
+            jumps = [jump for time, jump in changes[first:] if (time - changes[first][0]) * _MICROSECONDS <= span]
+            forward = sum(jump for jump in jumps if jump > 0) * _MICROSECONDS
             days, remainder = divmod(span + forward, DAY * _MICROSECONDS)
-            ticks = days * self._ticks(self.seconds, period_us)
-            ticks += min(self._ticks(self.seconds, period_us), remainder // period_us + 1)
-            ticks += sum(self._ticks(min(-by, self.seconds), period_us) for by in near if by < 0)
-            most = max(most, ticks)
-        return min(most, length)
+            ticks = days * self._max_ticks(self.seconds, period_us)
+            ticks += min(self._max_ticks(self.seconds, period_us), remainder // period_us + 1)
+            ticks += sum(self._max_ticks(min(-jump, self.seconds), period_us) for jump in jumps if jump < 0)
+            max_ticks = max(max_ticks, ticks)
+        return min(max_ticks, length)
 
-    def _changes(self) -> list[tuple[int, int]]:
+    def _clock_jumps(self) -> list[tuple[int, int]]:
         """When the clocks are set, and by how many seconds forward."""
-        return [(since, offset - before) for (_, before), (since, offset) in pairwise(self.offsets) if offset != before]
+        return [(time, offset - former) for (_, former), (time, offset) in pairwise(self.offsets) if offset != former]
 
     @staticmethod
-    def _ticks(seconds: int, period_us: int) -> int:
+    def _max_ticks(seconds: int, period_us: int) -> int:
         """The most ticks within so many seconds, the last left out."""
         return -(-seconds * _MICROSECONDS // period_us)
 
@@ -152,8 +152,8 @@ class Query:
 
     def about(self, states: Sequence[str]) -> str:
         """All its numbers in words, by the states that are asked about."""
-        by = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
-        return self.words("each state" if self.each else " + ".join(states)) + by
+        tail = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
+        return self.words("each state" if self.each else " + ".join(states)) + tail
 
     def words(self, subject: str = "") -> str:
         """A number of a window in words, with its unit, and of what it is where that is not said beside it."""

@@ -248,7 +248,7 @@ class WindowCount(JsonMessage):
         frame: WindowFrame,
         asking: "Asking",
         states: tuple[str, ...],
-        within: int,
+        noise_bound: int,
         time_of: Callable[[int, int], datetime],
         promise: "Guarantee | Described",
         useful_for: str | None,
@@ -264,8 +264,8 @@ class WindowCount(JsonMessage):
             states=states,
             blocks=() if (blocks := asking.query.blocks) is None else blocks.labels,
             values=tuple(float(count) for count in frame.counts),
-            low=tuple(float(count - within) for count in frame.counts),
-            high=tuple(float(count + within) for count in frame.counts),
+            low=tuple(float(count - noise_bound) for count in frame.counts),
+            high=tuple(float(count + noise_bound) for count in frame.counts),
             confidence=CONFIDENCE,
             observed=frame.observed,
             epsilon=promise.epsilon or 0.0,
@@ -314,7 +314,7 @@ def _check_times(since: datetime, time: datetime) -> None:
 
 Noise = Literal["discrete-laplace", "device-windows", "mixed"]
 _Name = Annotated[StrictStr, Field(min_length=1, max_length=64, pattern=NAME_PATTERN)]
-_MOST_DEVICES = 2**32 - 1
+_MAX_DEVICES = 2**32 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,12 +335,12 @@ class ReleaseFrame(JsonMessage):
         "their mean dwell time in ticks.",
     ]
     states: Annotated[_States, "Labels of the states that were asked for; of a histogram, all."]
-    devices: Annotated[StrictInt, Field(ge=1, le=_MOST_DEVICES), "How many devices were counted together."]
+    devices: Annotated[StrictInt, Field(ge=1, le=_MAX_DEVICES), "How many devices were counted together."]
     first: Annotated[StrictInt, Field(ge=0, le=MAX_TICK), "First tick of the window, by the wall clock."]
     length: Annotated[StrictInt, Field(ge=1, le=MAX_TICK + 1), "Its number of ticks."]
     observed: Annotated[
         StrictInt,
-        Field(ge=0, le=(MAX_TICK + 1) * _MOST_DEVICES),
+        Field(ge=0, le=(MAX_TICK + 1) * _MAX_DEVICES),
         "Ticks that had a symbol or were counted, over all devices.",
     ]
     values: Annotated[Numbers, "An unbiased estimate, which may be below zero."]
@@ -391,7 +391,7 @@ class ReleaseFrame(JsonMessage):
         "Of a sum of homes the digits of the helper's key, else empty. Epsilon holds if the helper keeps its word and "
         "`honest` of these homes are real and honest. Otherwise a home's exact count may be known.",
     ]
-    honest: Annotated[StrictInt, Field(ge=0, le=_MOST_DEVICES), "Of a sum of homes, how many that are; else 0."]
+    honest: Annotated[StrictInt, Field(ge=0, le=_MAX_DEVICES), "Of a sum of homes, how many that are; else 0."]
 
     @property
     def condition(self) -> str:

@@ -95,32 +95,32 @@ def read_instant(text: object) -> datetime:
     return instant(unix_us(time))
 
 
-_MOST_NAMES = 6
+_MAX_NAMES = 6
 
 
 def protected_sentence(discretiser: Discretiser | None) -> str:
     """Say what is protected: which state its reading has, not the reading; `None`: only the chains are known."""
     if discretiser is None:
         return "protected is which state of its chain a tick is in"
-    names, tail = discretiser.states, ""
-    states = ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} states"
+    names, detail = discretiser.states, ""
+    states = ", ".join(names) if len(names) <= _MAX_NAMES else f"{len(names)} states"
     if isinstance(discretiser, Thresholds):
-        tail = f" ({_numbered(discretiser.edges)})"
+        detail = f" ({_edge_words(discretiser.edges)})"
     if isinstance(discretiser, Baseline):
         mean = f"one's own running mean of {discretiser.baseline_ticks} ticks"
         start = f"; the first {discretiser.baseline_ticks} ticks after every start have no state"
         if discretiser.edges == (0.0,) and discretiser.compare == "difference":
             return f"protected is being above {mean} at a tick, not the reading{start}"
-        tail = f" ({discretiser.compare} of {mean}: {_numbered(discretiser.edges)}), not the reading{start}"
-        tail = tail.replace("difference of", "difference from")
-    return f"protected is which of {states} a tick is in{tail}"
+        detail = f" ({discretiser.compare} of {mean}: {_edge_words(discretiser.edges)}), not the reading{start}"
+        detail = detail.replace("difference of", "difference from")
+    return f"protected is which of {states} a tick is in{detail}"
 
 
-def loss_words(epsilon: float | None, before: str = "epsilon ") -> str:
+def loss_words(epsilon: float | None, prefix: str = "epsilon ") -> str:
     """An epsilon for people, rounded up; without digits where it protects nothing, or there is no bound."""
     if epsilon is None or not epsilon <= LARGEST_PROTECTED:
         return "not protected"
-    return f"{before}{_DIGITS.create_decimal(Decimal(epsilon)).normalize():f}"
+    return f"{prefix}{_DIGITS.create_decimal(Decimal(epsilon)).normalize():f}"
 
 
 def epsilon_to_odds(epsilon: float) -> float:
@@ -138,8 +138,8 @@ def class_sentence(chains: ChainClass | None) -> str:
     return chains.words
 
 
-def _numbered(edges: tuple[float, ...]) -> str:
-    if len(edges) > _MOST_NAMES:
+def _edge_words(edges: tuple[float, ...]) -> str:
+    if len(edges) > _MAX_NAMES:
         return f"{len(edges)} edges from {edges[0]:g} to {edges[-1]:g}"
     return ("edge " if len(edges) == 1 else "edges ") + ", ".join(f"{edge:g}" for edge in edges)
 
@@ -148,7 +148,7 @@ LARGEST_PRIVATE = 3.0
 """Above this epsilon a promise is weak: from 50 % an attacker becomes more than 95 % sure."""
 Privacy = Literal["private", "weak", "none"]
 _BEGINNINGS = {"private": "Private", "weak": "Weakly private"}
-_MOST_FACTOR = 10_000
+_MAX_FACTOR = 10_000
 """Factors on odds above it have digits that mean nothing."""
 _SPOKEN = {60.0: "a minute", 3_600.0: "an hour", 86_400.0: "a day"}
 
@@ -162,14 +162,14 @@ def privacy_of(epsilon: float | None) -> Privacy:
 
 def most_sure(epsilon: float) -> float:
     """Largest posterior probability of a secret that was as likely as not, rounded up; 1 without a bound."""
-    sure = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
-    return min(1.0, sure * (1.0 + SIXTEEN_ROUNDINGS))
+    posterior = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
+    return min(1.0, posterior * (1.0 + SIXTEEN_ROUNDINGS))
 
 
 def sure_words(epsilon: float) -> str:
     """The same in words: whole per cent up to 95, then tenths."""
-    sure = 100.0 * most_sure(epsilon)
-    return f"from 50 % to at most {sure:.0f} % sure" if sure < 95.0 else f"from 50 % to at most {sure:.1f} % sure"
+    share = 100.0 * most_sure(epsilon)
+    return f"from 50 % to at most {share:.0f} % sure" if share < 95.0 else f"from 50 % to at most {share:.1f} % sure"
 
 
 def privacy_sentence(epsilon: float | None, stretch: str, rows: Sequence[Stretch] = ()) -> str:
@@ -185,25 +185,25 @@ def privacy_sentence(epsilon: float | None, stretch: str, rows: Sequence[Stretch
         return "Not private: nothing bounds how far odds may change."
     if level == "none":
         odds = epsilon_to_odds(epsilon)
-        times = f"{odds:,.0f}" if odds <= _MOST_FACTOR else f"more than {_MOST_FACTOR:,}"
-        return f"Not private: odds may change {times} times."
+        factor_words = f"{odds:,.0f}" if odds <= _MAX_FACTOR else f"more than {_MAX_FACTOR:,}"
+        return f"Not private: odds may change {factor_words} times."
     sentences = [f"{_BEGINNINGS[level]}: about any {stretch}, {sure_words(epsilon)}."]
-    others = [row for row in rows if row.seconds is not None]
-    weak = [row for row in others if privacy_of(row.epsilon) == "weak"]
-    bare = [row for row in others if privacy_of(row.epsilon) == "none"]
-    if level == "private" and weak:
-        sentences.append(f"Weakly private: {_spoken(weak[0])}{' or longer' if not bare else ''}.")
-    if bare:
-        sentences.append(f"Not private: {_spoken(bare[0])} or longer.")
+    timed_rows = [row for row in rows if row.seconds is not None]
+    weak_rows = [row for row in timed_rows if privacy_of(row.epsilon) == "weak"]
+    open_rows = [row for row in timed_rows if privacy_of(row.epsilon) == "none"]
+    if level == "private" and weak_rows:
+        sentences.append(f"Weakly private: {_spoken_name(weak_rows[0])}{' or longer' if not open_rows else ''}.")
+    if open_rows:
+        sentences.append(f"Not private: {_spoken_name(open_rows[0])} or longer.")
     return " ".join(sentences)
 
 
 def promised_words(epsilon: float | None, ticks: int, rows: Sequence[Stretch]) -> str:
     """The verdict on the privacy of a policy that promises an epsilon about so many ticks in a row."""
-    times = [row.name for row in rows if row.ticks == ticks and row.seconds]
-    return privacy_sentence(epsilon, "single tick" if ticks == 1 else [*times, f"{ticks} ticks in a row"][0], rows)
+    names = [row.name for row in rows if row.ticks == ticks and row.seconds]
+    return privacy_sentence(epsilon, "single tick" if ticks == 1 else [*names, f"{ticks} ticks in a row"][0], rows)
 
 
-def _spoken(row: Stretch) -> str:
+def _spoken_name(row: Stretch) -> str:
     """Name of a stretch of a round time, as people say it."""
     return _SPOKEN.get(row.seconds or 0.0, row.name)

@@ -164,10 +164,10 @@ class StretchBound:
             Stretch(name, ticks, self.epsilon(ticks), self.floor(ticks), seconds) for name, ticks, seconds in lengths
         ]
         if period_us is not None:
-            hour = rows[1]
-            adds = self.known_elsewhere and math.isfinite(hour.epsilon)
-            often = float_up(DAYS * Fraction(hour.epsilon)) if adds else math.inf
-            floor = float_up(DAYS * Fraction(hour.floor))
-            rows.append(Stretch(f"the same hour on {DAYS} days", DAYS * hour.ticks, often, floor))
-        single = Stretch("a single tick", 1, self.epsilon(1), self.floor(1), 0)
-        return (single, *sorted(rows, key=lambda row: row.ticks))
+            hour_row = rows[1]
+            is_additive = self.known_elsewhere and math.isfinite(hour_row.epsilon)
+            repeated_epsilon = float_up(DAYS * Fraction(hour_row.epsilon)) if is_additive else math.inf
+            floor = float_up(DAYS * Fraction(hour_row.floor))
+            rows.append(Stretch(f"the same hour on {DAYS} days", DAYS * hour_row.ticks, repeated_epsilon, floor))
+        tick_row = Stretch("a single tick", 1, self.epsilon(1), self.floor(1), 0)
+        return (tick_row, *sorted(rows, key=lambda row: row.ticks))

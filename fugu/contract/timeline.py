@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 __all__ = ["Drawn", "Timeline"]
 
-MOST_INTERVALS = 256
+MAX_INTERVALS = 256
 
 
 class Drawn(NamedTuple):
@@ -36,8 +36,8 @@ class Timeline:
     forgotten.
     """
 
-    def __init__(self, rows: Iterable[Drawn] = (), most: int = MOST_INTERVALS) -> None:
-        self._most = most
+    def __init__(self, rows: Iterable[Drawn] = (), max_rows: int = MAX_INTERVALS) -> None:
+        self._max_rows = max_rows
         self.rows = sorted(rows)
         self.stored = {(row.first, row.version): row for row in self.rows}
 
@@ -53,25 +53,27 @@ class Timeline:
             low -= 1
         high = low
         while high < len(self.rows) and _joins(self.rows[high], ticks):
-            other = self.rows[high]
-            inside = ticks.first <= other.first and other.last <= ticks.last
-            around = other.first <= ticks.first and ticks.last <= other.last
-            absent = ticks.absent if inside else other.absent if around else ticks.absent + other.absent
-            early = min(ticks, other)
-            last = max(ticks.last, other.last)
-            ticks = Drawn(early.first, last, ticks.version, min(early.begin, early.first), absent)
+            peer = self.rows[high]
+            has_other = ticks.first <= peer.first and peer.last <= ticks.last
+            is_inside = peer.first <= ticks.first and ticks.last <= peer.last
+            absent = ticks.absent if has_other else peer.absent if is_inside else ticks.absent + peer.absent
+            earlier = min(ticks, peer)
+            last = max(ticks.last, peer.last)
+            ticks = Drawn(earlier.first, last, ticks.version, min(earlier.begin, earlier.first), absent)
             high += 1
         self.rows[low:high] = [ticks]
-        while len(self.rows) > self._most:
-            older, oldest = self.rows[1], self.rows[0]
-            if older.version == oldest.version and not oldest.begin:  # nothing was before: how many ticks is no matter
-                self.rows[:2] = [oldest._replace(last=max(oldest.last, older.last))]
+        while len(self.rows) > self._max_rows:
+            older, oldest_row = self.rows[1], self.rows[0]
+            if (
+                older.version == oldest_row.version and not oldest_row.begin
+            ):  # nothing was before: how many ticks is no matter
+                self.rows[:2] = [oldest_row._replace(last=max(oldest_row.last, older.last))]
             else:
                 del self.rows[0]
 
 
 def _joins(ticks: Drawn, other: Drawn) -> bool:
-    early, late = min(ticks, other), max(ticks, other)
-    if early.version != late.version or late.first > early.last + 1:
+    earlier, later = min(ticks, other), max(ticks, other)
+    if earlier.version != later.version or later.first > earlier.last + 1:
         return False
-    return late.first <= early.last or not (early.absent or late.absent)
+    return later.first <= earlier.last or not (earlier.absent or later.absent)

@@ -90,13 +90,13 @@ def check_device_name(name: str) -> None:
 
 def topic_of(kind: Kind, fleet: str, *names: str) -> str:
     """Make a topic of the names that `ADDRESSES` asks for, in their order; `+` stands for every one."""
-    parts = dict(zip(_NAMES[kind], names, strict=True))
-    if (device := parts.get("device")) in RESERVED_DEVICES:
+    name_of_part = dict(zip(_NAMES[kind], names, strict=True))
+    if (device := name_of_part.get("device")) in RESERVED_DEVICES:
         raise TopicError(f"no device is called {device!r}")
-    if (audience := parts.get("audience")) in RESERVED_AUDIENCES:
+    if (audience := name_of_part.get("audience")) in RESERVED_AUDIENCES:
         raise TopicError(f"{audience!r} cannot be the name of an audience")
-    below = ADDRESSES[kind].format(**{name: _part(value) for name, value in parts.items()})
-    return f"fugu/2/{_part(fleet)}/{below}"
+    address = ADDRESSES[kind].format(**{name: _checked_name(value) for name, value in name_of_part.items()})
+    return f"fugu/2/{_checked_name(fleet)}/{address}"
 
 
 def discovery_topic(fleet: str, device: str) -> str:
@@ -106,7 +106,7 @@ def discovery_topic(fleet: str, device: str) -> str:
     """
     if device in RESERVED_DEVICES - {"health"}:
         raise TopicError(f"no device is called {device!r}")
-    return f"homeassistant/device/{_part(fleet)}/{_part(device)}/config"
+    return f"homeassistant/device/{_checked_name(fleet)}/{_checked_name(device)}/config"
 
 
 def available_topic(fleet: str, device: str) -> str:
@@ -134,13 +134,13 @@ def parse_topic(topic: str) -> Topic:
             names = {"device": device, "stream": stream}
         case _:
             raise TopicError(f"not a topic of this protocol: {topic[:100]!r}")
-    reserved = names.get("device") in RESERVED_DEVICES or names.get("audience") in RESERVED_AUDIENCES
-    if reserved or not all(map(_NAME.fullmatch, (fleet, *names.values()))):
+    has_reserved_name = names.get("device") in RESERVED_DEVICES or names.get("audience") in RESERVED_AUDIENCES
+    if has_reserved_name or not all(map(_NAME.fullmatch, (fleet, *names.values()))):
         raise TopicError(f"not a valid name in topic {topic[:100]!r}")
     return Topic(kind, fleet, **names)
 
 
-def _part(name: str) -> str:
+def _checked_name(name: str) -> str:
     """A name as part of a topic; `+` stands for every name, in subscriptions."""
     if name != "+" and not _NAME.fullmatch(name):
         raise TopicError(f"{name[:80]!r} is not a name: 1 to 64 letters, digits, '_' or '-'")

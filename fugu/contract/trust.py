@@ -24,7 +24,7 @@ from fugu.contract.fleet_documents import (
     refusals,
     signatures_match,
 )
-from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
+from fugu.contract.joint import NoJointBoundError, check_joint_streams, joint_epsilon
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.pins import SymbolPins, violations
 from fugu.contract.policies import AnyPolicy
@@ -71,8 +71,8 @@ class Trust:
         self, enrolment: Enrolment, stored: bytes | None = None, sensors: Mapping[str, Hashable] | None = None
     ) -> None:
         self.enrolment, self._sensors = enrolment, sensors
-        whose = {"FLEET": enrolment.fleet, "DEVICE": enrolment.device, "GROUPS": enrolment.groups, "VERSION": 0}
-        self._owner = SimpleNamespace(**whose)
+        identity = {"FLEET": enrolment.fleet, "DEVICE": enrolment.device, "GROUPS": enrolment.groups, "VERSION": 0}
+        self._owner = SimpleNamespace(**identity)
         with refusals():
             envelope = core.Envelope(bytes.fromhex(enrolment.root))
             if envelope.kind != "root":
@@ -86,26 +86,26 @@ class Trust:
         except OSError:
             raise TrustError("what is kept of earlier documents is damaged, or of an older format") from None
 
-    def judge(self, payload: bytes, kind: Kind, now: int, *, sure: bool = False) -> Verdict:
+    def judge(self, payload: bytes, kind: Kind, now: int, *, is_synchronised: bool = False) -> Verdict:
         """Judge a document at a Unix time in seconds; what is accepted takes effect in `state`.
 
-        `kind` is what is expected where it came from, `root` for a message of root documents; `sure` says that `now` is
-        of a clock known to be synchronised. The TrustError says why it is refused.
+        `kind` is what is expected where it came from, `root` for a message of root documents; `is_synchronised` says
+        that `now` is of a clock known to be synchronised. The TrustError says why it is refused.
         """
         if len(payload) > MAX_ENVELOPE_BYTES:
             raise TrustError(f"no envelope: {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
         with refusals():
             if kind == "table":
-                return self._table(core.opened(kind, payload, self.state, signatures_match).payload)
+                return self._judge_table(core.opened(kind, payload, self.state, signatures_match).payload)
             state, content = core.judge(kind, payload, self._owner, self.state, now, signatures_match)
             if content is not None:
                 document = core.Envelope(payload).payload
-                verdict = self._accepted(document)
+                verdict = self._check_policies(document)
                 self.state = self.state.with_changes(policies=[document], **content[0])
                 return Verdict(self.state, True, *verdict)
         if state is None:
             return Verdict(self.state)
-        if kind == "time" and sure and state.time > now + FAR_AHEAD_SECONDS:
+        if kind == "time" and is_synchronised and state.time > now + FAR_AHEAD_SECONDS:
             raise TrustError(
                 f"the time {state.time} is more than a day ahead of this device's synchronised clock", Reason.FAR_AHEAD
             )
@@ -118,7 +118,7 @@ class Trust:
         Its validity is not asked for: `on_expiry` says what happens to a policy whose time is over. TrustError: the
         owner has lowered a ceiling since.
         """
-        return Verdict(self.state, False, *self._accepted(*self.state.policies)) if self.state.policies else None
+        return Verdict(self.state, False, *self._check_policies(*self.state.policies)) if self.state.policies else None
 
     def set_back(self, now: int) -> int:
         """Take a time for the signed one that is ahead of it, by the word of the device's owner; the time from then on.
@@ -130,27 +130,27 @@ class Trust:
         self.state = self.state.with_changes(time=min(self.state.time, max(now, floor)))
         return self.state.time
 
-    def _table(self, payload: bytes) -> Verdict:
+    def _judge_table(self, payload: bytes) -> Verdict:
         document = _read(TableDocument, payload)
         if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
             raise TrustError(f"a table for {document.fleet}/{document.device}", Reason.NOT_ADDRESSED)
         return Verdict(self.state, document=document)
 
-    def _accepted(self, payload: bytes) -> tuple[PolicyDocument, tuple[AnyPolicy, ...], tuple[bytes, ...]]:
+    def _check_policies(self, payload: bytes) -> tuple[PolicyDocument, tuple[AnyPolicy, ...], tuple[bytes, ...]]:
         """A document, its policies for this device, and what runs of them: all within the owner's limits."""
         document = _read(PolicyDocument, payload)
-        symbols: list[tuple[Policy, AgentPolicy]] = []
-        measured: list[MeasurePolicy] = []
+        symbol_policies: list[tuple[Policy, AgentPolicy]] = []
+        measured_policies: list[MeasurePolicy] = []
         try:
-            compiled = check_compiled(document)
+            compiled_policies = check_compiled(document)
             policies = document.for_device(self.enrolment.device)
-            for policy, form in zip(policies, compiled, strict=True):
+            for policy, form in zip(policies, compiled_policies, strict=True):
                 if isinstance(policy, Policy):
-                    symbols.append((policy, read_policy(form)))
+                    symbol_policies.append((policy, read_policy(form)))
                 else:
                     policy.verify()
-                    measured.append(policy)
-            check_named(policies)
+                    measured_policies.append(policy)
+            check_joint_streams(policies)
         except (PolicyError, GuaranteeError) as error:
             raise TrustError(str(error), Reason.GUARANTEE) from None
         enrolment = self.enrolment
@@ -159,33 +159,33 @@ class Trust:
                 raise TrustError(
                     f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run", Reason.PINNED
                 )
-        self._check_symbols(symbols)
-        for policy in measured:
+        self._check_symbols(symbol_policies)
+        for policy in measured_policies:
             self._check_measured(policy)
         if enrolment.total_ceiling is not None:
-            self._check_together(policies, enrolment.total_ceiling)
-        return document, policies, compiled
+            self._check_total_ceiling(policies, enrolment.total_ceiling)
+        return document, policies, compiled_policies
 
-    def _check_symbols(self, symbols: list[tuple[Policy, AgentPolicy]]) -> None:
+    def _check_symbols(self, policies: list[tuple[Policy, AgentPolicy]]) -> None:
         """Let the core hold what runs against pins and the ceiling; the adversaries that an owner accepts are a set."""
         enrolment = self.enrolment
-        pinned: dict[str, CorePolicy] = {}
-        for policy, form in symbols:
+        pinned_policies: dict[str, CorePolicy] = {}
+        for policy, form in policies:
             form.device = enrolment.device
             pins = enrolment.pins.get(policy.stream)
             if isinstance(pins, SymbolPins):
-                pinned[policy.stream] = pins.compiled(policy, form)
+                pinned_policies[policy.stream] = pins.compiled(policy, form)
             elif pins is not None:
                 raise TrustError(f"stream {policy.stream}: {violations(policy, pins)[0]}", Reason.PINNED)
         try:
-            within_limits([form for _, form in symbols], pinned, enrolment.ceiling.limits, lambda: None)
+            within_limits([form for _, form in policies], pinned_policies, enrolment.ceiling.limits, lambda: None)
         except RefusedError as error:
             if error.reason == Reason.PINNED:
                 raise TrustError(f"{error.detail} than is pinned", Reason.PINNED) from None
-            for policy, _ in symbols:
-                _say_in_numbers(policy, enrolment.ceiling, Reason(error.reason))
+            for policy, _ in policies:
+                _refuse_in_numbers(policy, enrolment.ceiling, Reason(error.reason))
             raise
-        for policy, _ in symbols:
+        for policy, _ in policies:
             if enrolment.adversaries is not None and policy.guarantee.adversary not in enrolment.adversaries:
                 raise TrustError(
                     f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; "
@@ -206,22 +206,22 @@ class Trust:
                 Reason.CEILING,
             )
 
-    def _check_together(self, policies: tuple[AnyPolicy, ...], ceiling: Ceiling) -> None:
+    def _check_total_ceiling(self, policies: tuple[AnyPolicy, ...], ceiling: Ceiling) -> None:
         try:
-            together = joint_epsilon(policies, self._sensors, ceiling.seconds)
+            epsilon = joint_epsilon(policies, self._sensors, ceiling.seconds)
         except NoJointBoundError as error:
             raise TrustError(
                 f"this device has a ceiling for all streams together, and {error}", Reason.NO_JOINT_BOUND
             ) from None
         except GuaranteeError as error:
             raise TrustError(f"all streams together: {error}", Reason.CEILING) from None
-        if together > ceiling.epsilon:
+        if epsilon > ceiling.epsilon:
             raise TrustError(
-                f"epsilon {together:g} of all streams together is above this device's ceiling {ceiling}", Reason.CEILING
+                f"epsilon {epsilon:g} of all streams together is above this device's ceiling {ceiling}", Reason.CEILING
             )
 
 
-def _say_in_numbers(policy: Policy, ceiling: Ceiling, reason: Reason) -> None:
+def _refuse_in_numbers(policy: Policy, ceiling: Ceiling, reason: Reason) -> None:
     """Refuse a policy in more words than a board has for it."""
     try:
         policy.verify(ceiling)

@@ -53,7 +53,7 @@ MAX_WINDOWS = 16
 MAX_OVERLAP = 64
 """Windows of one definition that may share a tick."""
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
-_MOST, _DIGITS = 9_999_999_999, 10**7
+_MAX_PART, _DIGITS = 9_999_999_999, 10**7
 """Of numerator and denominator; of what is rounded up to them."""
 _Offset = Annotated[int, Field(ge=-DAY, le=DAY)]
 
@@ -66,11 +66,11 @@ class Blocks(Document):
     offsets: Annotated[tuple[tuple[int, _Offset], ...], Field(min_length=1, max_length=64)]
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if DAY % self.seconds:
             raise ValueError(f"blocks of {self.seconds} seconds do not fill a day")
-        since = [moment for moment, _ in self.offsets]
-        if since != sorted(set(since)):
+        moments = [moment for moment, _ in self.offsets]
+        if moments != sorted(set(moments)):
             raise ValueError("the transitions of a time zone do not increase")
         return self
 
@@ -81,10 +81,10 @@ class Asking(Document):
     blocks: Blocks | None = Field(default=None, description="Of the local day, which have a count each: a profile.")
 
     @model_serializer(mode="wrap")
-    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _write_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = write(self)
-        asked = {name: document.pop(name, None) for name in Asking.model_fields}
-        return document | {name: value for name, value in asked.items() if value is not None}
+        query_fields = {name: document.pop(name, None) for name in Asking.model_fields}
+        return document | {name: value for name, value in query_fields.items() if value is not None}
 
     @property
     def query(self) -> Query:
@@ -114,7 +114,7 @@ class Window(Asking):
     mechanism: Composing = "chain"
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if (self.states == EACH) + sum(getattr(self, name) is not None for name in Asking.model_fields) > 1:
             raise ValueError(f"a window is a histogram or has {' or '.join(Asking.model_fields)}, not several")
         if self.overlap > MAX_OVERLAP:
@@ -137,7 +137,7 @@ class Window(Asking):
         """Indices of the states counted together, all for a histogram; ValueError if one is unknown or named twice."""
         if self.states == EACH:
             return tuple(range(len(labels)))
-        indices = [self._index(state, labels) for state in self.states]
+        indices = [self._state_index(state, labels) for state in self.states]
         if len(set(indices)) != len(indices):
             raise ValueError(f"window {self.name} counts a state twice")
         return tuple(indices)
@@ -150,7 +150,7 @@ class Window(Asking):
         """True if window `index` has these ticks."""
         return first == self.start + index * self.stride and length == self.length
 
-    def _index(self, state: int | str, labels: tuple[str, ...]) -> int:
+    def _state_index(self, state: int | str, labels: tuple[str, ...]) -> int:
         if isinstance(state, str) and state in labels:
             return labels.index(state)
         if isinstance(state, int) and 0 <= state < len(labels):
@@ -158,20 +158,20 @@ class Window(Asking):
         raise ValueError(f"window {self.name} counts a state {state!r} that the stream does not have")
 
 
-def lawful_scale(least: float | Fraction) -> Fraction:
+def lawful_scale(lower_bound: float | Fraction) -> Fraction:
     """Round a scale above 0 up to a fraction that a policy may hold, by less than 1e-7 of it; else GuaranteeError.
 
     From 1 on it is a decimal number, below the inverse of one.
     """
-    exact = Fraction(least)
-    if exact > _MOST:
+    exact = Fraction(lower_bound)
+    if exact > _MAX_PART:
         raise GuaranteeError(f"noise of scale {float(exact):.6g} is more than a policy can hold")
-    size, tens = max(exact, 1 / exact), 1
-    while size * tens < _DIGITS:
-        tens *= 10
+    magnitude, power_of_ten = max(exact, 1 / exact), 1
+    while magnitude * power_of_ten < _DIGITS:
+        power_of_ten *= 10
     if exact >= 1:
-        return Fraction(math.ceil(exact * tens), tens)
-    return Fraction(tens, min(math.floor(tens / exact), _MOST))
+        return Fraction(math.ceil(exact * power_of_ten), power_of_ten)
+    return Fraction(power_of_ten, min(math.floor(power_of_ten / exact), _MAX_PART))
 
 
 def noise_within(scale: Fraction, confidence: float) -> int:
@@ -180,8 +180,8 @@ def noise_within(scale: Fraction, confidence: float) -> int:
     Outside of -h..h it is with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
     """
     spread = float(scale)
-    most = (1.0 - confidence) * (1.0 + math.exp(-1.0 / spread)) / 2.0
-    return max(0, math.ceil(-spread * math.log(most)) - 1)
+    tail_bound = (1.0 - confidence) * (1.0 + math.exp(-1.0 / spread)) / 2.0
+    return max(0, math.ceil(-spread * math.log(tail_bound)) - 1)
 
 
 class Counted(Protocol):

@@ -22,7 +22,7 @@ from fugu.contract.fleet_documents import (
     TimeDocument,
     check_compiled,
     read_document,
-    verified,
+    verify_signatures,
     write_document,
 )
 from fugu.contract.measure_table import TimedTable
@@ -164,7 +164,7 @@ class FleetPolicies:
 
 def _is_signed_under(root: RootDocument, envelope: Envelope) -> bool:
     try:
-        verified(envelope, root.policy, root.public_keys)
+        verify_signatures(envelope, root.policy, root.public_keys)
     except TrustError:
         return False
     return True

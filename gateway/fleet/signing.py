@@ -20,10 +20,10 @@ from fugu.contract.fleet_documents import (
     check_compiled,
     compile_document,
     read_document,
-    verified,
+    verify_signatures,
     write_document,
 )
-from fugu.contract.joint import check_named
+from fugu.contract.joint import check_joint_streams
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.pins import MeasuredPins, SymbolPins, pins_of
 from fugu.contract.policies import AnyPolicy, read_policy
@@ -123,7 +123,7 @@ class Signed(NamedTuple):
         strangers = {signature.key for signature in envelope.signatures} - role.names
         problem = "others have signed it, too" if strangers else ""
         try:
-            verified(envelope, role, root.document.public_keys)
+            verify_signatures(envelope, role, root.document.public_keys)
         except TrustError as error:
             problem = problem if error.reason is Reason.THRESHOLD else str(error)
         if problem:
@@ -271,7 +271,7 @@ def verify_guarantees(document: PolicyDocument) -> None:
     policies = document.templates()
     for policy in policies:
         policy.verify()
-    check_named(policies)
+    check_joint_streams(policies)
 
 
 def promises(document: PolicyDocument) -> list[StreamPromise]:

@@ -44,7 +44,7 @@ SEAL_BYTES, STREAM_BYTES, MOST_SEAL_BYTES = 1 << 24, 4_000, 1 << 27
 SEAL_SECONDS = 3_600.0
 SEAL_AGAIN_SECONDS = 60.0
 """After the store could not do it: frames go on into the journal until then, if there is room."""
-MOST_INTERVALS = 4096
+MAX_INTERVALS = 4096
 """Of a sequence's ticks that are accounted for, at most: a device fills its gaps from the lowest on."""
 
 
@@ -141,7 +141,7 @@ class Recorder:
     def _account_report(self, device: str, stream: str, report: Report, group: GroupDocument) -> None:
         sequence = self._load(device, name := sequence_name(stream, group.name))
         number = sequence.number = self._store.number(device, name) if sequence.number is None else sequence.number
-        if len(sequence.coverage) >= MOST_INTERVALS and not sequence.coverage.joins(report.previous, report.number):
+        if len(sequence.coverage) >= MAX_INTERVALS and not sequence.coverage.joins(report.previous, report.number):
             return
         if (merge := sequence.coverage.add(report.previous, report.number)) is not None:
             self._store.merge_coverage(number, *merge)
@@ -283,7 +283,7 @@ class Recorder:
                 if counter == "conflict":
                     self.conflict(device, name, frame)
                 continue
-            if len(sequence.coverage) >= MOST_INTERVALS and not sequence.coverage.joins(span.previous, span.last):
+            if len(sequence.coverage) >= MAX_INTERVALS and not sequence.coverage.joins(span.previous, span.last):
                 counted[kind.counter + "scattered"] += 1
                 continue
             try:

@@ -191,7 +191,7 @@ class Described(NamedTuple):
         """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
         for skipped in range(len(running.others) + 1):
             policy, confirmed, others, history = running
-            description = describe(policy, confirmed=confirmed, history=history, others=others[skipped:])
+            description = describe(policy, confirmed=confirmed, history=history, other_policies=others[skipped:])
             if len(payload := description.encode()) <= MAX_DESCRIPTION_BYTES:
                 break
         return cls(running, description, payload, digest(payload))

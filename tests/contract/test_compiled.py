@@ -13,7 +13,7 @@ import pytest
 
 from fugu.contract.chains import JointChains
 from fugu.contract.class_of_chains import Shown
-from fugu.contract.classify import place
+from fugu.contract.classify import place_of_double
 from fugu.contract.compiled import AgentPolicy, read_discretiser, read_policy
 from fugu.contract.compiler import compile_board_policy, compile_discretiser, compile_policy
 from fugu.contract.discretisers import Baseline, Categories, Cells, Thresholds
@@ -242,9 +242,9 @@ def test_what_the_reader_alone_refuses() -> None:
         with pytest.raises(CompiledError, match="can never emit"):
             read_policy(table[:at] + struct.pack(">II", *row) + table[at + 8 :])
     edges = compile_discretiser(CASES["7 symbols of 3 states"].policy.discretiser)
-    first, second = struct.pack(">q", place(60.0)), struct.pack(">q", place(80.0))
+    first, second = struct.pack(">q", place_of_double(60.0)), struct.pack(">q", place_of_double(80.0))
     with pytest.raises(CompiledError, match="do not increase"):
-        read_discretiser(edges.replace(first + second, first + struct.pack(">q", place(60.0) - 1)))
+        read_discretiser(edges.replace(first + second, first + struct.pack(">q", place_of_double(60.0) - 1)))
     day = compile_policy(CASES["profile of the day"].policy)
     at = day.index(struct.pack(">qi", 99_000, 7200))
     for since in (0, -1, 9_000_000):
@@ -256,7 +256,7 @@ def test_a_reading_on_an_edge_is_above_it() -> None:
     on_edge = SYMBOLS.model_copy(update={"discretiser": Thresholds(edges=(72.0,), states=("low", "high"))})
     assert read_board_policy(compile_board_policy(on_edge)).edges == (72,)
     assert read_board_policy(compile_board_policy(on_edge, Fraction(1, 10))).edges == (720,)
-    assert read_policy(compile_policy(on_edge)).edges == (place(72.0),)
+    assert read_policy(compile_policy(on_edge)).edges == (place_of_double(72.0),)
 
 
 def test_the_units_below_a_range_are_the_nearest() -> None:

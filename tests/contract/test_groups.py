@@ -14,7 +14,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.envelope import Envelope, digits, key_name, read_digits, sign
 from fugu.contract.errors import FrameError, TrustError
-from fugu.contract.fleet_documents import Role, verified
+from fugu.contract.fleet_documents import Role, verify_signatures
 from fugu.contract.frames import MAX_ANSWERS
 from fugu.contract.group_frames import (
     MAX_PAGE_BYTES,
@@ -101,9 +101,9 @@ def test_what_a_helper_signs_counts_for_no_role_of_a_fleet_nor_the_other_way_rou
     role = Role(keys=(key_name(PUBLIC).hex(),), threshold=1)
     keys = {key_name(PUBLIC): PUBLIC}
     payload = group().payload
-    verified(sign("policy", payload, [HELPER]), role, keys)
+    verify_signatures(sign("policy", payload, [HELPER]), role, keys)
     with pytest.raises(TrustError):
-        verified(Envelope("policy", payload, sign("group", payload, [HELPER]).signatures), role, keys)
+        verify_signatures(Envelope("policy", payload, sign("group", payload, [HELPER]).signatures), role, keys)
 
 
 def test_a_document_in_other_bytes_is_refused() -> None:

@@ -242,7 +242,7 @@ def test_windows_alone_are_dated_by_the_windows_alone() -> None:
     ]
     history = one_after_another(*((version, 500) for version in versions))
     assert not dated(versions[1], history).always
-    assert dated(versions[1], history, windows=True).always
+    assert dated(versions[1], history, windows_only=True).always
 
 
 def test_a_device_that_describes_itself_claims_nothing_of_what_it_does_not_know() -> None:

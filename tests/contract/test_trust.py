@@ -38,7 +38,7 @@ def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW
     """The reason why a document is refused; fails if it is not, or if anything has changed."""
     before = device.state.pack()
     with pytest.raises(TrustError) as caught:
-        device.judge(payload, kind, now, sure=sure)
+        device.judge(payload, kind, now, is_synchronised=sure)
     assert device.state.pack() == before
     assert "\n" not in str(caught.value)
     return caught.value
@@ -443,7 +443,7 @@ def test_mutated_envelopes_are_never_accepted(noise: bytes, start: int, end: int
 
 def test_a_device_that_knows_the_time_takes_none_that_is_more_than_a_day_ahead(device: Trust) -> None:
     """A gateway whose clock is wrong, or whoever has its key, would have good documents refused as expired."""
-    device.judge(KEYS.signed_time(NOW + 86_400), "time", NOW, sure=True)
+    device.judge(KEYS.signed_time(NOW + 86_400), "time", NOW, is_synchronised=True)
     error = refused(trust(), KEYS.signed_time(NOW + 86_401), "time", sure=True)
     assert error.reason is Reason.FAR_AHEAD
     trust().judge(KEYS.signed_time(NOW * 2), "time", 0)  # a board without a battery learns the time here

@@ -15,7 +15,7 @@ from fugu.contract.class_of_chains import Shown
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.errors import Reason
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
+from fugu.contract.joint import NoJointBoundError, check_joint_streams, joint_epsilon
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
@@ -224,16 +224,16 @@ def test_classes_that_share_out_one_epsilon_in_two_ways_do_not_run_together() ->
     )  # Pr(motion shows 0 | light)
     assert math.log(right / wrong * weights[0] / weights[1]) > light.guarantee.epsilon == motion.guarantee.epsilon
     with pytest.raises(NoJointBoundError, match="that the class of others allows it"):
-        check_named([light, motion])
+        check_joint_streams([light, motion])
     with refused_for(Reason.GUARANTEE, match="class of others"):
         Trust(KEYS.enrolment(ceiling=10.0)).judge(KEYS.signed(policy_document(light, motion, version=5)), "policy", NOW)
     soft = stream("motion", flips(0.49, 0.49), shared(1.1, 0.1), "ignorant", discretiser=two)
-    check_named([light, soft])
+    check_joint_streams([light, soft])
     slow = soft.model_copy(update={"clock": Clock(epoch_us=0, period_us=500_000)})
-    for refuse in (check_named, lambda policies: joint_epsilon(policies, None)):
+    for refuse in (check_joint_streams, lambda policies: joint_epsilon(policies, None)):
         with pytest.raises(NoJointBoundError, match="stream motion has another period"):
             refuse([light, slow])
     with pytest.raises(NoJointBoundError, match="two clocks"):
-        check_named([light, soft.model_copy(update={"clock": Clock(epoch_us=1, period_us=1_000_000)})])
+        check_joint_streams([light, soft.model_copy(update={"clock": Clock(epoch_us=1, period_us=1_000_000)})])
     with pytest.raises(NoJointBoundError, match="stream motion is measured"):
-        check_named([light, measure_policy(2).model_copy(update={"device": "watch", "stream": "motion"})])
+        check_joint_streams([light, measure_policy(2).model_copy(update={"device": "watch", "stream": "motion"})])

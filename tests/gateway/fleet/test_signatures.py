@@ -14,7 +14,7 @@ import pytest
 from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.envelope import Envelope, Signature
 from fugu.contract.errors import FuguError, PolicyError, Reason, TrustError
-from fugu.contract.fleet_documents import RootDocument, verified, write_document
+from fugu.contract.fleet_documents import RootDocument, verify_signatures, write_document
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.trust import Trust
 from gateway.estimates.catalogue import Catalogue
@@ -74,12 +74,12 @@ def test_device_and_gateway_follow_the_rule(case: tuple[Envelope, Reason | None]
     root = KEYS.root_document()
     device = Trust(KEYS.enrolment())
     if refusal is None:
-        verified(envelope, root.policy, root.public_keys)
+        verify_signatures(envelope, root.policy, root.public_keys)
         assert device.judge(envelope.encode(), "policy", NOW).changes
     else:
         if refusal is not Reason.GUARANTEE:
             with refused_for(refusal):
-                verified(envelope, root.policy, root.public_keys)
+                verify_signatures(envelope, root.policy, root.public_keys)
         with refused_for(refusal):
             device.judge(envelope.encode(), "policy", NOW)
     assert taken(envelope, [root], tmp_path / "registry.sqlite") == (refusal is None)

@@ -98,7 +98,7 @@ def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_roo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     policies = [policy(version) for version in (1, 2, 3)]
-    fits = len(describe(policies[2], others=policies[1:2]).encode())
+    fits = len(describe(policies[2], other_policies=policies[1:2]).encode())
     monkeypatch.setattr(describing, "MAX_DESCRIPTION_BYTES", fits)
     described = describing.Described.of(Running(policies[2], True, tuple(policies[:2])))
     assert [other.version for other in described.description.others] == [2]

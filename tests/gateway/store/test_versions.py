@@ -142,7 +142,7 @@ def test_ticks_that_windows_miss_stay_missing_where_they_overlap(windows: list[D
 
 
 def test_the_oldest_intervals_are_merged_or_forgotten() -> None:
-    timeline = Timeline(most=4)
+    timeline = Timeline(max_rows=4)
     for begin in range(0, 80, 10):
         timeline.add(Drawn(begin, begin + 4, 1, begin))
     assert timeline.rows[0] == Drawn(0, 44, 1, 0)
