@@ -138,7 +138,7 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
             mark("end")
             agent.stop()
         elif there and second % 10 == 0 and (newest := outbox.frames.newest) > 0:
-            outbox.frames.forget_committed("hr", second, (), sent_through=newest, grace=grace)
+            outbox.frames.forget_committed("hr", second, (), sent_through=newest, grace_seconds=grace)
 
     agent.run()
     return written_bytes

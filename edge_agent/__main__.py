@@ -76,21 +76,21 @@ def _run(words: Sequence[str]) -> int:
         return 0
     if options.doctor:
         return _doctor(Path(options.config))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: sys.exit(0))
-    checked = check_in_child(options.config)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda _number, _frame: sys.exit(0))
+    wait_for_plan = check_in_child(options.config)
     # Loaded while the child is at work.
     from edge_agent.agent import Agent
     from edge_agent.randomiser import system_entropy
     from edge_agent.sensors.sharing import open_sensors
     from fugu.host.process import Notifier
 
-    plan = checked()
+    plan = wait_for_plan()
     if options.check:
         return _check(options.config, plan)
     agent = Agent(plan, open_sensors(plan.streams), system_entropy(), notifier=Notifier.of_process())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: agent.stop())
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda _number, _frame: agent.stop())
     agent.run()
     return 0
 
@@ -120,7 +120,7 @@ def _check(config: str, plan: AgentPlan) -> int:
         outcomes = tried(plan.streams)
         for sentence, _ in outcomes:
             print_lines(sentence)
-        return int(any(wrong for _, wrong in outcomes))
+        return int(any(is_wrong for _, is_wrong in outcomes))
     print_lines("the agent runs, and has its sensors open: fugu-agent --status says how they are")
     return 0
 
@@ -129,7 +129,7 @@ def _doctor(config: Path) -> int:
     from edge_agent.doctor import examine
     from fugu.host.checks import failed, lines
 
-    findings = examine(config, lambda why: print(f"fugu-agent: {why}", file=sys.stderr, flush=True))
+    findings = examine(config, lambda reason: print(f"fugu-agent: {reason}", file=sys.stderr, flush=True))
     print_lines("\n".join(lines(findings)))
     return 1 if failed(findings) else 0
 

@@ -59,8 +59,8 @@ class Agent:
         self._plan = plan
         self._clock = clock or SystemClock()
         self._notifier = notifier or Notifier()
-        keeping = Keeping(plan.durability == "tick", plan.max_bytes, plan.when_full == "drop-oldest")
-        self._outbox = Outbox(plan.outbox, plan.fleet, plan.device, keeping)
+        retention = Keeping(plan.durability == "tick", plan.max_bytes, plan.when_full == "drop-oldest")
+        self._outbox = Outbox(plan.outbox, plan.fleet, plan.device, retention)
         if plan.binding != "off":
             self._outbox.bind(identifiers(plan.binding))
         self._pause, self._paused = Pause(plan.outbox), False
@@ -86,16 +86,14 @@ class Agent:
         if plan.managed is not None:
             from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
 
-            whose = plan.fleet, plan.device, plan.managed
-            self._fleet = FleetPolicy(
-                *whose, self._later, self._ticks.switch, self._offer_table, self._now, self._clock.known_synchronised
-            )
-        followed = () if self._fleet is None else self._fleet.topics
+            arguments = plan.fleet, plan.device, plan.managed, self._later, self._ticks.switch
+            self._fleet = FleetPolicy(*arguments, self._offer_table, self._now, self._clock.known_synchronised)
+        policy_topics = () if self._fleet is None else self._fleet.topics
         will = Status(False, self._plan.program, 0, (StatusCode.CONNECTION_LOST,), ())
         self._link = Link(
             plan.broker,
             client_id=f"{plan.fleet}-{plan.device}",
-            subscriptions=(self._committed_topic, *self._tables, *self._opening_keys, *followed),
+            subscriptions=(self._committed_topic, *self._tables, *self._opening_keys, *policy_topics),
             will=Will(topic_of("status", plan.fleet, plan.device), will.encode()),
             max_payload=MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES,
             on_connected=lambda: self._later(self._connected),
@@ -103,8 +101,8 @@ class Agent:
             on_published=self._published,
             on_absent=self._say_cut_off,
         )
-        key = None if plan.managed is None or plan.managed.key is None else bytes.fromhex(plan.managed.key)
-        self._sender = Sender(self._outbox, self._link, plan, key)
+        watermark_key = None if plan.managed is None or plan.managed.key is None else bytes.fromhex(plan.managed.key)
+        self._sender = Sender(self._outbox, self._link, plan, watermark_key)
         self._status_due = 0.0
         self._last_status: Status | None = None
         self._connected_anew = True
@@ -130,12 +128,12 @@ class Agent:
 
     def _look_at_pause(self) -> None:
         """See whether a pause has begun or ended; what was drawn before one leaves."""
-        paused = self._pause.holds(min(self._clock.now_us() / 1e6, self._now()))  # a clock that is set ends none
-        if paused == self._paused:
+        is_paused = self._pause.holds(min(self._clock.now_us() / 1e6, self._now()))  # a clock that is set ends none
+        if is_paused == self._paused:
             return
-        _log.warning("paused: no sensor is read, and nothing is drawn" if paused else "not paused any more")
-        self._paused = paused
-        if not paused:
+        _log.warning("paused: no sensor is read, and nothing is drawn" if is_paused else "not paused any more")
+        self._paused = is_paused
+        if not is_paused:
             self._ticks.forget_readings()
             return
         try:
@@ -152,7 +150,7 @@ class Agent:
         """Run until `stop` or the end of every sensor; then drain. Raises LinkError for unreadable credentials."""
         self._link.start()
         self._notifier.ready()
-        in_order = False
+        is_drained = False
         try:
             while not self._ticks.over:
                 self._notifier.alive(time.monotonic())
@@ -163,12 +161,12 @@ class Agent:
                 self._ticks.catch_up()
                 self._communicate()
                 self._ticks.prepare()
-                busy = self._ticks.judge() or not self._events.empty()
-                self._clock.wait(self._wake, 0.0 if busy else self._ticks.pause())
+                is_busy = self._ticks.judge() or not self._events.empty()
+                self._clock.wait(self._wake, 0.0 if is_busy else self._ticks.pause())
             self._notifier.stopping()
-            in_order = self._drain()
+            is_drained = self._drain()
         finally:
-            self._link.stop(in_order=in_order)
+            self._link.stop(in_order=is_drained)
             self._ticks.sensors.close()
             self._local.close()
             self._outbox.close()
@@ -184,8 +182,8 @@ class Agent:
 
     def _delivered(self, topic: str, payload: bytes) -> None:
         """Keep a message for the loop, unless too many wait; called in the network thread."""
-        waiting = self._bytes_delivered - self._bytes_taken
-        if waiting + len(payload) > MOST_WAITING_BYTES or self._events.qsize() >= MOST_WAITING:
+        waiting_bytes = self._bytes_delivered - self._bytes_taken
+        if waiting_bytes + len(payload) > MOST_WAITING_BYTES or self._events.qsize() >= MOST_WAITING:
             self.refused["too_many"] += 1
             return
         self._bytes_delivered += len(payload)
@@ -197,8 +195,8 @@ class Agent:
         self._link.maintain()
         self._watch_broker()
         try:
-            until = time.monotonic() + EVENT_SECONDS
-            while not self._events.empty() and time.monotonic() < until:
+            deadline = time.monotonic() + EVENT_SECONDS
+            while not self._events.empty() and time.monotonic() < deadline:
                 self._events.get()()
             if self._link.connected:
                 self._sender.pump()
@@ -218,10 +216,10 @@ class Agent:
         elif self._link.last_error:
             self._say_cut_off(self._link.last_error)
 
-    def _say_cut_off(self, why: str) -> None:
+    def _say_cut_off(self, reason: str) -> None:
         broker = self._plan.broker
         if not self._cut_off:
-            _log.warning("broker %s:%d: %s; frames wait in the outbox", broker.host, broker.port, why)
+            _log.warning("broker %s:%d: %s; frames wait in the outbox", broker.host, broker.port, reason)
         self._cut_off = True
 
     def _offer_table(self, name: str, payload: bytes) -> bool:
@@ -244,19 +242,19 @@ class Agent:
             return "there is no policy yet"
         if not self._time.anchors:
             return "the first share comes once the clock is set"
-        now = self._time.now_us()
-        shares = (stream.first_share_us(now) for stream in self._ticks.streams)
-        return first_share([share for share in shares if share is not None], now)
+        now_us = self._time.now_us()
+        departures = (stream.first_share_us(now_us) for stream in self._ticks.streams)
+        return first_share([departure_us for departure_us in departures if departure_us is not None], now_us)
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         self._bytes_taken += len(payload)
         if topic == self._committed_topic:
             try:
-                believed = self._sender.committed(Committed.decode(payload))
+                is_accepted = self._sender.committed(Committed.decode(payload))
             except FrameError as error:
                 self.refused[error.reason] += 1
                 return
-            if not believed:
+            if not is_accepted:
                 if not self.refused["watermark"]:
                     _log.warning(
                         "a watermark is not the gateway's, or is an old one: nothing is forgotten because of it. If "
@@ -296,8 +294,8 @@ class Agent:
             if (message := self._fleet.next_status(self._now(), self._connected_anew)) is not None:
                 self._link.publish(*message, retain=True)
             self._connected_anew = False
-        changed = self._last_status is None or self._last_status.codes != self._codes()
-        if changed or time.monotonic() >= self._status_due:
+        is_changed = self._last_status is None or self._last_status.codes != self._codes()
+        if is_changed or time.monotonic() >= self._status_due:
             self._last_status = self._status(online=True)
             self._status_due = time.monotonic() + self._plan.status_seconds
             self._publish_status(self._last_status)

@@ -33,12 +33,12 @@ _PATIENCE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
 
-def done(words: Sequence[str], ask: Callable[[str], str]) -> str:
-    """Run one of these commands, which may `ask`; what to tell whoever gave it. Raises FuguError."""
+def done(words: Sequence[str], prompt: Callable[[str], str]) -> str:
+    """Run one of these commands, which may `prompt`; what to tell whoever gave it. Raises FuguError."""
     parser = Parser(prog="fugu-agent")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in HELPS.items():
-        command = commands.add_parser(name, description=text)
+    for name, description in HELPS.items():
+        command = commands.add_parser(name, description=description)
         command.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
         if name == "pause":
             command.add_argument("--for", dest="length", metavar="TIME", help="90s, 30m, 2h or 1d; else until resumed")
@@ -55,7 +55,7 @@ def done(words: Sequence[str], ask: Callable[[str], str]) -> str:
     if options.command == "key":
         return _key(outbox)
     if options.command == "join":
-        return _joined(config, settings, options, ask)
+        return _joined(config, settings, options, prompt)
     if options.command == "set-back":
         return _set_back(config, settings, outbox)
     if options.command == "pause":
@@ -64,8 +64,8 @@ def done(words: Sequence[str], ask: Callable[[str], str]) -> str:
         except ValueError as error:
             raise LocalStatusError(f"--for: {error}") from None
     Pause(outbox).end()
-    obeyed = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
-    return "not paused any more" if obeyed else "not paused any more; no agent that runs here says so"
+    is_obeyed = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
+    return "not paused any more" if is_obeyed else "not paused any more; no agent that runs here says so"
 
 
 def _key(outbox: Path) -> str:
@@ -77,7 +77,7 @@ def _key(outbox: Path) -> str:
     return digits(Ed25519PrivateKey.from_private_bytes(device_key(outbox)).public_key().public_bytes_raw())
 
 
-def _joined(path: Path, config: AgentConfig, options: Namespace, ask: Callable[[str], str]) -> str:
+def _joined(path: Path, config: AgentConfig, options: Namespace, prompt: Callable[[str], str]) -> str:
     """Write the owner's terms into the configuration, once the helper's digits were typed in."""
     from pydantic import ValidationError
 
@@ -89,16 +89,16 @@ def _joined(path: Path, config: AgentConfig, options: Namespace, ask: Callable[[
         raise UsageError(f"this device has joined {options.group} already: change its terms in {path}")
     epsilon, _, time_text = options.epsilon.partition("@")
     try:
-        most = {"epsilon": float(epsilon), "seconds": math.ceil(seconds_of(time_text)) if time_text else 0}
-        helper = read_digits(ask(f"the 30 digits of the helper of {options.group}: "))
-        terms = {"name": options.group, "helper": helper, "honest": options.homes, "most": most}
+        ceiling = {"epsilon": float(epsilon), "seconds": math.ceil(seconds_of(time_text)) if time_text else 0}
+        helper_key = read_digits(prompt(f"the 30 digits of the helper of {options.group}: "))
+        terms = {"name": options.group, "helper": helper_key, "honest": options.homes, "most": ceiling}
         AgentConfig.model_validate({**dict(config), "groups": (*config.groups, GroupPin.model_validate(terms))})
     except ValidationError as error:
         raise UsageError(first_problem(error, "join")) from None
     except (ValueError, EOFError) as error:
         raise UsageError(f"{error or 'no digits were typed'}") from None
-    text = "".join(f"{line}\n" for line in ("", "[[groups]]", *toml_lines(terms)))
-    write_secret(path, path.read_text().rstrip("\n") + "\n" + text)
+    toml_section = "".join(f"{line}\n" for line in ("", "[[groups]]", *toml_lines(terms)))
+    write_secret(path, path.read_text().rstrip("\n") + "\n" + toml_section)
     return (
         f"{path} joins {options.group} from the next start of the agent on. Read these digits to whoever runs its "
         f"helper: {_key(path.parent / config.outbox)}"
@@ -106,23 +106,23 @@ def _joined(path: Path, config: AgentConfig, options: Namespace, ask: Callable[[
 
 
 def _paused(outbox: Path, seconds: float | None) -> str:
-    until = None if seconds is None else time.time() + seconds
-    Pause(outbox).begin(until)
-    end = "it is resumed" if until is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(until))
-    obeyed = _waited_for(outbox, lambda codes: StatusCode.PAUSED in codes)
-    unheard = "" if obeyed else "; no agent that runs here says so, and one that starts obeys"
+    pause_end = None if seconds is None else time.time() + seconds
+    Pause(outbox).begin(pause_end)
+    end_words = "it is resumed" if pause_end is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(pause_end))
+    is_obeyed = _waited_for(outbox, lambda codes: StatusCode.PAUSED in codes)
+    no_agent_words = "" if is_obeyed else "; no agent that runs here says so, and one that starts obeys"
     return (
-        f"paused until {end}{unheard}\n"
+        f"paused until {end_words}{no_agent_words}\n"
         "Readers of the stream see that ticks are missing, as if the device were off, and that it is paused. "
         "They do not see what was measured, but when you did not want it to be"
     )
 
 
-def _waited_for(outbox: Path, holds: Callable[[Sequence[str]], bool]) -> bool:
+def _waited_for(outbox: Path, condition: Callable[[Sequence[str]], bool]) -> bool:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         try:
-            if holds(ask_status(outbox)["codes"]):
+            if condition(ask_status(outbox)["codes"]):
                 return True
         except LocalStatusError:
             return False
@@ -139,23 +139,26 @@ def _set_back(path: Path, config: AgentConfig, outbox: Path) -> str:
         # It is refused while the agent runs, which would write its own time.
         Outbox(outbox, config.fleet, config.device).close()
     trust = open_trust(config, path.parent)
-    before, now = trust.state.time, int(time.time())
-    after = trust.set_back(now)
-    if after == before:
-        return f"nothing changes: the newest signed time, {before}, is not ahead of this machine's clock, {now}"
+    time_before, now = trust.state.time, int(time.time())
+    time_after = trust.set_back(now)
+    if time_after == time_before:
+        return f"nothing changes: the newest signed time, {time_before}, is not ahead of this machine's clock, {now}"
     write_secret(path.parent / config.trust, bytes(trust.state.pack()))
-    floor = "" if after == now else ", where the newest document that was accepted begins"
-    return f"the newest signed time was {before} and is {after} now{floor}; see that the gateway's clock is right"
+    floor_words = "" if time_after == now else ", where the newest document that was accepted begins"
+    return (
+        f"the newest signed time was {time_before} and is {time_after} now{floor_words}; "
+        "see that the gateway's clock is right"
+    )
 
 
 def _moved(outbox: Path, fleet: str, device: str, binding: str) -> str:
     if not outbox.exists():
         raise OutboxError(f"there is no outbox {outbox}: copy it from the other machine's disk first")
-    file = Outbox(outbox, fleet, device)
+    outbox_file = Outbox(outbox, fleet, device)
     try:
-        file.bind(numbers := identifiers(binding), moved=True)
+        outbox_file.bind(machine_identifiers := identifiers(binding), moved=True)
     finally:
-        file.close()
-    if not numbers:
+        outbox_file.close()
+    if not machine_identifiers:
         return "the outbox belongs to no machine: this one has no identifier that can be read"
     return "the outbox belongs to this machine; never run the other one again with what it has"

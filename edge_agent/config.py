@@ -33,30 +33,30 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
 
     The returned function waits for the outcome, and raises ConfigError with the text of whatever `load` would raise.
     """
-    answer = forked(
+    wait_for_answer = forked(
         lambda: {"plan": _checked(Path(path))}, "the check of the configuration", " while reading the configuration"
     )
 
-    def outcome() -> AgentPlan:
-        checked = answer()
-        if "refused" in checked:
-            raise ConfigError(checked["detail"])
-        return _plan(checked["plan"])
+    def wait_for_plan() -> AgentPlan:
+        child_answer = wait_for_answer()
+        if "refused" in child_answer:
+            raise ConfigError(child_answer["detail"])
+        return _plan(child_answer["plan"])
 
-    return outcome
+    return wait_for_plan
 
 
-def _plan(checked: dict[str, Any]) -> AgentPlan:
+def _plan(fields: dict[str, Any]) -> AgentPlan:
     from fugu.mqtt import Broker  # here, so that the child is forked before this is loaded
 
-    streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in checked.pop("streams"))
-    managed, clock = checked.pop("managed"), checked.pop("clock")
+    streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in fields.pop("streams"))
+    managed, clock = fields.pop("managed"), fields.pop("clock")
     if managed is not None:
         from fugu.core.trust import unpack
 
         managed |= {"streams": tuple(managed["streams"]), "trusted": unpack(bytes.fromhex(managed["trusted"]))}
     return AgentPlan(
-        **{**checked, "broker": Broker(**checked["broker"]), "streams": streams, "groups": tuple(checked["groups"])},
+        **{**fields, "broker": Broker(**fields["broker"]), "streams": streams, "groups": tuple(fields["groups"])},
         clock=ClockSettings(**clock),
         managed=managed and Managed(**managed),
     )
@@ -107,31 +107,31 @@ def _local_streams(
     assert config.ceiling is not None
     streams, policies, sensors = [], read_policies(config, folder), {}
     for policy, stream in zip(policies, config.streams, strict=True):
-        file = folder / (stream.policy or "")
+        policy_path = folder / (stream.policy or "")
         if (policy.fleet, policy.device) != (config.fleet, config.device):
-            raise ConfigError(f"policy {file} is for {policy.fleet}/{policy.device}, not this device")
+            raise ConfigError(f"policy {policy_path} is for {policy.fleet}/{policy.device}, not this device")
         if isinstance(policy, Policy):
             policy.verify(config.ceiling)
         elif config.measurement_ceiling is None:
             raise ConfigError(
-                f"policy {file} is for measurements, whose epsilon is of another kind: "
+                f"policy {policy_path} is for measurements, whose epsilon is of another kind: "
                 "set measurement_ceiling to the most that one released point may tell"
             )
         else:
             policy.verify(config.measurement_ceiling)
-        if stream.pins is not None and (problems := violations(policy, stream.pins)):
-            raise ConfigError(f"policy {file}: {problems[0]}")
+        if stream.pins is not None and (pin_problems := violations(policy, stream.pins)):
+            raise ConfigError(f"policy {policy_path}: {pin_problems[0]}")
         sensors[policy.stream] = stream.sensor.model_dump_json()
         streams.append(with_sensor(policy, compile_policy(policy), stream, config, folder))
-    names = [policy.stream for policy in policies]
-    if len(set(names)) != len(names):
-        raise ConfigError(f"two policies for one stream: {sorted(names)}")
+    stream_names = [policy.stream for policy in policies]
+    if len(set(stream_names)) != len(stream_names):
+        raise ConfigError(f"two policies for one stream: {sorted(stream_names)}")
     check_joint_streams(policies)
-    if total := config.total_ceiling:
-        together = joint_epsilon(policies, sensors, total.seconds)
-        if together > total.epsilon:
+    if total_ceiling := config.total_ceiling:
+        joint_loss = joint_epsilon(policies, sensors, total_ceiling.seconds)
+        if joint_loss > total_ceiling.epsilon:
             raise ConfigError(
-                f"epsilon {together:g} of all streams together is above this device's total ceiling {total}"
+                f"epsilon {joint_loss:g} of all streams together is above this device's total ceiling {total_ceiling}"
             )
-    described = {policy.stream: describe(policy, history=history_alone(policy)) for policy in policies}
-    return streams, {stream: description.encode().decode() for stream, description in described.items()}
+    description_of_stream = {policy.stream: describe(policy, history=history_alone(policy)) for policy in policies}
+    return streams, {stream: description.encode().decode() for stream, description in description_of_stream.items()}

@@ -301,8 +301,8 @@ class AgentConfig(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for sensor in (stream.sensor for stream in self.streams):
-            same = isinstance(sensor, Mqtt) and sensor.port == self.broker.port and not sensor.host.startswith("/")
-            if same and is_loopback(self.broker.host):
+            has_port = isinstance(sensor, Mqtt) and sensor.port == self.broker.port and not sensor.host.startswith("/")
+            if has_port and is_loopback(self.broker.host):
                 raise ValueError("a sensor reads the broker of the fleet: raw readings need a broker of their own")
         if self.groups and not (self.broker.has_tls or is_loopback(self.broker.host)):
             raise ValueError(
@@ -346,6 +346,6 @@ def read_policies(config: AgentConfig, folder: Path) -> list[AnyPolicy]:
 def sensor_values(stream: StreamConfig, folder: Path, broker: Broker) -> dict[str, Any]:
     """A sensor's configuration as plain values; its files are relative to `folder`, and `broker` may not be read."""
     values: dict[str, Any] = stream.sensor.model_dump(mode="json")
-    files = {key: str(folder / values[key]) for key in ("file", "password_file") if values.get(key) is not None}
-    fleet = {"fleet_broker": [broker.host, broker.port]} if values["kind"] == "mqtt" else {}
-    return values | files | fleet
+    file_paths = {key: str(folder / values[key]) for key in ("file", "password_file") if values.get(key) is not None}
+    broker_fields = {"fleet_broker": [broker.host, broker.port]} if values["kind"] == "mqtt" else {}
+    return values | file_paths | broker_fields

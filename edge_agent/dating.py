@@ -34,14 +34,14 @@ def device_history(
 
     `policies` are those that the device runs.
     """
-    own_history, policy_alone = _own_history(policy, drawn_ticks[policy.stream]), history_alone(policy)
+    own_history, default_history = _own_history(policy, drawn_ticks[policy.stream]), history_alone(policy)
     names = streams_beside(policy)
-    beside = [
-        Beside(f"{other.device}/{other.stream}", _own_history(other, drawn_ticks[other.stream]), (other,))
-        for other in policies
-        if f"{other.device}/{other.stream}" in names and other.stream in drawn_ticks
+    peer_histories = [
+        Beside(f"{peer.device}/{peer.stream}", _own_history(peer, drawn_ticks[peer.stream]), (peer,))
+        for peer in policies
+        if f"{peer.device}/{peer.stream}" in names and peer.stream in drawn_ticks
     ]
-    return own_history._replace(beside=(*policy_alone.beside, *beside))
+    return own_history._replace(beside=(*default_history.beside, *peer_histories))
 
 
 def _own_history(policy: AnyPolicy, document: Mapping[str, Any]) -> History:
@@ -49,19 +49,19 @@ def _own_history(policy: AnyPolicy, document: Mapping[str, Any]) -> History:
     if not rows:
         return history_alone(policy)
     editions = {int(number): Edition(*edition) for number, edition in document["editions"].items()}
-    running = _edition(policy)
+    current = _edition(policy)
     # Versions whose document was replaced under the same number are other policies.
-    numbers = {number: policy.version if edition == running else -number for number, edition in editions.items()}
-    noises = {numbers[number]: Noise.read(edition.noise) for number, edition in editions.items()}
-    return history_of([row._replace(version=numbers[row.version]) for row in rows], noises)
+    versions = {number: policy.version if edition == current else -number for number, edition in editions.items()}
+    noises = {versions[number]: Noise.read(edition.noise) for number, edition in editions.items()}
+    return history_of([row._replace(version=versions[row.version]) for row in rows], noises)
 
 
 def descriptions(config: Path, drawn_ticks: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
     """Describe the streams whose policies are still those that the agent runs; FuguError if there are none to read."""
     descriptions, policies = {}, list(_policies(config))
     for policy in policies:
-        rows = drawn_ticks.get(policy.stream)
-        if rows is not None and Edition(*rows["running"]) == _edition(policy):
+        drawn_document = drawn_ticks.get(policy.stream)
+        if drawn_document is not None and Edition(*drawn_document["running"]) == _edition(policy):
             descriptions[policy.stream] = describe(policy, history=device_history(policy, drawn_ticks, policies))
     return descriptions
 
@@ -73,10 +73,10 @@ def sentences(description: Description) -> list[str]:
 
 
 def _sentence(promise: Described) -> str:
-    about = "any tick" if promise.stretch_ticks == 1 else f"any {promise.stretch_ticks} ticks in a row"
+    stretch_words = "any tick" if promise.stretch_ticks == 1 else f"any {promise.stretch_ticks} ticks in a row"
     if promise.epsilon is None:
-        return f"no bound about {about}"
-    return f"epsilon {promise.epsilon:g} about {about}, {promise.when or 'whenever they begin'}"
+        return f"no bound about {stretch_words}"
+    return f"epsilon {promise.epsilon:g} about {stretch_words}, {promise.when or 'whenever they begin'}"
 
 
 def _edition(policy: AnyPolicy) -> Edition:
@@ -97,11 +97,11 @@ def main(arguments: list[str]) -> int:
     end_with_parent(int(parent))
     os.nice(10)
 
-    def dated() -> Answer:
-        described = descriptions(Path(config), json.load(sys.stdin))
-        return {"descriptions": {stream: message.encode().decode() for stream, message in described.items()}}
+    def date_streams() -> Answer:
+        documents = descriptions(Path(config), json.load(sys.stdin))
+        return {"descriptions": {stream: message.encode().decode() for stream, message in documents.items()}}
 
-    sys.stdout.write(json.dumps(answered(dated)))
+    sys.stdout.write(json.dumps(answered(date_streams)))
     return 0
 
 

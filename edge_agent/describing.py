@@ -25,13 +25,13 @@ _REST_SECONDS = 60.0
 
 
 class Describing:
-    """Descriptions that are due; used from the agent's loop, in which `later` runs what a thread leaves for it.
+    """Descriptions that are due; used from the agent's loop, in which `queue` runs what a thread leaves for it.
 
     `descriptions` are those by policies alone, by stream; empty where a gateway describes streams.
     """
 
     def __init__(
-        self, config: str, descriptions: Mapping[str, str], outbox: Outbox, later: Callable[[Callable[[], None]], None]
+        self, config: str, descriptions: Mapping[str, str], outbox: Outbox, queue: Callable[[Callable[[], None]], None]
     ) -> None:
         self._config, self._outbox = config, outbox
         self._descriptions = dict(descriptions)
@@ -39,7 +39,7 @@ class Describing:
         self._shape_dated: object = None
         self._next = 0.0
         self._dating = False
-        self._child = Child("edge_agent.dating", "the process that dates promises", _SECONDS, later)
+        self._child = Child("edge_agent.dating", "the process that dates promises", _SECONDS, queue)
 
     def connected(self) -> None:
         """Say everything again: the broker may have forgotten it."""
@@ -71,13 +71,13 @@ class Describing:
 
     def _begin(self, plans: Sequence[StreamPlan], shape: object) -> None:
         """Date all streams in a process of its own."""
-        question = {
+        request = {
             plan.stream: {**self._outbox.drawn(plan.stream).document(), "running": [plan.version, plan.noise_bound]}
             for plan in plans
         }
         self._dating, self._next = True, time.monotonic() + _REST_SECONDS
-        asked = (self._config, str(os.getpid()))
-        self._child.ask(asked, json.dumps(question).encode(), lambda answer: self._dated(answer, shape))
+        arguments = (self._config, str(os.getpid()))
+        self._child.ask(arguments, json.dumps(request).encode(), lambda answer: self._dated(answer, shape))
 
     def _dated(self, answer: Mapping[str, object], shape: object) -> None:
         self._dating, self._shape_dated = False, shape

@@ -69,9 +69,9 @@ class DeviceClock(Anchored):
     """
 
     def __init__(
-        self, clock: SystemClock, settings: ClockSettings, anchor: Anchor | None, keep: Callable[[Anchor], None]
+        self, clock: SystemClock, settings: ClockSettings, anchor: Anchor | None, store_anchor: Callable[[Anchor], None]
     ) -> None:
-        self._machine, self._keep = clock, keep
+        self._machine, self._keep = clock, store_anchor
         self._boot = clock.boot()
         self.continues = anchor is not None and anchor.boot != "" and anchor.boot == self._boot
         super().__init__(
@@ -95,36 +95,36 @@ class DeviceClock(Anchored):
 
     def follow(self, signed: int | None = None) -> None:
         """Look at the wall clock; call it often, and with each newer Unix time in seconds that was signed."""
-        anchors, offset_us, jump = self.anchors, self.offset_us, self.jump
+        anchors_before, offset_before_us, jump_before = self.anchors, self.offset_us, self.jump
         super().follow(signed)
-        if self.jump is not None and self.jump is not jump:
-            self._tell_of_jump(self.jump[0] - offset_us)
-        if self.anchors > anchors:
-            if anchors:
+        if self.jump is not None and self.jump is not jump_before:
+            self._tell_of_jump(self.jump[0] - offset_before_us)
+        if self.anchors > anchors_before:
+            if anchors_before:
                 _log.warning(
-                    "clock: the jump of the wall clock by %+.1f s counts now", (self.offset_us - offset_us) / 1e6
+                    "clock: the jump of the wall clock by %+.1f s counts now", (self.offset_us - offset_before_us) / 1e6
                 )
             elif self._told is not None:
                 _log.warning("clock: it is synchronised now; ticks begin")
             self._told = None
             self._remember()
-        elif not anchors and self._told is None:
+        elif not anchors_before and self._told is None:
             self._told = self.elapsed_us()
             _log.warning(
                 "clock: it is not synchronised, and no tick is drawn until it is. Let NTP set it "
                 "(timedatectl set-ntp true), or, if it is right, say so: [clock] trusted = true"
             )
-        elif anchors and abs(self.offset_us - self._stored) > SMALL_US // 2:
+        elif anchors_before and abs(self.offset_us - self._stored) > SMALL_US // 2:
             self._remember()
 
-    def _tell_of_jump(self, by_us: int) -> None:
-        elapsed = self.elapsed_us()
-        if self._told is None or elapsed - self._told >= self.patience_us:
-            self._told = elapsed
+    def _tell_of_jump(self, jump_us: int) -> None:
+        now_us = self.elapsed_us()
+        if self._told is None or now_us - self._told >= self.patience_us:
+            self._told = now_us
             _log.warning(
                 "clock: the wall clock jumped by %+.1f s; ticks go on without it, until the gateway's signed time "
                 "confirms that, or it has stayed there for %g s",
-                by_us / 1e6,
+                jump_us / 1e6,
                 self.patience_us / 1e6,
             )
 

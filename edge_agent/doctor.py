@@ -55,25 +55,26 @@ def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[tu
     if patience is None:
         patience = max([PATIENCE_SECONDS, *(_LONGER.get(plan.sensor.get("kind", ""), 0.0) for plan in plans)])
     sensors = open_sensors(plans)
-    distinct = {id(sensor): sensor for sensor in sensors}  # streams share them
+    sensor_of_id = {id(sensor): sensor for sensor in sensors}  # streams share them
     trials = [_Trial(plan, sensor) for plan, sensor in zip(plans, sensors, strict=True)]
     try:
-        deadline, pause, tick = time.monotonic() + patience, 0.02, 0
+        deadline, pause_seconds, tick = time.monotonic() + patience, 0.02, 0
         while True:
-            wrong = [bool(sensor.trouble) for sensor in sensors]  # before the reading that may have come with it
-            readings = {name: sensor.read(tick) for name, sensor in distinct.items()}
+            has_trouble = [bool(sensor.trouble) for sensor in sensors]  # before the reading that may have come with it
+            reading_of_sensor = {sensor_id: sensor.read(tick) for sensor_id, sensor in sensor_of_id.items()}
             for trial, sensor in zip(trials, sensors, strict=True):
-                reading = readings[id(sensor)]
+                reading = reading_of_sensor[id(sensor)]
                 trial.take(tick, None if reading is None else reading.reveal())
             seconds_left = deadline - time.monotonic()
-            if seconds_left <= 0 or all(trial.over or failed for trial, failed in zip(trials, wrong, strict=True)):
+            is_done = all(trial.over or has_failed for trial, has_failed in zip(trials, has_trouble, strict=True))
+            if seconds_left <= 0 or is_done:
                 return [(f"stream {trial.plan.stream}: {trial.sentence(patience)}", trial.wrong) for trial in trials]
             tick += 1
             if not all(sensor.recorded for sensor in sensors):
-                time.sleep(min(pause, seconds_left))
-                pause *= 1.5  # a function is not called, nor a command run, more than some ten times
+                time.sleep(min(pause_seconds, seconds_left))
+                pause_seconds *= 1.5  # a function is not called, nor a command run, more than some ten times
     finally:
-        for sensor in distinct.values():
+        for sensor in sensor_of_id.values():
             sensor.close()
 
 
@@ -84,12 +85,12 @@ class _Trial:
         self._discretiser = classifier_of(plan.discretiser)
         self._ticks = self._came = 0
 
-    def take(self, tick: int, raw: object) -> None:
+    def take(self, tick: int, raw_value: object) -> None:
         """Look at what there is at a tick."""
         if not self._usable:
             self._ticks += 1
-            self._came += raw is not None
-            self._discretiser.observe(tick, raw)
+            self._came += raw_value is not None
+            self._discretiser.observe(tick, raw_value)
 
     @property
     def _usable(self) -> bool:
@@ -98,8 +99,8 @@ class _Trial:
     @property
     def over(self) -> bool:
         """True if there is nothing to wait for: a reading of use, or the end of a recording."""
-        ended = self._sensor.recorded and (self._ticks >= _ROWS or self._sensor.finished(self._ticks))
-        return self._usable or ended
+        is_ended = self._sensor.recorded and (self._ticks >= _ROWS or self._sensor.finished(self._ticks))
+        return self._usable or is_ended
 
     @property
     def wrong(self) -> bool:
@@ -125,21 +126,21 @@ class _Trial:
 def limits(path: str | Path) -> list[str]:
     """Lines that say for each stream of a valid configuration what its policy may not change, and may tell at most."""
     folder, config = Path(path).parent, read_config(Path(path))
-    pins: dict[str, SymbolPins | MeasuredPins | None]
+    pins_of_stream: dict[str, SymbolPins | MeasuredPins | None]
     if config.enrolment is None:
         ceilings = config.ceiling, config.measurement_ceiling, config.total_ceiling
         policies = read_policies(config, folder)
-        pins = {policy.stream: stream.pins for policy, stream in zip(policies, config.streams, strict=True)}
-        who, refused = "whoever writes its policy file", False
+        pins_of_stream = {policy.stream: stream.pins for policy, stream in zip(policies, config.streams, strict=True)}
+        chooser, is_refused = "whoever writes its policy file", False
     else:
         enrolment = read_enrolment((folder / config.enrolment).read_bytes())
         ceilings = enrolment.ceiling, enrolment.measurement_ceiling, enrolment.total_ceiling
-        pins = {stream.stream or "": enrolment.pins.get(stream.stream or "") for stream in config.streams}
-        who, refused = "whoever holds the policy keys", bool(enrolment.pins)
-    lines = [f"stream {name}: {_pinned(pin, who, refused=refused)}" for name, pin in pins.items()]
-    of_stream, point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
-    lines.append(f"each stream: {of_stream}; each released point: {point or 'none may leave'}")
-    if total or len(pins) > 1:
+        pins_of_stream = {stream.stream or "": enrolment.pins.get(stream.stream or "") for stream in config.streams}
+        chooser, is_refused = "whoever holds the policy keys", bool(enrolment.pins)
+    lines = [f"stream {name}: {_pinned(pin, chooser, is_refused=is_refused)}" for name, pin in pins_of_stream.items()]
+    per_stream, point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
+    lines.append(f"each stream: {per_stream}; each released point: {point or 'none may leave'}")
+    if total or len(pins_of_stream) > 1:
         lines.append(f"all streams together: {total or 'not limited; the sum of their epsilons is no bound'}")
     lines += [
         f"group {pin.name}: joined, on these terms: its helper's digits are {pin.helper}, at least {pin.honest} honest "
@@ -149,31 +150,31 @@ def limits(path: str | Path) -> list[str]:
     return lines
 
 
-def _pinned(pins: SymbolPins | MeasuredPins | None, who: str, *, refused: bool) -> str:
+def _pinned(pins: SymbolPins | MeasuredPins | None, chooser: str, *, is_refused: bool) -> str:
     if pins is None:
-        if refused:
+        if is_refused:
             return "refused, because nothing is pinned of it, unlike of others"
-        return f"as its policy says, up to the ceiling; no pins here, so {who} chooses states, ticks and the class"
-    states = f"pinned are its {len(pins.discretiser.states)} states ({pins.discretiser.kind})"
+        return f"as its policy says, up to the ceiling; no pins here, so {chooser} chooses states, ticks and the class"
+    state_words = f"pinned are its {len(pins.discretiser.states)} states ({pins.discretiser.kind})"
     if isinstance(pins, MeasuredPins):
-        pairs = sum(len(members(others)) for others in pins.neighbours()) // 2
+        pair_count = sum(len(members(neighbour_set)) for neighbour_set in pins.neighbours()) // 2
         return (
-            f"{states}, its clock, first states and steps, {pairs} pairs of its graph, a factor of at most "
+            f"{state_words}, its clock, first states and steps, {pair_count} pairs of its graph, a factor of at most "
             f"{pins.factor} and a degree of protection of at least {pins.degree}. The rest of its graph is not pinned"
         )
-    windows = "windows are not pinned"
+    window_words = "windows are not pinned"
     if pins.windows is not None:
-        windows = f"windows alone at most epsilon {pins.windows.epsilon:g}, {pins.windows.adversary}"
-    exactly = "exactly" if pins.discretiser.remembers else "a multiple of"
+        window_words = f"windows alone at most epsilon {pins.windows.epsilon:g}, {pins.windows.adversary}"
+    period_words = "exactly" if pins.discretiser.remembers else "a multiple of"
     return (
-        f"{states}, {exactly} {pins.period_us / 1e6:g} s a tick, {_chains(pins.chains)} and the {pins.adversary} "
-        f"adversary at least; {windows}"
+        f"{state_words}, {period_words} {pins.period_us / 1e6:g} s a tick, {_chains(pins.chains)} and the "
+        f"{pins.adversary} adversary at least; {window_words}"
     )
 
 
 def _chains(chains: ChainClass) -> str:
-    streams = ", ".join(f"{stream.name} at most {stream.rate:g} nats a tick" for stream in chains.named_streams)
-    return f"joint chains, {chains.label} ({streams})" if streams else f"chains with {chains.label}"
+    stream_words = ", ".join(f"{stream.name} at most {stream.rate:g} nats a tick" for stream in chains.named_streams)
+    return f"joint chains, {chains.label} ({stream_words})" if stream_words else f"chains with {chains.label}"
 
 
 _SOON = 7 * 86_400
@@ -203,26 +204,26 @@ def examine(
         findings.append(Finding("ticks", "FAIL", "none is drawn until the clock is synchronised: see its line above"))
     findings += _policies(plan, time.time())
     findings += _secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
-    running = _running(plan)
+    agent_finding = _running(plan)
     if not elsewhere:
         findings += [*_files(plan), *_identity(config), *_local_brokers(config)]
-        findings += [running, *checks.unit("fugu-agent.service")]
-    return [*findings, *_broker(config, plan, path.parent, waiting, connected=running.verdict == "ok")]
+        findings += [agent_finding, *checks.unit("fugu-agent.service")]
+    return [*findings, *_broker(config, plan, path.parent, waiting, is_connected=agent_finding.verdict == "ok")]
 
 
 def _policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
     managed = plan.managed
     ends = [stream.valid_until for stream in plan.streams] + ([] if managed is None else [managed.trusted.valid_until])
-    dated = [end for end in ends if end]
+    finite_ends = [end for end in ends if end]
     if managed is not None and managed.trusted.silent(int(now), managed.trusted.version) == "stopped":
         text = "the gateway has stopped this device: find its copy, then have a newer policy document signed"
         yield Finding("policy", "FAIL", text)
     elif managed is not None and not managed.trusted.version:
         yield Finding("policy", "warn", "none has come yet: fugu fleet push")
-    elif dated and min(dated) <= now:
+    elif finite_ends and min(finite_ends) <= now:
         yield Finding("policy", "FAIL", "one is past its time: sign a newer one, or give the device a newer file")
-    elif dated and min(dated) <= now + _SOON:
-        yield Finding("policy", "warn", f"one ends in {(min(dated) - now) / 86_400:.1f} days: renew it")
+    elif finite_ends and min(finite_ends) <= now + _SOON:
+        yield Finding("policy", "warn", f"one ends in {(min(finite_ends) - now) / 86_400:.1f} days: renew it")
     else:
         yield Finding("policy", "ok", "in force, and valid for more than a week")
 
@@ -237,46 +238,46 @@ def _files(plan: AgentPlan) -> Iterator[Finding]:
 
 
 def _identity(config: AgentConfig) -> Iterator[Finding]:
-    numbers = identifiers(config.binding)
+    machine_identifiers = identifiers(config.binding)
     if config.binding == "off":
         yield Finding("binding", "warn", "off: only the gateway would notice a copy of this device")
-    elif not numbers:
+    elif not machine_identifiers:
         yield Finding("binding", "warn", 'this machine has no identifier: give it a name (binding = "...")')
     else:
-        yield Finding("binding", "ok", f"{len(numbers)} identifiers of this machine")
+        yield Finding("binding", "ok", f"{len(machine_identifiers)} identifiers of this machine")
 
 
 def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
     for file in (broker.password_file, broker.key_file, enrolment):
         if file is not None:
             yield checks.private_file(Path(file))
-    for what, certificate in (("authority", broker.ca_file), ("client certificate", broker.cert_file)):
-        if certificate is not None:
-            yield checks.certificate(what, Path(certificate), time.time())
+    for label, certificate_path in (("authority", broker.ca_file), ("client certificate", broker.cert_file)):
+        if certificate_path is not None:
+            yield checks.certificate(label, Path(certificate_path), time.time())
 
 
 def _local_brokers(config: AgentConfig) -> Iterator[Finding]:
     """Check whether the brokers that sensors read are there for this machine only, as far as that can be told."""
-    read = {(stream.sensor.host, stream.sensor.port) for stream in config.streams if stream.sensor.kind == "mqtt"}
-    for host, port in sorted(read):
+    pairs = {(stream.sensor.host, stream.sensor.port) for stream in config.streams if stream.sensor.kind == "mqtt"}
+    for host, port in sorted(pairs):
         if host.startswith("/"):
             yield private_socket("local broker", Path(host))
         else:
             yield loopback_only("local broker", port)
 
 
-def private_socket(what: str, path: Path) -> Finding:
+def private_socket(label: str, path: Path) -> Finding:
     """Check whether a Unix socket is there, and not for everybody."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        return Finding(what, "warn", f"{path}: {error.strerror}: start it, or look at the path")
+        return Finding(label, "warn", f"{path}: {error.strerror}: start it, or look at the path")
     if not stat.S_ISSOCK(mode):
-        return Finding(what, "FAIL", f"{path} is no socket")
+        return Finding(label, "FAIL", f"{path} is no socket")
     if mode & 0o002:
         text = f"{path} is open to every account of this machine, which may read raw readings: chmod o= it"
-        return Finding(what, "warn", text)
-    return Finding(what, "ok", f"{path} is open to its owner and group only")
+        return Finding(label, "warn", text)
+    return Finding(label, "ok", f"{path} is open to its owner and group only")
 
 
 def _running(plan: AgentPlan) -> Finding:
@@ -296,30 +297,30 @@ def _running(plan: AgentPlan) -> Finding:
 
 
 def _broker(
-    config: AgentConfig, plan: AgentPlan, folder: Path, waiting: Callable[[str], None], *, connected: bool
+    config: AgentConfig, plan: AgentPlan, folder: Path, on_waiting: Callable[[str], None], *, is_connected: bool
 ) -> list[Finding]:
     """Try the broker; only as far as TLS while the agent is connected, which says the rest."""
     names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
-    write = [
+    writable_topics = [
         topic_of("status", plan.fleet, plan.device),
         *(topic_of("symbols", plan.fleet, plan.device, name) for name in names),
     ]
-    listen = [] if plan.managed is None else [topic_of("time", plan.fleet)]
-    tried = probe(
+    time_topics = [] if plan.managed is None else [topic_of("time", plan.fleet)]
+    outcome = probe(
         plan.broker,
-        write=write,
-        listen=listen,
-        log_in=not connected,
-        waiting=lambda why: waiting(f"{why}; waiting for fleet {plan.fleet}"),
+        write=writable_topics,
+        listen=time_topics,
+        log_in=not is_connected,
+        on_wait=lambda reason: on_waiting(f"{reason}; waiting for fleet {plan.fleet}"),
     )
     findings = checks.broker(
-        *(plan.broker.address, tried.reached, tried.problem),
-        end=tried.certificate_end,
-        writable=dict.fromkeys(write, True) if connected else tried.writable,
+        *(plan.broker.address, outcome.reached, outcome.problem),
+        end=outcome.certificate_end,
+        writable=dict.fromkeys(writable_topics, True) if is_connected else outcome.writable,
         now=time.time(),
     )
-    if plan.managed is not None and tried.heard is not None:
-        findings.append(_signed_time(config, folder, tried.heard.get(listen[0])))
+    if plan.managed is not None and outcome.heard is not None:
+        findings.append(_signed_time(config, folder, outcome.heard.get(time_topics[0])))
     return findings
 
 
@@ -328,12 +329,12 @@ def _signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Fi
         return Finding("signed time", "warn", "the broker has none: the gateway does not run, or has no key")
     now = time.time()
     try:
-        signed = open_trust(config, folder).judge(payload, "time", int(now)).state.time
+        signed_time = open_trust(config, folder).judge(payload, "time", int(now)).state.time
     except FuguError as error:
         if error.reason is Reason.REPLAYED:
             return Finding("signed time", "warn", "older than one that this device has seen: does the gateway run?")
         return Finding("signed time", "FAIL", f"it is not believed, {error}: has the fleet another root?")
-    age = now - signed
+    age = now - signed_time
     if age < -_AHEAD_SECONDS:
         return Finding("signed time", "FAIL", f"this clock is {-age:.0f} s behind the gateway's: set it")
     if age > _AGE_SECONDS:

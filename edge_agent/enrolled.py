@@ -24,7 +24,7 @@ __all__ = ["accepted", "open_trust", "to_run", "to_run_of", "with_sensor"]
 def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
     """The fields of `Managed` and the streams accepted so far, if any. Raises FuguError if they hold no more."""
     trust = open_trust(config, path.parent)
-    managed: dict[str, Any] = {
+    managed_fields: dict[str, Any] = {
         "streams": [stream.stream for stream in config.streams],
         "config": str(path.resolve()),
         "trust": str((path.parent / config.trust).resolve()),
@@ -33,7 +33,7 @@ def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tupl
         "key": trust.enrolment.key,
     }
     verdict = trust.in_force()
-    return managed, [] if verdict is None else to_run(verdict, config, path.parent)
+    return managed_fields, [] if verdict is None else to_run(verdict, config, path.parent)
 
 
 def to_run_of(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
@@ -62,12 +62,12 @@ def with_sensor(
 def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each policy with its stream's sensor, if it has one, else TrustError; other errors as of `with_sensor`."""
     streams = {stream.stream: stream for stream in config.streams}
-    pairs = []
+    stream_forms = []
     for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):
         if (stream := streams.get(policy.stream)) is None:
             raise TrustError(f"this device has no sensor for stream {policy.stream}", Reason.GUARANTEE)
-        pairs.append(with_sensor(policy, compiled, stream, config, folder))
-    return pairs
+        stream_forms.append(with_sensor(policy, compiled, stream, config, folder))
+    return stream_forms
 
 
 def open_trust(config: AgentConfig, folder: Path) -> Trust:
@@ -120,28 +120,28 @@ def _check_joined(policy: AnyPolicy, config: AgentConfig) -> None:
 
     Epsilon is derived here, from the group's noise with the device's own class, windows and symbols.
     """
-    pins = {pin.name: pin for pin in config.groups}
-    for shared in policy.sums if isinstance(policy, Policy) else ():
-        if (pin := pins.get(shared.group.name)) is None:
+    pin_of_group = {pin.name: pin for pin in config.groups}
+    for window in policy.sums if isinstance(policy, Policy) else ():
+        if (pin := pin_of_group.get(window.group.name)) is None:
             raise TrustError(
-                f"stream {policy.stream} is to report to group {shared.group.name}, which its owner has not joined: "
+                f"stream {policy.stream} is to report to group {window.group.name}, which its owner has not joined: "
                 "fugu-agent join, on the device",
                 Reason.PINNED,
             )
-        if (why := pin.refusal(shared.group)) is not None:
-            raise TrustError(why, Reason.PINNED)
+        if (refusal := pin.refusal(window.group)) is not None:
+            raise TrustError(refusal, Reason.PINNED)
         assert isinstance(policy, Policy)
-        _check_epsilon(policy, shared, pin)
+        _check_epsilon(policy, window, pin)
 
 
-def _check_epsilon(policy: Policy, shared: SharedWindow, pin: GroupPin) -> None:
+def _check_epsilon(policy: Policy, target: SharedWindow, pin: GroupPin) -> None:
     ticks = pin.most.ticks(policy.clock.period_us)
     claim = policy.guarantee.model_copy(update={"epsilon": pin.most.epsilon, "stretch_ticks": ticks})
 
-    def within(noise: int) -> bool:
-        group = shared.group.model_copy(update={"noise": noise})
+    def passes(noise: int) -> bool:
+        group = target.group.model_copy(update={"noise": noise})
         sums = tuple(
-            summed.model_copy(update={"group": group}) if summed is shared else summed for summed in policy.sums
+            window.model_copy(update={"group": group}) if window is target else window for window in policy.sums
         )
         try:
             policy.model_copy(update={"sums": sums, "guarantee": claim}).verify()
@@ -149,12 +149,12 @@ def _check_epsilon(policy: Policy, shared: SharedWindow, pin: GroupPin) -> None:
             return False
         return True
 
-    if within(shared.group.noise):
+    if passes(target.group.noise):
         return
-    most = bisect_left(range(1, shared.group.noise), True, key=lambda noise: not within(noise))  # less is more noise
-    enough = f"at most {most} would do" if most else "no A would do: the stream tells too much beside it"
+    limit = bisect_left(range(1, target.group.noise), True, key=lambda noise: not passes(noise))  # less is more noise
+    remedy = f"at most {limit} would do" if limit else "no A would do: the stream tells too much beside it"
     raise TrustError(
         f"epsilon {policy.derived().epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "
-        f"{pin.most} of group {shared.group.name}: its A is {shared.group.noise}, {enough}",
+        f"{pin.most} of group {target.group.name}: its A is {target.group.noise}, {remedy}",
         Reason.PINNED,
     )

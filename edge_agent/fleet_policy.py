@@ -48,7 +48,7 @@ class FleetPolicy:
     """Documents that an enrolled device follows.
 
     FuguErrors of `switch` refuse the document. `offer_table` returns whether a stream's table was taken. `now` is Unix
-    time in seconds, by the device's clock, and `sure` whether that is known to be synchronised. `refused` counts
+    time in seconds, by the device's clock, and `is_clock_synchronised` whether that is known to be synchronised. `refused` counts
     useless messages by reason.
     """
 
@@ -57,11 +57,11 @@ class FleetPolicy:
         fleet: str,
         device: str,
         managed: Managed,
-        later: Callable[[Callable[[], None]], None],
+        queue: Callable[[Callable[[], None]], None],
         switch: Switch,
         offer_table: Callable[[str, bytes], bool],
         now: Callable[[], float] = time.time,
-        sure: Callable[[], bool] = known_synchronised,
+        is_clock_synchronised: Callable[[], bool] = known_synchronised,
     ) -> None:
         self.managed = managed
         self.trusted = managed.trusted
@@ -69,7 +69,7 @@ class FleetPolicy:
         self._switch = switch
         self._offer_table = offer_table
         self._now = now
-        self._sure = sure
+        self._sure = is_clock_synchronised
         self._far = False
         self._status_topic = topic_of("policy_status", fleet, device)
         self._policy_topic = topic_of("policy_set", fleet, device)
@@ -78,7 +78,7 @@ class FleetPolicy:
         self._kinds |= {topic_of("table", fleet, device, stream): "table" for stream in managed.streams}
         self.topics = tuple(self._kinds)
         self._waiting: dict[str, bytes] = {}
-        self._judge = Child("edge_agent.judge", "the check of a document", JUDGE_SECONDS, later)
+        self._judge = Child("edge_agent.judge", "the check of a document", JUDGE_SECONDS, queue)
         self._busy = False
         self._judged = b""
         self._reason = ""
@@ -98,12 +98,12 @@ class FleetPolicy:
         """
         if (kind := self._kinds.get(topic)) is None:
             return False
-        name, reason = self._answers.get(topic, (b"", ""))
-        repeated = name == _name(payload) and reason not in _PASSING
-        fits = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
-        if repeated or not payload:
-            self.refused["repeated" if repeated else "empty"] += 1
-        elif not fits:
+        digest, last_reason = self._answers.get(topic, (b"", ""))
+        is_repeated = digest == _name(payload) and last_reason not in _PASSING
+        has_room = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
+        if is_repeated or not payload:
+            self.refused["repeated" if is_repeated else "empty"] += 1
+        elif not has_room:
             self.refused["too_many"] += 1
         else:
             self.refused["superseded"] += topic in self._waiting
@@ -130,12 +130,12 @@ class FleetPolicy:
         """True if the gateway's time is more than a day ahead of this device's clock, which is synchronised."""
         return self._far or (self.trusted.time > seconds + DAY_SECONDS and self._sure())
 
-    def next_status(self, seconds: float, connected_anew: bool) -> tuple[str, bytes] | None:
-        """Topic and bytes of the status at a Unix time, if it is new or `connected_anew`."""
+    def next_status(self, seconds: float, is_reconnected: bool) -> tuple[str, bytes] | None:
+        """Topic and bytes of the status at a Unix time, if it is new or `is_reconnected`."""
         trusted = self.trusted
-        stale = trusted.stale(int(seconds), self.managed.fresh_seconds or 0)
-        status = PolicyStatus(trusted.version, self._judged, self._reason, self._detail, self._refused, stale)
-        if status == self._said and not connected_anew:
+        is_stale = trusted.stale(int(seconds), self.managed.fresh_seconds or 0)
+        status = PolicyStatus(trusted.version, self._judged, self._reason, self._detail, self._refused, is_stale)
+        if status == self._said and not is_reconnected:
             return None
         self._said = status
         return self._status_topic, status.encode()
@@ -154,10 +154,10 @@ class FleetPolicy:
         topic = next(iter(self._waiting))
         payload = self._waiting.pop(topic)
         self._busy = True
-        kind, now, sure = self._kinds[topic], int(self._now()), self._sure()
+        kind, now, is_synchronised = self._kinds[topic], int(self._now()), self._sure()
         now = now if kind == "time" else max(now, self.trusted.time)
-        asked = (self.managed.config, kind, str(now), str(os.getpid()), "sure" if sure else "unsure")
-        self._judge.ask(asked, payload, lambda answer: self._decided(topic, payload, answer))
+        arguments = (self.managed.config, kind, str(now), str(os.getpid()), "sure" if is_synchronised else "unsure")
+        self._judge.ask(arguments, payload, lambda answer: self._decided(topic, payload, answer))
 
     def _decided(self, topic: str, payload: bytes, answer: dict[str, Any]) -> None:
         """Take the judge's answer, in the agent's loop."""
@@ -176,16 +176,16 @@ class FleetPolicy:
     def _refuse(self, topic: str, payload: bytes, reason: str, detail: str) -> None:
         self.refused[reason] += 1
         self._far = self._far or reason == Reason.FAR_AHEAD
-        kind, name = self._kinds[topic], _name(payload)
-        again = self._answers.get(topic) == (name, reason)
-        self._refused += kind != "policy" or not again
-        self._judged, self._reason, self._detail = name, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
+        kind, digest = self._kinds[topic], _name(payload)
+        is_repeated = self._answers.get(topic) == (digest, reason)
+        self._refused += kind != "policy" or not is_repeated
+        self._judged, self._reason, self._detail = digest, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
         if kind == "policy":
-            if not again:
+            if not is_repeated:
                 NOTICES.warning("a policy is refused (%s): %s; what is in force stays", self._reason, self._detail)
             self._newest_refused = payload
         if kind != "table":
-            self._answers[topic] = name, reason
+            self._answers[topic] = digest, reason
         if kind in ("policy", "root") and reason in _PASSING:
             self._again[topic] = time.monotonic() + RETRY_SECONDS, payload
         elif topic in self._again and self._again[topic][1] == payload:
@@ -199,23 +199,23 @@ class FleetPolicy:
                 self.refused["table"] += 1
             return
         if answer["changes"]:
-            running = self.trusted.version
-            trusted = unpack(bytes.fromhex(answer["state"]))
-            if trusted.version < running + (kind == "policy"):
-                why = f"version {running} is in force, not in the file of trust"
-                self._refuse(topic, payload, Reason.REPLAYED, why)
+            running_version = self.trusted.version
+            trust_state = unpack(bytes.fromhex(answer["state"]))
+            if trust_state.version < running_version + (kind == "policy"):
+                refusal = f"version {running_version} is in force, not in the file of trust"
+                self._refuse(topic, payload, Reason.REPLAYED, refusal)
                 return
             if kind != "root":  # which forgets the time
-                trusted = trusted.with_changes(time=max(trusted.time, self.trusted.time))
-            stored_time, file, state = trusted.time, Path(self.managed.trust), bytes(trusted.pack())
+                trust_state = trust_state.with_changes(time=max(trust_state.time, self.trusted.time))
+            stored_time, trust_path, state_bytes = trust_state.time, Path(self.managed.trust), bytes(trust_state.pack())
             if kind == "policy":
                 plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["plans"]]
-                self._switch(plans, lambda: write_secret(file, state))
-            elif kind != "time" or trusted.time >= self._stored_time + TIME_STORED_SECONDS:
-                write_secret(file, state)
+                self._switch(plans, lambda: write_secret(trust_path, state_bytes))
+            elif kind != "time" or trust_state.time >= self._stored_time + TIME_STORED_SECONDS:
+                write_secret(trust_path, state_bytes)
             else:
                 stored_time = self._stored_time
-            self.trusted, self._stored_time = trusted, stored_time
+            self.trusted, self._stored_time = trust_state, stored_time
             if kind == "root":  # what is signed by its keys is judged anew
                 self._answers = {name: judged for name, judged in self._answers.items() if name == self._policy_topic}
             if kind == "root" and self._newest_refused:  # it may be of keys that were not known yet

@@ -30,18 +30,18 @@ _SENT: dict[str, Kind] = {"root": "root", "policy": "policy", "table": "table", 
 
 def main(arguments: list[str]) -> int:
     """Answer for one document; always 0 unless the process itself cannot work."""
-    for what, most in (
+    for resource_kind, limit in (
         (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_CPU, PROCESSOR_SECONDS),
         (resource.RLIMIT_FSIZE, 0),
     ):
-        _, allowed = resource.getrlimit(what)
-        most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-        resource.setrlimit(what, (most, most))
-    path, kind, now, parent, sure = arguments
+        _, hard_limit = resource.getrlimit(resource_kind)
+        limit = limit if hard_limit == resource.RLIM_INFINITY else min(limit, hard_limit)
+        resource.setrlimit(resource_kind, (limit, limit))
+    path, kind, now, parent, clock_word = arguments
     end_with_parent(int(parent))
     payload = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
-    answer = answered(lambda: judge(Path(path), kind, payload, int(now), sure=sure == "sure"))
+    answer = answered(lambda: judge(Path(path), kind, payload, int(now), sure=clock_word == "sure"))
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
     return 0
@@ -51,9 +51,9 @@ def judge(path: Path, kind: str, payload: bytes, now: int, *, sure: bool = False
     """Judge a document as the device of a configuration; returns the answer to its agent. Raises TrustError."""
     config = read_config(path)
     trust = open_trust(config, path.parent)
-    if (expected := _SENT.get(kind)) is None:
+    if (expected_kind := _SENT.get(kind)) is None:
         raise TrustError(f"documents of kind {kind} are not sent")
-    verdict = trust.judge(payload, expected, now, is_synchronised=sure)
+    verdict = trust.judge(payload, expected_kind, now, is_synchronised=sure)
     answer: dict[str, Any] = {"kind": kind, "changes": verdict.changes, "state": verdict.state.pack().hex()}
     if verdict.compiled:
         answer["plans"] = to_run(verdict, config, path.parent)

@@ -32,27 +32,27 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def dial(host: str, port: int, fleet: tuple[str, int]) -> socket.socket:
+def dial(host: str, port: int, fleet_address: tuple[str, int]) -> socket.socket:
     """Connect to a broker on this machine.
 
     `host` is `localhost` or a loopback address, each of whose addresses is looked at; or the path of a Unix socket.
-    `fleet`, host and port of the fleet's broker, is refused. Raises LocalBrokerError if it may not be connected to,
-    else OSError.
+    `fleet_address`, host and port of the fleet's broker, is refused. Raises LocalBrokerError if it may not be connected
+    to, else OSError.
     """
     if host.startswith("/"):
         return _connected(socket.AF_UNIX, host)
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     if not all(is_loopback(str(address[0])) for *_, address in addresses):
         raise LocalBrokerError("its broker is not on this machine")
-    if port == fleet[1] and is_local(fleet[0]):
+    if port == fleet_address[1] and is_local(fleet_address[0]):
         raise LocalBrokerError("its broker is that of the fleet, where nothing raw may be")
-    failed: OSError = OSError("no address")
+    last_error: OSError = OSError("no address")
     for family, _, _, _, address in addresses:
         try:
             return _connected(family, address)
         except OSError as error:
-            failed = error
-    raise failed
+            last_error = error
+    raise last_error
 
 
 def is_local(host: str) -> bool:
@@ -75,11 +75,11 @@ def _ours(family: int, address: _Address) -> bool:
 
 
 def _connected(family: int, address: _Address) -> socket.socket:
-    opened = socket.socket(family, socket.SOCK_STREAM)
+    connection = socket.socket(family, socket.SOCK_STREAM)
     try:
-        opened.settimeout(_CONNECT_SECONDS)
-        opened.connect(address)
+        connection.settimeout(_CONNECT_SECONDS)
+        connection.connect(address)
     except BaseException:
-        opened.close()
+        connection.close()
         raise
-    return opened
+    return connection

@@ -38,19 +38,19 @@ class Pause:
     def holds(self, now: float) -> bool:
         """True if the device is paused at a Unix time in seconds; also if the file cannot be understood."""
         try:
-            status = self.path.stat()
+            file_status = self.path.stat()
         except FileNotFoundError:
             return False
         except OSError:
             return True
-        fingerprint = status.st_ino, status.st_mtime_ns, status.st_size
+        fingerprint = file_status.st_ino, file_status.st_mtime_ns, file_status.st_size
         if fingerprint != self._seen:
             self._seen, self._until = fingerprint, self._read()
         return not now >= self._until
 
-    def begin(self, until: float | None) -> None:
+    def begin(self, pause_end: float | None) -> None:
         """Pause until a Unix time in seconds, or for ever. Raises FuguError if the file cannot be written."""
-        write_public(self.path, "" if until is None else f"{until:.0f}\n")  # who pauses may be another account
+        write_public(self.path, "" if pause_end is None else f"{pause_end:.0f}\n")  # who pauses may be another account
 
     def end(self) -> None:
         """Pause no more. Raises LocalStatusError if the file cannot be removed."""
@@ -80,13 +80,13 @@ class LocalStatus:
     def answer(self, status: Callable[[], dict[str, Any]]) -> None:
         """Tell those who wait, if anybody does; that the status cannot be made, if making it raises."""
 
-        def text() -> str:
+        def status_text() -> str:
             try:
                 return json.dumps(status())
             except Exception as error:  # whatever it is, ticks must go on
                 return json.dumps({"fault": cause(error)})
 
-        while self._asked.answer(text):
+        while self._asked.answer(status_text):
             pass
 
     def close(self) -> None:
@@ -112,9 +112,9 @@ def ask_status(outbox: str | Path) -> dict[str, Any]:
 
 def described(status: dict[str, Any], promises: Mapping[str, Sequence[str]] | None = None) -> str:
     """A status as lines for people; `promises` are sentences by stream."""
-    link = "connected" if status["connected"] else "not connected"
+    link_words = "connected" if status["connected"] else "not connected"
     lines = [
-        f"{status['device']}: {link}, {status['outbox_depth']} frames in the outbox, "
+        f"{status['device']}: {link_words}, {status['outbox_depth']} frames in the outbox, "
         f"{status['outbox_bytes'] / 1e6:.1f} of {status['max_bytes'] / 1e6:.1f} MB used"
     ]
     if status["codes"]:
@@ -125,8 +125,8 @@ def described(status: dict[str, Any], promises: Mapping[str, Sequence[str]] | No
             f"and {status['dropped']} frames were dropped"
         )
     if status["refused"]:
-        counts = ", ".join(f"{number} {reason}" for reason, number in sorted(status["refused"].items()))
-        lines.append(f"  messages that were of no use: {counts}")
+        count_words = ", ".join(f"{count} {reason}" for reason, count in sorted(status["refused"].items()))
+        lines.append(f"  messages that were of no use: {count_words}")
     for stream in status["streams"]:
         lines.append(
             f"  stream {stream['stream']}: policy version {stream['policy_version']}, next tick {stream['next_tick']}; "
@@ -137,9 +137,9 @@ def described(status: dict[str, Any], promises: Mapping[str, Sequence[str]] | No
             lines.append(f"    sensor: {NO_USE}: compare the names in its policy with those of the sensor")
         if stream["sensor"]:
             lines.append(f"    sensor: {stream['sensor']}")
-    nothing = "nothing that the guarantee assumes of the readings' chain could be seen to be wrong"
+    no_finding_words = "nothing that the guarantee assumes of the readings' chain could be seen to be wrong"
     for stream in status["streams"]:
-        lines.append(f"  model watch, stream {stream['stream']}: {stream['watch'] or nothing}")
+        lines.append(f"  model watch, stream {stream['stream']}: {stream['watch'] or no_finding_words}")
         if stream["own_epsilon"] is not None:
             lines.append(f"    by your own states of the last day this noise has epsilon {stream['own_epsilon']:.2g}")
     return "\n".join(lines)

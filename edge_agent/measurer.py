@@ -95,8 +95,8 @@ class Measurer:
         constraint = self._reach.at(tick)
         if constraint & (constraint - 1) == 0 or self._reach.at(tick - shift) != constraint:
             return self._fallback
-        held = (*reversed(self._sent.values()), *reversed(self._tables))
-        return next((table for table in held if table.table.covers(tick, constraint)), self._fallback)
+        candidate_tables = (*reversed(self._sent.values()), *reversed(self._tables))
+        return next((table for table in candidate_tables if table.table.covers(tick, constraint)), self._fallback)
 
     def offer(self, payload: bytes, next_tick: int) -> None:
         """Take a table that has arrived, to be used from `next_tick` on.
@@ -118,18 +118,18 @@ class Measurer:
             raise FuguError(f"table {table.number} is stale: it ended at tick {table.until}")
         if table.constraint and table.constraint not in self._reach.all():
             raise FuguError(f"table {table.number} is for a set of states that is never the possible one")
-        if (before := self._sent.get(table.number)) is None:
+        if (table_before := self._sent.get(table.number)) is None:
             check_noise(self._plan.measurement, table.noise, table.constraint)
-            held = self._held(table)
-        elif (before.table.constraint, before.table.noise) != (table.constraint, table.noise):
+            new_table = self._held(table)
+        elif (table_before.table.constraint, table_before.table.noise) != (table.constraint, table.noise):
             raise FuguError(f"table {table.number} has come before, with other content")
         else:
-            held = before._replace(table=table)
-        others = [other for other in self._sent.values() if other.table.number != table.number]
-        useful = [other for other in (*others, held) if other.table.until > next_tick]
-        self._sent = {other.table.number: other for other in useful[-MOST_HELD:]}
+            new_table = table_before._replace(table=table)
+        other_tables = [held_table for held_table in self._sent.values() if held_table.table.number != table.number]
+        live_tables = [held_table for held_table in (*other_tables, new_table) if held_table.table.until > next_tick]
+        self._sent = {held_table.table.number: held_table for held_table in live_tables[-MOST_HELD:]}
 
 
-def public_row(word: int, states: int) -> int:
+def public_row(random_word: int, states: int) -> int:
     """The row, 0..k-1, that a word uniform in 0..2^32-1 takes."""
-    return word * states // SCALE
+    return random_word * states // SCALE

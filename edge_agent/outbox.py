@@ -65,37 +65,37 @@ def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tupl
         return frozenset()
     if binding != "auto":
         return frozenset({("name", binding)})
-    numbers = {(kind, _read(root / path)) for kind, paths in _NUMBERS.items() for path in paths}
+    identifier_pairs = {(kind, _read(root / path)) for kind, paths in _NUMBERS.items() for path in paths}
     for card in sorted((root / "sys/class/net").glob("*")):
         if (card / "device").exists() and _read(card / "addr_assign_type") in ("", "0"):  # real, with its own address
-            numbers.add((_CARD, _read(card / "address")))
-    return frozenset((kind, value) for kind, value in numbers if len(set(value) - set("-: ")) > 1)
+            identifier_pairs.add((_CARD, _read(card / "address")))
+    return frozenset((kind, value) for kind, value in identifier_pairs if len(set(value) - set("-: ")) > 1)
 
 
-def _bind(db: Database, outbox: Path, numbers: frozenset[tuple[str, str]], *, moved: bool) -> None:
+def _bind(db: Database, outbox: Path, identifier_pairs: frozenset[tuple[str, str]], *, moved: bool) -> None:
     """Check that an outbox belongs to the machine (another than before if `moved`), or bind one that is nobody's.
 
     Raises OutboxError if it is another machine's, sqlite3.Error if it cannot be used.
     """
     (salt,) = db.execute("SELECT salt FROM intact_device").fetchone()
-    digests = {(kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in numbers}
-    stored = set(db.execute("SELECT kind, digest FROM intact_binding"))
-    if stored and not moved and not _same(stored, digests):
+    digests = {(kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in identifier_pairs}
+    stored_digests = set(db.execute("SELECT kind, digest FROM intact_binding"))
+    if stored_digests and not moved and not _same(stored_digests, digests):
         raise OutboxError(
             f"outbox {outbox} was begun on another machine: this looks like a copy of another device's disk. If the "
             "device has moved on purpose, and the other machine will never run it again: fugu-agent moved CONFIG.toml"
         )
-    kinds = {kind for kind, _ in digests}
-    digests |= {row for row in stored if row[0] not in kinds and not moved}
-    if digests != stored:
+    machine_kinds = {kind for kind, _ in digests}
+    digests |= {pair for pair in stored_digests if pair[0] not in machine_kinds and not moved}
+    if digests != stored_digests:
         with transaction(db):
             db.execute("DELETE FROM binding")
             db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(digests))
 
 
-def _same(stored: set[tuple[str, bytes]], numbers_now: set[tuple[str, bytes]]) -> bool:
-    numbers = {kind for kind, _ in stored} & {kind for kind, _ in numbers_now} - {_CARD}
-    return any(kind in numbers or not numbers for kind, _ in stored & numbers_now)
+def _same(stored_digests: set[tuple[str, bytes]], current_digests: set[tuple[str, bytes]]) -> bool:
+    comparable_kinds = {kind for kind, _ in stored_digests} & {kind for kind, _ in current_digests} - {_CARD}
+    return any(kind in comparable_kinds or not comparable_kinds for kind, _ in stored_digests & current_digests)
 
 
 def _read(path: Path) -> str:
@@ -132,8 +132,8 @@ class OpenFrame:
 
     def goes_on(self, plan: StreamPlan, tick: int) -> bool:
         """True if a tick belongs into the frame that is under way."""
-        count = len(self.outputs)
-        return tick == self.first + count and plan.version == self.version and count < self.frame_ticks
+        output_count = len(self.outputs)
+        return tick == self.first + output_count and plan.version == self.version and output_count < self.frame_ticks
 
     def take(self, tick: int, output: bytes, version: int, frame_ticks: int, bits: int) -> None:
         """Add what was drawn for a tick."""
@@ -143,17 +143,17 @@ class OpenFrame:
 
     def rows(self) -> list[tuple[int, bytes, int, int, int]]:
         """Rows that are not on the disk: tick, output, version, frame_ticks and bits of each."""
-        head = self.version, self.frame_ticks, self.bits
-        return [(self.first + i, self.outputs[i], *head) for i in range(self.stored, len(self.outputs))]
+        head_fields = self.version, self.frame_ticks, self.bits
+        return [(self.first + i, self.outputs[i], *head_fields) for i in range(self.stored, len(self.outputs))]
 
     def encode(self) -> bytes:
         """Encode what is in no frame yet, as one: filled up to a full one; symbols of some bits, or points."""
-        padding = self.frame_ticks - len(self.outputs)
-        head = self.version, self.last_framed, self.first
+        padding_ticks = self.frame_ticks - len(self.outputs)
+        head_fields = self.version, self.last_framed, self.first
         if self.bits:
-            return SymbolFrame(*head, b"".join(self.outputs), padding, self.bits, self.shift).encode()
+            return SymbolFrame(*head_fields, b"".join(self.outputs), padding_ticks, self.bits, self.shift).encode()
         points = tuple(map(Released.unpack, self.outputs))
-        return MeasureFrame(*head, len(points[0].point), points, padding, self.shift).encode()
+        return MeasureFrame(*head_fields, len(points[0].point), points, padding_ticks, self.shift).encode()
 
 
 _SCHEMA = f"""
@@ -196,10 +196,10 @@ class Outbox:
     and so is a file of another device: OutboxError.
     """
 
-    def __init__(self, path: str | Path, fleet: str, device: str, keeping: Keeping | None = None) -> None:
+    def __init__(self, path: str | Path, fleet: str, device: str, retention: Keeping | None = None) -> None:
         self.path = Path(path)
-        keeping = keeping or Keeping()
-        self._by_tick = keeping.by_tick
+        retention = retention or Keeping()
+        self._by_tick = retention.by_tick
         self._open: dict[str, OpenFrame] = {}
         self._db = open_database(
             self.path,
@@ -208,8 +208,8 @@ class Outbox:
             OutboxError,
             wait_seconds=2.0,
             settings=("page_size=512", "locking_mode=EXCLUSIVE", "synchronous=NORMAL", "cache_size=-256"),
-            shown=str(path),
-            in_use=f"outbox {path} is in use by another agent that runs: stop that one, "
+            label=str(path),
+            busy_message=f"outbox {path} is in use by another agent that runs: stop that one, "
             "or give this one an outbox and a device name of its own",
         )
         try:
@@ -217,12 +217,12 @@ class Outbox:
                 raise OutboxError(f"outbox {path} is damaged ({problem}): {OUTBOX.remedy}")
             with transaction(self._db):
                 if self._db.execute("SELECT 1 FROM device").fetchone() is None:
-                    new = fleet, device, secrets.token_bytes(16)
-                    self._db.execute("INSERT INTO device VALUES (?, ?, ?, '0', X'')", new)
+                    device_row = fleet, device, secrets.token_bytes(16)
+                    self._db.execute("INSERT INTO device VALUES (?, ?, ?, '0', X'')", device_row)
                 *owner, counter = self._db.execute("SELECT fleet, device, counter FROM intact_device").fetchone()
             if owner != [fleet, device]:
                 raise OutboxError(f"outbox {path} belongs to {owner[0]}/{owner[1]}, not to {fleet}/{device}")
-            self.frames = StoredFrames(self._db, keeping)
+            self.frames = StoredFrames(self._db, retention)
         except (sqlite3.Error, OutboxError) as error:
             self._db.close()
             if isinstance(error, OutboxError):
@@ -230,13 +230,13 @@ class Outbox:
             raise OutboxError(f"cannot open the outbox {path}: {error}") from None
         self.counter = self._stored_counter = int(counter)
 
-    def bind(self, numbers: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
+    def bind(self, identifier_pairs: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
         """Belong to the machine with these identifiers, another than before if `moved`.
 
         Raises OutboxError if it is another machine; the file is closed.
         """
         try:
-            _bind(self._db, self.path, numbers, moved=moved)
+            _bind(self._db, self.path, identifier_pairs, moved=moved)
         except OutboxError:
             self.close()
             raise
@@ -247,10 +247,10 @@ class Outbox:
         """Let `counter` be that of watermarks under this key; those under another one count anew."""
         try:
             with transaction(self._db):
-                salt, stored = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
-                if (name := hashlib.sha256(salt + key).digest()) == stored:
+                salt, stored_digest = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
+                if (digest := hashlib.sha256(salt + key).digest()) == stored_digest:
                     return
-                self._db.execute("UPDATE device SET watermark_key = ?, counter = '0'", (name,))
+                self._db.execute("UPDATE device SET watermark_key = ?, counter = '0'", (digest,))
             self.counter = self._stored_counter = 0
         except sqlite3.Error as error:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
@@ -272,8 +272,8 @@ class Outbox:
             raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
         frame = OpenFrame(DrawnTicks(self._db, plan.stream), row[2], row[2], *row[3:])
         query = "SELECT tick, output, version, frame_ticks, bits FROM intact_pending WHERE stream = ? ORDER BY tick"
-        for pending in self._db.execute(query, (plan.stream,)):
-            frame.take(*pending)
+        for pending_row in self._db.execute(query, (plan.stream,)):
+            frame.take(*pending_row)
         frame.stored = len(frame.outputs)
         frame.drawn.reach(max(frame.last_framed, frame.first + frame.stored - 1 if frame.outputs else -1))
         return self._open.setdefault(plan.stream, frame).last
@@ -292,7 +292,7 @@ class Outbox:
         frame = self._open[plan.stream]
         if (frame.shift, frame.since) == (shift, since):
             return
-        with self._changing(forced=True):
+        with self._changing(is_forced=True):
             self._write(plan.stream, frame, frame.reserved)
             values = (shift, since, plan.stream)
             self._db.execute("UPDATE streams SET shift = ?, since = ? WHERE stream = ?", values)
@@ -306,7 +306,7 @@ class Outbox:
 
     def keep_anchor(self, anchor: Anchor) -> None:
         """Store what the device's clock is anchored to."""
-        with self._changing(forced=False):
+        with self._changing(is_forced=False):
             self._db.execute("DELETE FROM anchor")
             self._db.execute("INSERT INTO anchor VALUES (?, ?)", anchor)
 
@@ -317,7 +317,7 @@ class Outbox:
 
     def keep_opening_key(self, group: str, key: StoredKey) -> None:
         """Store, before it is used, that a key is the newest of a group."""
-        with self._changing(forced=True):
+        with self._changing(is_forced=True):
             self._db.execute("INSERT OR REPLACE INTO opening_keys VALUES (?, ?, ?)", (group, *key))
 
     def append_report(self, stream: str, report: Report) -> None:
@@ -327,7 +327,7 @@ class Outbox:
         way. Raises OutboxError for a window that is not later than every reported one.
         """
         key = stream, report.window
-        with self._changing(forced=True):
+        with self._changing(is_forced=True):
             self._release(key, report.number, lambda previous: replace(report, previous=previous).encode())
 
     def register_window(self, stream: str, window: Window | SharedSum) -> int:
@@ -347,17 +347,17 @@ class Outbox:
     @contextmanager
     def forgets_if_refused(self) -> Iterator[None]:
         """If what is done in here fails, streams and windows that were registered in it never were."""
-        before, tables = dict(self._open), (("streams", "stream"), ("windows", "stream, window"))
-        stored = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
+        frames_before, tables = dict(self._open), (("streams", "stream"), ("windows", "stream, window"))
+        stored_rows = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
         try:
             yield
         except BaseException:
-            self._open = before
+            self._open = frames_before
             with suppress(sqlite3.Error), transaction(self._db):
-                for (table, key), old in zip(tables, stored, strict=True):
-                    new = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in old]
-                    places = ", ".join("?" for _ in key.split(", "))
-                    self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)
+                for (table, key), old_rows in zip(tables, stored_rows, strict=True):
+                    new_rows = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in old_rows]
+                    placeholders = ", ".join("?" for _ in key.split(", "))
+                    self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({placeholders})", new_rows)
             raise
 
     def reserve(self, plan: StreamPlan, tick: int) -> None:
@@ -366,11 +366,11 @@ class Outbox:
         Raises sqlite3.Error if the disk does not take it, and OutboxFullError; the tick must not be drawn then.
         """
         frame = self._open[plan.stream]
-        through = tick + plan.frame_ticks - 1
+        frame_end = tick + plan.frame_ticks - 1
         if frame.outputs and not frame.goes_on(plan, tick):
-            self._seal(plan, frame, through)
+            self._seal(plan, frame, frame_end)
         if plan.noise is not None and (not frame.outputs if self._by_tick else tick > frame.reserved):
-            self._begin_frame(plan, frame, through)
+            self._begin_frame(plan, frame, frame_end)
 
     def append(self, plan: StreamPlan, tick: int, output: bytes | None) -> None:
         """Take what was drawn for a tick, if anything; a frame that is full is closed.
@@ -387,7 +387,7 @@ class Outbox:
         self.reserve(plan, tick)
         row = None if plan.noise is None or output is None else (plan.version, plan.frame_ticks, plan.noise.bits)
         if self._by_tick:
-            with self._changing(forced=False):
+            with self._changing(is_forced=False):
                 self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (tick, plan.stream))
                 if row is not None:
                     self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", (plan.stream, tick, output, *row))
@@ -407,13 +407,13 @@ class Outbox:
 
     def finish(self) -> None:
         """Close all frames, and give back what is reserved beyond them: nothing will be drawn any more."""
-        with self._changing(forced=True):
+        with self._changing(is_forced=True):
             for stream, frame in self._open.items():
                 self._write(stream, frame, frame.last)
         for frame in self._open.values():
             self._written(frame, frame.last)
 
-    def append_windows(self, plan: StreamPlan, closed: Sequence[tuple[Window, int, int, Sequence[int]]]) -> None:
+    def append_windows(self, plan: StreamPlan, windows: Sequence[tuple[Window, int, int, Sequence[int]]]) -> None:
         """Turn the noisy counts of ended windows into frames; force them to disk with what was drawn for their ticks.
 
         Of each: its definition, its index, the ticks drawn for in it, and its counts.
@@ -425,15 +425,15 @@ class Outbox:
         frame = self._open[plan.stream]
         reserved = max(frame.reserved, frame.last)
         frame.drawn.changed |= plan.noise is None  # no frame of symbols says which ticks are durable
-        with self._changing(forced=True):
-            for window, index, observed, counts in closed:
-                head = plan.version, frame.shift, window.name, window.ticks(index)
-                encode = partial(window_frame, *head, index=index, observed=observed, counts=counts)
+        with self._changing(is_forced=True):
+            for window, index, observed, counts in windows:
+                head_fields = plan.version, frame.shift, window.name, window.ticks(index)
+                encode = partial(window_frame, *head_fields, index=index, observed=observed, counts=counts)
                 self._release((plan.stream, window.name), index, encode)
             if reserved > frame.reserved:
                 self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (reserved, plan.stream))
-            pending = [(plan.stream, *row) for row in frame.rows()]
-            self._db.executemany("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", pending)
+            pending_rows = [(plan.stream, *row) for row in frame.rows()]
+            self._db.executemany("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", pending_rows)
         frame.reserved = reserved
         frame.stored = len(frame.outputs)
 
@@ -441,23 +441,23 @@ class Outbox:
         """Close the file."""
         with suppress(sqlite3.Error):
             if self.frames.covered or self.counter != self._stored_counter:
-                with self._changing(forced=False):
+                with self._changing(is_forced=False):
                     pass
         self._db.close()
 
     @contextmanager
-    def _changing(self, *, forced: bool) -> Iterator[None]:
+    def _changing(self, *, is_forced: bool) -> Iterator[None]:
         """One transaction, which takes along what has waited for one."""
         counter = self.counter
-        changed = [frame.drawn for frame in self._open.values() if frame.drawn.changed]
-        with self.frames.changing(forced=forced):
+        changed_ticks = [frame.drawn for frame in self._open.values() if frame.drawn.changed]
+        with self.frames.changing(is_forced=is_forced):
             if counter != self._stored_counter:
                 self._db.execute("UPDATE device SET counter = ?", (str(counter),))
-            for ticks in changed:
+            for ticks in changed_ticks:
                 ticks.store(self._db)
             yield
         self._stored_counter = counter
-        for ticks in changed:
+        for ticks in changed_ticks:
             ticks.stored()
 
     def _release(self, key: tuple[str, str], index: int, encode: Callable[[int], bytes]) -> None:
@@ -473,24 +473,24 @@ class Outbox:
         self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
         self.frames.add(sequence_name(*key), previous, index, payload)
 
-    def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, through: int) -> None:
-        size = _size(plan)
-        if (fits := self.frames.takes(size)) and not (self._by_tick and self.frames.fits(size)):
-            with self._changing(forced=not self._by_tick):
-                if (fits := self.frames.free(size)) and not self._by_tick:
-                    self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (through, plan.stream))
-            if fits and not self._by_tick:
-                frame.reserved = through
-        if not fits:
+    def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
+        frame_bytes = _size(plan)
+        if (has_room := self.frames.takes(frame_bytes)) and not (self._by_tick and self.frames.fits(frame_bytes)):
+            with self._changing(is_forced=not self._by_tick):
+                if (has_room := self.frames.free(frame_bytes)) and not self._by_tick:
+                    self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (frame_end, plan.stream))
+            if has_room and not self._by_tick:
+                frame.reserved = frame_end
+        if not has_room:
             raise self._full()
 
     def _full(self) -> OutboxFullError:
         return OutboxFullError(f"the {self.frames.keeping.max_bytes} bytes that it may take are used")
 
-    def _seal(self, plan: StreamPlan, frame: OpenFrame, through: int) -> None:
+    def _seal(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
         """Write the frame under way, and reserve ticks through a later one if there is room for their frame."""
-        with self._changing(forced=True):
-            reserved = through if not self._by_tick and self.frames.free(_size(plan)) else frame.reserved
+        with self._changing(is_forced=True):
+            reserved = frame_end if not self._by_tick and self.frames.free(_size(plan)) else frame.reserved
             self._write(plan.stream, frame, max(reserved, frame.reserved))
         self._written(frame, max(reserved, frame.reserved))
 

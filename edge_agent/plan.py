@@ -82,17 +82,17 @@ def _watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | 
     """
     if policy.chains == JOINT or policy.states > _MOST_STATES:
         return None
-    adversary, beside = ADVERSARIES[policy.guarantee[0]], dict[str, Any]()
+    adversary, loss_fields = ADVERSARIES[policy.guarantee[0]], dict[str, Any]()
     if rate is not None:
-        beside = {"rate": rate, "adversary": adversary, "hour": max(1, 3_600_000_000 // policy.period_us)}
-    bounds = [top / bottom for top, bottom in policy.members]
+        loss_fields = {"rate": rate, "adversary": adversary, "hour": max(1, 3_600_000_000 // policy.period_us)}
+    bounds = [numerator / denominator for numerator, denominator in policy.members]
     if policy.chains == BOUNDED:
-        return {"odds_ratio": bounds[0], **beside}
+        return {"odds_ratio": bounds[0], **loss_fields}
     q0, q1, r0, r1 = bounds
     if adversary != "universal":
-        return {"q": [q0, q1], "r": [r0, r1], **beside}
-    sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
-    return {"odds_ratio": max(sticky, restless, 1.0), **beside}
+        return {"q": [q0, q1], "r": [r0, r1], **loss_fields}
+    sticky_odds, restless_odds = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
+    return {"odds_ratio": max(sticky_odds, restless_odds, 1.0), **loss_fields}
 
 
 @dataclass(frozen=True, slots=True)

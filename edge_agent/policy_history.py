@@ -49,11 +49,11 @@ class DrawnTicks:
         self._written = dict(self._editions)
         self.changed = False
 
-    def reach(self, last: int) -> None:
+    def reach(self, last_tick: int) -> None:
         """Let the last row go on to the last tick that is durable, if it began before."""
         rows = self._timeline.rows
-        if rows and rows[-1].first <= last:
-            self._timeline.extend(last)
+        if rows and rows[-1].first <= last_tick:
+            self._timeline.extend(last_tick)
 
     def note(self, tick: int, version: int, noise: str) -> None:
         """Take a tick that is drawn, later than every one before."""
@@ -61,26 +61,26 @@ class DrawnTicks:
         if rows and rows[-1].last == tick - 1 and self._editions[rows[-1].version] == edition:
             self._timeline.extend(tick)
             return
-        number = next((old for old, other in self._editions.items() if other == edition), None)
-        if number is None:
-            number = max(self._editions, default=0) + 1
-            self._editions[number] = edition
+        edition_number = next((key for key, value in self._editions.items() if value == edition), None)
+        if edition_number is None:
+            edition_number = max(self._editions, default=0) + 1
+            self._editions[edition_number] = edition
         # The first version is the first policy there was; of what was before another one nothing is known.
         begin = rows[-1].last + 1 if rows else 0 if version == 1 else tick
-        self._timeline.add(Drawn(tick, tick, number, begin))
-        used = {row.version for row in rows}
-        self._editions = {edition: other for edition, other in self._editions.items() if edition in used}
+        self._timeline.add(Drawn(tick, tick, edition_number, begin))
+        used_editions = {row.version for row in rows}
+        self._editions = {edition: value for edition, value in self._editions.items() if edition in used_editions}
         self.changed = True
 
     def store(self, db: Database) -> None:
         """Write what has changed, within a transaction; call `stored` after it."""
-        old, new = self._timeline.stored, {(row.first, row.version): row for row in self._timeline.rows}
-        gone = [(self._stream, first) for first, edition in old if (first, edition) not in new]
-        db.executemany("DELETE FROM drawn WHERE stream = ? AND first = ?", gone)
-        rows = [(self._stream, *row[:4]) for key, row in new.items() if old.get(key) != row]
+        old_rows, new_rows = self._timeline.stored, {(row.first, row.version): row for row in self._timeline.rows}
+        removed_keys = [(self._stream, first) for first, edition in old_rows if (first, edition) not in new_rows]
+        db.executemany("DELETE FROM drawn WHERE stream = ? AND first = ?", removed_keys)
+        rows = [(self._stream, *row[:4]) for key, row in new_rows.items() if old_rows.get(key) != row]
         db.executemany("INSERT OR REPLACE INTO drawn VALUES (?, ?, ?, ?, ?)", rows)
-        unused = [(self._stream, number) for number in self._written if number not in self._editions]
-        db.executemany("DELETE FROM editions WHERE stream = ? AND edition = ?", unused)
+        unused_editions = [(self._stream, number) for number in self._written if number not in self._editions]
+        db.executemany("DELETE FROM editions WHERE stream = ? AND edition = ?", unused_editions)
         editions = [(self._stream, *pair) for pair in self._editions.items() if pair[0] not in self._written]
         db.executemany("INSERT INTO editions VALUES (?, ?, ?, ?)", [(*key, *edition) for *key, edition in editions])
 

@@ -50,8 +50,8 @@ class SymbolNoise:
 
     def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
         """Draw symbols."""
-        symbol = randomiser(self.table, entropy)
-        return Mechanism(lambda _tick, state, _shift: bytes((symbol(state),)), None)
+        draw_symbol = randomiser(self.table, entropy)
+        return Mechanism(lambda _tick, state, _shift: bytes((draw_symbol(state),)), None)
 
 
 def system_entropy() -> Callable[[memoryview], None]:
@@ -64,11 +64,11 @@ def system_entropy() -> Callable[[memoryview], None]:
     source = io.FileIO("/dev/urandom")
 
     def fill(buffer: memoryview) -> None:
-        filled = 0
-        while filled < len(buffer):
-            if not (count := source.readinto(buffer[filled:])):
+        filled_bytes = 0
+        while filled_bytes < len(buffer):
+            if not (count := source.readinto(buffer[filled_bytes:])):
                 raise OSError("the operating system's random generator gives no bytes")
-            filled += count
+            filled_bytes += count
 
     return fill
 

@@ -33,11 +33,11 @@ class Sealed(NamedTuple):
 def main() -> None:
     """Answer one request."""
 
-    def work() -> Answer:
+    def answer_request() -> Answer:
         count, *fields = json.load(sys.stdin)
         return {name: value.hex() for name, value in seal(count, *map(bytes.fromhex, fields))._asdict().items()}
 
-    json.dump(answered(work), sys.stdout)
+    json.dump(answered(answer_request), sys.stdout)
 
 
 def seal(count: int, helper: bytes, signed: bytes, signature: bytes, key: bytes, seed: bytes, header: bytes) -> Sealed:
@@ -61,7 +61,7 @@ def seal(count: int, helper: bytes, signed: bytes, signature: bytes, key: bytes,
         raise FuguError("the installed cryptography has no MLKEM768_X25519: install 50 or newer") from None
     try:
         Ed25519PublicKey.from_public_bytes(helper).verify(signature, signed)
-        public = MLKEM768X25519PublicKey(
+        public_key = MLKEM768X25519PublicKey(
             MLKEM768PublicKey.from_public_bytes(key[:_ML_KEM_BYTES]),
             X25519PublicKey.from_public_bytes(key[_ML_KEM_BYTES:]),
         )
@@ -70,7 +70,7 @@ def seal(count: int, helper: bytes, signed: bytes, signature: bytes, key: bytes,
     if not (masks := os.urandom(8 * count)):
         return Sealed()
     suite = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-    ciphertext = suite.encrypt(masks, public, info=header)
+    ciphertext = suite.encrypt(masks, public_key, info=header)
     device = Ed25519PrivateKey.from_private_bytes(seed)
     return Sealed(masks, device.public_key().public_bytes_raw(), ciphertext, device.sign(_REPORT + header + ciphertext))
 

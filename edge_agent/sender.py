@@ -54,23 +54,23 @@ class Sender:
 
         What the broker may have lost follows soon.
         """
-        gone = [key for key in self._in_flight if key[0] != self._link.clients]
-        self._resend = sorted({*self._resend, *map(self._in_flight.pop, gone)})
+        lost_keys = [key for key in self._in_flight if key[0] != self._link.clients]
+        self._resend = sorted({*self._resend, *map(self._in_flight.pop, lost_keys)})
         self._progress = time.monotonic()
         self._patience = RESEND_SECONDS
 
     def _send_next(self) -> bool:
-        fresh = not self._resend
-        if (frame := self._outbox.frames.next(self._sent_through if fresh else self._resend[0] - 1)) is None:
+        is_first_send = not self._resend
+        if (frame := self._outbox.frames.next(self._sent_through if is_first_send else self._resend[0] - 1)) is None:
             self._resend.clear()
-            return not fresh
+            return not is_first_send
         frame_id, name, payload = frame
         stream, _, window = name.partition("/")
         kind: Kind = "report" if payload[0] == Report.SCHEMA else "window" if window else "symbols"
         topic = topic_of(kind, *self._whose, stream)
         if (mid := self._link.publish(topic, payload)) is None:
             return False
-        if fresh:
+        if is_first_send:
             self._sent_through = frame_id
         else:
             self._resend.pop(0)
@@ -97,29 +97,29 @@ class Sender:
             return False
         now = time.monotonic()
         for commit in message.streams:
-            forgotten, missing = self._outbox.frames.forget_committed(
+            forgotten_count, missing_ids = self._outbox.frames.forget_committed(
                 commit.stream,
                 commit.through,
                 commit.gaps,
                 sent_through=self._sent_through,
-                grace=self._plan.grace_seconds if self._key is None else 0.0,
+                grace_seconds=self._plan.grace_seconds if self._key is None else 0.0,
             )
-            if forgotten:
+            if forgotten_count:
                 self._advance()
-            overdue = [i for i in missing if now - self._sent_at.get(i, -RESEND_SECONDS) >= RESEND_SECONDS / 2]
-            self._resend = sorted({*self._resend, *(i for i in overdue if i <= self._sent_through)})
+            overdue_ids = [i for i in missing_ids if now - self._sent_at.get(i, -RESEND_SECONDS) >= RESEND_SECONDS / 2]
+            self._resend = sorted({*self._resend, *(i for i in overdue_ids if i <= self._sent_through)})
         if self._key is not None:
             self._outbox.counter = message.counter
         if self._probe and not self._resend:
             oldest = self._outbox.frames.next(0)
             if oldest is None or oldest[0] > self._probe:
-                self._send_oldest_again(2 * self._probes, before=now - RESEND_SECONDS / 2)
+                self._send_oldest_again(2 * self._probes, latest_time=now - RESEND_SECONDS / 2)
         return True
 
     def _advance(self) -> None:
         self._progress = time.monotonic()
         self._patience = RESEND_SECONDS
-        self._sent_at = {i: at for i, at in self._sent_at.items() if i > self._sent_through - 10 * IN_FLIGHT}
+        self._sent_at = {i: seconds for i, seconds in self._sent_at.items() if i > self._sent_through - 10 * IN_FLIGHT}
 
     def _resend_unanswered(self) -> None:
         """Send the oldest frames again when nothing has been said of them for a while; once they are durable, the rest.
@@ -131,15 +131,15 @@ class Sender:
             return
         self._progress = now
         self._patience = min(2 * self._patience, RESEND_SECONDS_MAX)
-        self._send_oldest_again(IN_FLIGHT, before=now)
+        self._send_oldest_again(IN_FLIGHT, latest_time=now)
 
-    def _send_oldest_again(self, most: int, before: float) -> None:
+    def _send_oldest_again(self, max_frames: int, latest_time: float) -> None:
         """Send so many frames again, of those that were sent before a time."""
-        self._probe = after = 0
-        while len(self._resend) < most and (frame := self._outbox.frames.next(after)) is not None:
-            after = frame[0]
-            if after > self._sent_through or self._sent_at.get(after, before) > before:
+        self._probe = frame_id = 0
+        while len(self._resend) < max_frames and (frame := self._outbox.frames.next(frame_id)) is not None:
+            frame_id = frame[0]
+            if frame_id > self._sent_through or self._sent_at.get(frame_id, latest_time) > latest_time:
                 break
-            self._resend.append(after)
-            self._probe = after
+            self._resend.append(frame_id)
+            self._probe = frame_id
         self._probes = len(self._resend)

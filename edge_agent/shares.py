@@ -73,14 +73,14 @@ class Helpers:
     """The helpers' newest opening keys, and the process that encrypts to them; used from the agent's loop.
 
     Each key is checked in a process before it is used, so that nothing but the helper's signature makes one the newest.
-    `later` leaves work for the loop. Which key is the newest, and since which tick it is known, outlasts a restart.
+    `queue` leaves work for the loop. Which key is the newest, and since which tick it is known, outlasts a restart.
     """
 
-    def __init__(self, outbox: Outbox, fleet: str, device: str, later: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, outbox: Outbox, fleet: str, device: str, queue: Callable[[Callable[[], None]], None]) -> None:
         self._outbox = outbox
         self._fleet = fleet
         self._device = device
-        self._reporter = Child("edge_agent.reporter", "the process that encrypts reports", _PATIENCE_SECONDS, later)
+        self._reporter = Child("edge_agent.reporter", "the process that encrypts reports", _PATIENCE_SECONDS, queue)
         self._seed = b""
         self._stored: dict[str, StoredKey | None] = {}
         self._roots: dict[str, bytes] = {}
@@ -102,8 +102,8 @@ class Helpers:
 
     def sums(self, plan: StreamPlan, entropy: Callable[[memoryview], None], shift: int) -> StreamSums:
         """The sums of a stream from now on; OutboxError if the ticks of a window have changed."""
-        numbers = [self._outbox.register_window(plan.stream, shared) for shared in plan.sums]
-        return StreamSums(plan, numbers, entropy, self, shift)
+        last_numbers = [self._outbox.register_window(plan.stream, window_sum) for window_sum in plan.sums]
+        return StreamSums(plan, last_numbers, entropy, self, shift)
 
     def arrived(self, group: str, payload: bytes) -> bool:
         """Take an opening key that has arrived; False if it is none, or older than what is known."""
@@ -112,8 +112,8 @@ class Helpers:
             message = OpeningKey.decode(envelope.payload)
         except FrameError:
             return False
-        fits = envelope.kind == "opening-key" and (message.fleet, message.group) == (self._fleet, group)
-        if not fits or len(envelope.signatures) != 1:
+        is_for_group = envelope.kind == "opening-key" and (message.fleet, message.group) == (self._fleet, group)
+        if not is_for_group or len(envelope.signatures) != 1:
             return False
         self._heard[group] = self._waiting[group] = _Key(message, envelope.message, envelope.signatures[0].signature)
         self._check()
@@ -124,28 +124,28 @@ class Helpers:
 
         False while a process runs for the group: on a slow machine they would pile up.
         """
-        key, stored = self._keys.get(plan.name), self._stored.get(plan.name)
-        if plan.name in self._busy or key is None or stored is None or stored.made != key.message.made:
+        key, stored_key = self._keys.get(plan.name), self._stored.get(plan.name)
+        if plan.name in self._busy or key is None or stored_key is None or stored_key.made != key.message.made:
             return False
-        day = -(-DAY * 1_000_000 // plan.period_us)
-        return tick - stored.tick <= plan.length + plan.deadline_ticks + day
+        day_ticks = -(-DAY * 1_000_000 // plan.period_us)
+        return tick - stored_key.tick <= plan.length + plan.deadline_ticks + day_ticks
 
-    def seal(self, plan: SharedSum, number: int, take: Callable[[tuple[int, ...], SealedMasks], None]) -> None:
-        """Draw and encrypt the masks of a window; `take` gets them in the loop, or never."""
+    def seal(self, plan: SharedSum, number: int, on_sealed: Callable[[tuple[int, ...], SealedMasks], None]) -> None:
+        """Draw and encrypt the masks of a window; `on_sealed` gets them in the loop, or never."""
         key = self._keys[plan.name]
-        document, digest = plan.digest, key.message.digest
-        head = header(self._fleet, self._device, document, digest, number)
+        policy_digest, key_digest = plan.digest, key.message.digest
+        header_bytes = header(self._fleet, self._device, policy_digest, key_digest, number)
 
-        def sealed(answer: Answer) -> None:
+        def take_answer(answer: Answer) -> None:
             masks, member, ciphertext, signature = map(bytes.fromhex, answer.values())
-            take(numbers(masks), SealedMasks(self._device, digest, member, ciphertext, signature))
+            on_sealed(numbers(masks), SealedMasks(self._device, key_digest, member, ciphertext, signature))
 
-        self._ask(plan.name, key, head, plan.counts, sealed)
+        self._ask(plan.name, key, header_bytes, plan.counts, take_answer)
 
     def since(self, group: str, tick: int) -> None:
         """Note the tick at which a new key was first there, durably."""
-        key, stored = self._keys.get(group), self._stored.get(group)
-        if key is not None and (stored is None or stored.made < key.message.made):
+        key, stored_key = self._keys.get(group), self._stored.get(group)
+        if key is not None and (stored_key is None or stored_key.made < key.message.made):
             self._outbox.keep_opening_key(group, StoredKey(key.message.made, tick))
             self._stored[group] = StoredKey(key.message.made, tick)
 
@@ -162,20 +162,20 @@ class Helpers:
 
     def _is_newer(self, group: str, key: _Key) -> bool:
         """True if no key that was used is newer; the newest is used again after a restart."""
-        held, stored = self._keys.get(group), self._stored.get(group)
-        newest = held is None or held.message.made < key.message.made
-        return group in self._roots and newest and (stored is None or stored.made <= key.message.made)
+        held_key, stored_key = self._keys.get(group), self._stored.get(group)
+        is_newest = held_key is None or held_key.message.made < key.message.made
+        return group in self._roots and is_newest and (stored_key is None or stored_key.made <= key.message.made)
 
-    def _ask(self, group: str, key: _Key, head: bytes, count: int, take: Callable[[Answer], None]) -> None:
+    def _ask(self, group: str, key: _Key, header_bytes: bytes, count: int, on_answer: Callable[[Answer], None]) -> None:
         self._busy.add(group)
-        fields = [self._roots[group], key.signed, key.signature, key.message.key, self._seed, head]
+        fields = [self._roots[group], key.signed, key.signature, key.message.key, self._seed, header_bytes]
         request = json.dumps([count, *(field.hex() for field in fields)]).encode()
-        self._reporter.ask((), request, partial(self._answered, group, take))
+        self._reporter.ask((), request, partial(self._answered, group, on_answer))
 
-    def _answered(self, group: str, take: Callable[[Answer], None], answer: Answer) -> None:
+    def _answered(self, group: str, on_answer: Callable[[Answer], None], answer: Answer) -> None:
         self._busy.discard(group)
         if "refused" not in answer:
-            take(answer)
+            on_answer(answer)
         elif (trouble := f"group {group}: {answer['detail']}; nothing is reported") not in self._warned:
             self._warned.add(trouble)
             _log.warning("%s", trouble)
@@ -194,10 +194,10 @@ class _Count(Secret):
         self.observed = [0] * len(values)
         self.sealed = sealed
 
-    def add(self, block: int, place: int | None) -> None:
+    def add(self, block: int, state_place: int | None) -> None:
         """Count one tick; the same is done whatever its state is."""
-        self.observed = [ticks + (number == block) for number, ticks in enumerate(self.observed)]
-        self._values = [(value + (number == place)) % _WORD for number, value in enumerate(self._values)]
+        self.observed = [tick_count + (index == block) for index, tick_count in enumerate(self.observed)]
+        self._values = [(value + (index == state_place)) % _WORD for index, value in enumerate(self._values)]
 
     def take(self) -> bytes:
         """The parts; afterwards there are none."""
@@ -237,17 +237,17 @@ class StreamSums:
         self._shift = shift
         self._next_wall = 0
         self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
-        self._sums = [_Sum(shared, last) for shared, last in zip(plan.sums, last_numbers, strict=True)]
+        self._sums = [_Sum(sum_plan, number) for sum_plan, number in zip(plan.sums, last_numbers, strict=True)]
         self._over: list[tuple[_Sum, _Count]] = []
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count the state of a tick that is later than every one before, or a tick without one."""
-        wall = tick - self._shift
-        self._reach(wall)
-        for shared in self._sums:
-            if shared.open is not None:
-                shared.open.add(*shared.plan.places_at(wall, state))
-        self._next_wall = wall + 1
+        wall_tick = tick - self._shift
+        self._reach(wall_tick)
+        for total in self._sums:
+            if total.open is not None:
+                total.open.add(*total.plan.places_at(wall_tick, state))
+        self._next_wall = wall_tick + 1
 
     def advance(self, tick: int) -> list[Report]:
         """The reports of windows that end before a tick, the next of the stream; each once.
@@ -255,36 +255,36 @@ class StreamSums:
         Masks of the windows that begin next are asked for.
         """
         self._reach(tick - self._shift)
-        over, self._over = self._over, []
-        for shared in self._sums:
-            self._helpers.since(shared.plan.name, tick)
-            number = max(shared.plan.at(self._next_wall - 1) + 1, shared.last + 1, 0)
-            first = shared.plan.begin(number)
-            ahead = min(shared.plan.length, -(-_AHEAD_US // shared.plan.period_us))
-            near = first - self._next_wall <= ahead and shared.asked < number
-            if near and self._helpers.has_key(shared.plan, first + self._shift):
-                shared.asked = number
-                self._helpers.seal(shared.plan, number, partial(self._ready, shared, number))
-        return [self._report(shared, count) for shared, count in over]
+        ended_windows, self._over = self._over, []
+        for total in self._sums:
+            self._helpers.since(total.plan.name, tick)
+            window_number = max(total.plan.at(self._next_wall - 1) + 1, total.last + 1, 0)
+            first_tick = total.plan.begin(window_number)
+            lead_ticks = min(total.plan.length, -(-_AHEAD_US // total.plan.period_us))
+            is_due = first_tick - self._next_wall <= lead_ticks and total.asked < window_number
+            if is_due and self._helpers.has_key(total.plan, first_tick + self._shift):
+                total.asked = window_number
+                self._helpers.seal(total.plan, window_number, partial(self._ready, total, window_number))
+        return [self._report(total, count) for total, count in ended_windows]
 
-    def _ready(self, shared: _Sum, number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
+    def _ready(self, total: _Sum, window_number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
         """Take the masks of a window that has not begun."""
-        if shared.plan.begin(number) >= self._next_wall:
-            values = [(shared.shares.draw(self._bits) - mask) % _WORD for mask in masks]
-            shared.next = _Count(number, values, sealed)
+        if total.plan.begin(window_number) >= self._next_wall:
+            values = [(total.shares.draw(self._bits) - mask) % _WORD for mask in masks]
+            total.next = _Count(window_number, values, sealed)
 
-    def _reach(self, wall: int) -> None:
+    def _reach(self, wall_tick: int) -> None:
         """Begin and end windows: no tick before this one comes any more."""
-        self._next_wall = wall
-        for shared in self._sums:
+        self._next_wall = wall_tick
+        for total in self._sums:
             for _ in range(2):  # the one under way may end, and the next one with it
-                if shared.open is not None and shared.open.number < shared.plan.at(wall):
-                    self._over.append((shared, shared.open))
-                    shared.open = None
-                if shared.open is None and shared.next is not None and shared.next.number <= shared.plan.at(wall):
-                    shared.open, shared.next = shared.next, None
+                if total.open is not None and total.open.number < total.plan.at(wall_tick):
+                    self._over.append((total, total.open))
+                    total.open = None
+                if total.open is None and total.next is not None and total.next.number <= total.plan.at(wall_tick):
+                    total.open, total.next = total.next, None
 
-    def _report(self, shared: _Sum, count: _Count) -> Report:
-        shared.last = count.number
-        head = self._version, shared.plan.name, -1, count.number, shared.plan.digest
-        return Report(*head, tuple(count.observed), count.take(), count.sealed)
+    def _report(self, total: _Sum, count: _Count) -> Report:
+        total.last = count.number
+        head_fields = self._version, total.plan.name, -1, count.number, total.plan.digest
+        return Report(*head_fields, tuple(count.observed), count.take(), count.sealed)

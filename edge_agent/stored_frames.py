@@ -55,9 +55,9 @@ class StoredFrame(NamedTuple):
 class StoredFrames:
     """The frames in a database that one connection uses, the newest's id, and how many were dropped since the start."""
 
-    def __init__(self, db: Database, keeping: Keeping, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, db: Database, retention: Keeping, now: Callable[[], float] = time.monotonic) -> None:
         self._db = db
-        self.keeping = keeping
+        self.keeping = retention
         self._now = now
         (self._page_size,) = db.execute("PRAGMA page_size").fetchone()
         self.newest, self._count = db.execute("SELECT COALESCE(MAX(id), 0), COUNT(*) FROM frames").fetchone()
@@ -68,27 +68,27 @@ class StoredFrames:
         self.dropped = 0
 
     @contextmanager
-    def changing(self, *, forced: bool) -> Iterator[None]:
+    def changing(self, *, is_forced: bool) -> Iterator[None]:
         """One transaction, also of deletions, or a part of the outer one.
 
-        If it is `forced`, it and all before outlast a power cut.
+        If it is `is_forced`, it and all before outlast a power cut.
         """
         if self._db.in_transaction:
             yield
             return
-        before = self._count, self.dropped
+        counts_before = self._count, self.dropped
         self._deleted.clear()
-        self._db.execute(f"PRAGMA synchronous = {'FULL' if forced else 'NORMAL'}")
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if is_forced else 'NORMAL'}")
         try:
             with transaction(self._db):
                 now = self._now()
-                self._delete(frame for frame, until in self._covered.items() if until <= now)
+                self._delete(frame_id for frame_id, deletion_time in self._covered.items() if deletion_time <= now)
                 yield
         except BaseException:
-            self._count, self.dropped = before
+            self._count, self.dropped = counts_before
             raise
-        for frame in self._deleted:
-            self._covered.pop(frame, None)
+        for frame_id in self._deleted:
+            self._covered.pop(frame_id, None)
 
     def add(self, sequence: str, previous: int, last: int, payload: bytes) -> None:
         """Keep a frame; in a transaction."""
@@ -103,53 +103,53 @@ class StoredFrames:
                 return StoredFrame(*row)
         return None
 
-    def forget(self, frame: int) -> None:
+    def forget(self, frame_id: int) -> None:
         """Forget one frame."""
-        if self._db.execute("SELECT 1 FROM frames WHERE id = ?", (frame,)).fetchone():
-            self._covered[frame] = 0.0
+        if self._db.execute("SELECT 1 FROM frames WHERE id = ?", (frame_id,)).fetchone():
+            self._covered[frame_id] = 0.0
             self._delete_some()
 
     def forget_committed(
-        self, sequence: str, through: int, gaps: Sequence[Gap], *, sent_through: int, grace: float
+        self, sequence: str, durable_tick: int, gaps: Sequence[Gap], *, sent_through: int, grace_seconds: float
     ) -> tuple[int, list[int]]:
         """Forget the frames that are durable elsewhere; those that an earlier watermark covered may be live again.
 
         Args:
-            through, gaps: what is durable, as in `fugu.contract.frames.StreamCommit`.
+            durable_tick, gaps: what is durable, as in `fugu.contract.frames.StreamCommit`.
             sent_through: the newest frame that has been sent; none above it is forgotten.
-            grace: seconds for which they are kept all the same.
+            grace_seconds: for how long they are kept all the same.
 
         Returns:
             The number of frames newly forgotten, and the ids of the frames that hold ticks of a gap.
         """
-        until = self._now() + grace if grace else 0.0
-        edge = gaps[0].after if gaps else through
-        prefix, last_of_prefix = self._prefix.get(sequence, (0, -1))
-        if edge < last_of_prefix:
-            prefix, last_of_prefix = 0, -1
-        reach = self._reach.get(sequence, 0)
-        before, missing, unbroken = len(self._covered), list[int](), True
+        deletion_time = self._now() + grace_seconds if grace_seconds else 0.0
+        prefix_end = gaps[0].after if gaps else durable_tick
+        prefix_id, last_of_prefix = self._prefix.get(sequence, (0, -1))
+        if prefix_end < last_of_prefix:
+            prefix_id, last_of_prefix = 0, -1
+        highest_covered = self._reach.get(sequence, 0)
+        covered_before, missing_ids, is_unbroken = len(self._covered), list[int](), True
         rows = self._db.execute(
             "SELECT id, previous, last FROM intact_frames WHERE id > ? AND id <= ? AND stream = ? ORDER BY id",
-            (prefix, sent_through, sequence),
+            (prefix_id, sent_through, sequence),
         )
-        for frame, previous, last in rows:
-            if last > through and frame > reach:
+        for frame_id, previous_tick, last_tick in rows:
+            if last_tick > durable_tick and frame_id > highest_covered:
                 break
-            if last > through or any(previous < gap.through and last > gap.after for gap in gaps):
-                unbroken = False
-                before -= self._covered.pop(frame, None) is not None
-                if last <= through:
-                    missing.append(frame)
+            if last_tick > durable_tick or any(previous_tick < gap.through and last_tick > gap.after for gap in gaps):
+                is_unbroken = False
+                covered_before -= self._covered.pop(frame_id, None) is not None
+                if last_tick <= durable_tick:
+                    missing_ids.append(frame_id)
                 continue
-            self._covered[frame] = min(until, self._covered.get(frame, until))
-            self._reach[sequence] = max(frame, self._reach.get(sequence, 0))
-            if unbroken:
-                prefix, last_of_prefix = frame, last
-        self._prefix[sequence] = prefix, last_of_prefix
-        forgotten = len(self._covered) - before
+            self._covered[frame_id] = min(deletion_time, self._covered.get(frame_id, deletion_time))
+            self._reach[sequence] = max(frame_id, self._reach.get(sequence, 0))
+            if is_unbroken:
+                prefix_id, last_of_prefix = frame_id, last_tick
+        self._prefix[sequence] = prefix_id, last_of_prefix
+        forgotten_count = len(self._covered) - covered_before
         self._delete_some()
-        return forgotten, missing
+        return forgotten_count, missing_ids
 
     @property
     def covered(self) -> int:
@@ -162,9 +162,9 @@ class StoredFrames:
 
     def used(self) -> int:
         """Bytes on the disk that are in use."""
-        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
-        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
-        return int((pages - free) * self._page_size)
+        (page_count,) = self._db.execute("PRAGMA page_count").fetchone()
+        (free_pages,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        return int((page_count - free_pages) * self._page_size)
 
     def takes(self, size: int) -> bool:
         """True if there is room for a frame of so many bytes, or could be made."""
@@ -174,9 +174,9 @@ class StoredFrames:
         """Make room for a frame of so many bytes if there is none, in a transaction; whether there is room then."""
         if not self.fits(size):
             self._delete(self._covered)
-        while not (fits := self.fits(size)) and self.keeping.drop_oldest and self._drop_oldest():
+        while not (has_room := self.fits(size)) and self.keeping.drop_oldest and self._drop_oldest():
             pass
-        return fits
+        return has_room
 
     def fits(self, size: int) -> bool:
         """True if there is room for a frame of so many bytes as it is."""
@@ -184,16 +184,17 @@ class StoredFrames:
 
     def _drop_oldest(self) -> bool:
         """Drop the oldest frame that another of its sequence follows, which then accounts for its ticks as well."""
-        for frame, sequence, previous in self._db.execute("SELECT id, stream, previous FROM frames ORDER BY id"):
-            following = self._db.execute(
+        query = "SELECT id, stream, previous FROM frames ORDER BY id"
+        for frame_id, sequence, previous_tick in self._db.execute(query):
+            next_row = self._db.execute(
                 "SELECT id, payload FROM intact_frames WHERE id > ? AND stream = ? ORDER BY id LIMIT 1",
-                (frame, sequence),
+                (frame_id, sequence),
             ).fetchone()
-            if following is not None:
-                self._delete([frame])
+            if next_row is not None:
+                self._delete([frame_id])
                 self._db.execute(
                     "UPDATE frames SET previous = ?, payload = ? WHERE id = ?",
-                    (previous, accounting(following[1], previous), following[0]),
+                    (previous_tick, accounting(next_row[1], previous_tick), next_row[0]),
                 )
                 self.dropped += 1
                 return True
@@ -201,19 +202,19 @@ class StoredFrames:
 
     def _delete_some(self) -> None:
         if len(self._covered) > MOST_COVERED:
-            for frame in list(self._covered)[: len(self._covered) - MOST_COVERED // 2]:
-                self._covered[frame] = 0.0
-            with self.changing(forced=False):
+            for frame_id in list(self._covered)[: len(self._covered) - MOST_COVERED // 2]:
+                self._covered[frame_id] = 0.0
+            with self.changing(is_forced=False):
                 pass
 
     def _delete(self, ids: Iterable[int]) -> None:
-        fresh = set(ids) - self._deleted
-        self._db.executemany("DELETE FROM frames WHERE id = ?", [(frame,) for frame in sorted(fresh)])
-        self._deleted |= fresh
-        self._count -= len(fresh)
+        new_ids = set(ids) - self._deleted
+        self._db.executemany("DELETE FROM frames WHERE id = ?", [(frame_id,) for frame_id in sorted(new_ids)])
+        self._deleted |= new_ids
+        self._count -= len(new_ids)
 
 
 def accounting(payload: bytes, previous: int) -> bytes:
     """A frame that accounts for the ticks after `previous`."""
-    frame = next(form for form in (SymbolFrame, MeasureFrame, WindowFrame, Report) if payload[0] == form.SCHEMA)
+    frame = next(kind for kind in (SymbolFrame, MeasureFrame, WindowFrame, Report) if payload[0] == kind.SCHEMA)
     return replace(frame.decode(payload), previous=previous).encode()

@@ -81,8 +81,8 @@ class Stream(Pace):
         self.watch = None if plan.watch is None else Watch(read_discretiser(plan.discretiser).states, plan.watch)
         self.silent = 0
         self._told: set[str] = set()
-        nothing = Mechanism(lambda _tick, _state, _shift: None, None)
-        self.mechanism = nothing if plan.noise is None else plan.noise.begin(entropy)
+        no_mechanism = Mechanism(lambda _tick, _state, _shift: None, None)
+        self.mechanism = no_mechanism if plan.noise is None else plan.noise.begin(entropy)
 
     def observe(self, tick: int) -> int | None:
         """The state of a tick, or None; what is wrong with the sensor is told once, to the journal only."""
@@ -104,12 +104,12 @@ class Stream(Pace):
         A window that was under way before a restart goes on; else it is the first whole one.
         """
         tick = max(self.next_tick, self.clock.at(now_us) + 1)
-        ends = [window.last(window.first_from(tick)) for window in self.plan.windows]
-        under_way = (counter.window.last(index) for counter in self.counters for index in counter.open)
-        ends += [last for last in under_way if last >= tick]
+        end_ticks = [window.last(window.first_from(tick)) for window in self.plan.windows]
+        open_window_ends = (counter.window.last(index) for counter in self.counters for index in counter.open)
+        end_ticks += [last for last in open_window_ends if last >= tick]
         if self.plan.noise is not None:
-            ends.append(tick + self.plan.frame_ticks - 1)
-        return self.clock.time_of(min(ends)) if ends else None
+            end_ticks.append(tick + self.plan.frame_ticks - 1)
+        return self.clock.time_of(min(end_ticks)) if end_ticks else None
 
     def _tell(self, trouble: str) -> None:
         if trouble not in self._told:
@@ -176,13 +176,13 @@ class Ticker:
         and for a file of windows that cannot be used.
         """
         try:
-            stored = self._window_file.begin(plans)
+            stored_records = self._window_file.begin(plans)
         except OSError as error:
             raise OutboxError(f"cannot use the windows of outbox {self._outbox.path}: {error}") from None
         if self._helpers is not None:
             self._helpers.follow(plans)
         for plan, sensor in zip(plans, sensors, strict=True):
-            self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor), stored))
+            self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor), stored_records))
         restarted(self.streams, self._clock, self._clock.continues)
         self._look()
 
@@ -194,22 +194,23 @@ class Ticker:
             OutboxError: a stream cannot go on under its new plan; nothing has changed.
             OSError, sqlite3.Error: they could not be stored; nothing has changed.
         """
-        before = {stream.plan.stream: stream for stream in self.streams}
+        stream_of_name = {stream.plan.stream: stream for stream in self.streams}
         streams = []
         check_shared(plans)
         self.close_frames()  # before anything is stored: after that nothing may fail, and no tick stay behind
         try:
             with self._outbox.forgets_if_refused():
                 for plan in plans:
-                    old = before.get(plan.stream)
+                    old_stream = stream_of_name.get(plan.stream)
                     stream = self._open(plan, self.sensors.of(plan))
-                    draws = (other.drawn_us for other in self.streams if other.clock is stream.clock)
-                    stream.drawn_us = max((us for us in draws if us is not None), default=None)  # perhaps of its sensor
-                    if old is not None:
-                        stream.next_tick = max(stream.last_tick + 1, old.next_tick)
+                    draw_times_us = (peer.drawn_us for peer in self.streams if peer.clock is stream.clock)
+                    # Perhaps that of its sensor.
+                    stream.drawn_us = max((us for us in draw_times_us if us is not None), default=None)
+                    if old_stream is not None:
+                        stream.next_tick = max(stream.last_tick + 1, old_stream.next_tick)
                     elif self._placed:
-                        now = self._clock.now_us(), self._clock.offset_us
-                        stream.next_tick = stream.clock.next_wall(*now) + stream.clock.shift
+                        clock_state = self._clock.now_us(), self._clock.offset_us
+                        stream.next_tick = stream.clock.next_wall(*clock_state) + stream.clock.shift
                     self._outbox.set_shift(plan, stream.clock.shift, stream.clock.since)
                     streams.append(stream)
                 store()
@@ -218,7 +219,7 @@ class Ticker:
             if self._helpers is not None:
                 self._helpers.follow(plans)
             try:  # counts of the old policy are over; their records would not be used in any case
-                self._window_file.begin(plans, anew=True)
+                self._window_file.begin(plans, discard=True)
             except OSError as error:
                 self.storage_failed(error)
         finally:
@@ -231,14 +232,14 @@ class Ticker:
         Where ticks come faster than they are drawn for, the rest is left to the next call: other work must go on.
         Raises OutboxError if the outbox is lost.
         """
-        came, until = self._look(), self._clock.elapsed_us() + _SLICE_US
-        while came and self._clock.elapsed_us() < until:
-            came = False
+        has_drawn, slice_end_us = self._look(), self._clock.elapsed_us() + _SLICE_US
+        while has_drawn and self._clock.elapsed_us() < slice_end_us:
+            has_drawn = False
             for stream in self.streams:
                 stream.next_tick = max(stream.next_tick, stream.sensor.newest)  # before it nothing is known
                 if not stream.finished and not self.stopping and stream.comes(self._clock, self._silent):
                     self._tick(stream)
-                    came = True
+                    has_drawn = True
 
     def prepare(self) -> None:
         """Draw the noise of the windows that begin next, while there is time; let reports of sums leave."""
@@ -261,25 +262,25 @@ class Ticker:
         watch = next((stream.watch for stream in self.streams if stream.watch and stream.watch.waits), None)
         if watch is None:
             return False
-        part = min(_JUDGING_US, *(stream.plan.period_us // _JUDGING_SHARE for stream in self.streams))
-        if self.pause() * 1e6 < 3 * part:
+        part_us = min(_JUDGING_US, *(stream.plan.period_us // _JUDGING_SHARE for stream in self.streams))
+        if self.pause() * 1e6 < 3 * part_us:
             return False
-        over = self._clock.elapsed_us() + 2 * part
-        self._clock.rest(part)
-        begun = time.thread_time()
+        judging_end_us = self._clock.elapsed_us() + 2 * part_us
+        self._clock.rest(part_us)
+        start_seconds = time.thread_time()
         watch.judge()
-        if (time.thread_time() - begun) * 1e6 > part:
+        if (time.thread_time() - start_seconds) * 1e6 > part_us:
             watch.end("this machine is too slow for it at such a period")
-        self._clock.rest(over - self._clock.elapsed_us())
+        self._clock.rest(judging_end_us - self._clock.elapsed_us())
         return True
 
     def pause(self) -> float:
         """Seconds until the next tick, at most one."""
         if self._placed != self._clock.anchors or not self._placed:
             return IDLE_SECONDS
-        now = self._clock.elapsed_us()
-        due = [(stream.ready_us(self._clock) - now) / 1e6 for stream in self.streams if not stream.finished]
-        return max(0.0, min([IDLE_SECONDS, *due]))
+        now_us = self._clock.elapsed_us()
+        due_seconds = [(stream.ready_us(self._clock) - now_us) / 1e6 for stream in self.streams if not stream.finished]
+        return max(0.0, min([IDLE_SECONDS, *due_seconds]))
 
     def finish(self) -> None:
         """Draw nothing any more, and let frames that are not full leave. Raises sqlite3.Error."""
@@ -306,23 +307,23 @@ class Ticker:
         self,
         plan: StreamPlan,
         sensor: SharedSensor,
-        stored: Mapping[tuple[str, str], Sequence[WindowRecord]] | None = None,
+        stored_records: Mapping[tuple[str, str], Sequence[WindowRecord]] | None = None,
     ) -> Stream:
         last_tick = self._outbox.register(plan)
         clock = self._clocks.setdefault((plan.epoch_us, plan.period_us), TickClock(plan.epoch_us, plan.period_us))
         clock.follow(*self._outbox.shift(plan.stream))
-        counters = self._counters(plan, clock.since, last_tick, stored or {})
+        counters = self._counters(plan, clock.since, last_tick, stored_records or {})
         return Stream(plan, clock, sensor, self._entropy, last_tick, counters, self._sums(plan, clock.shift))
 
     def _counters(
-        self, plan: StreamPlan, since: int, last_tick: int, stored: Mapping[tuple[str, str], Sequence[WindowRecord]]
+        self, plan: StreamPlan, start: int, last_tick: int, stored: Mapping[tuple[str, str], Sequence[WindowRecord]]
     ) -> list[RecordedCounter]:
-        draw, counters = uniform_below(self._entropy), []
+        draw_below, counters = uniform_below(self._entropy), []
         for window in plan.windows:
             records = stored.get((plan.stream, window.name), ())
             records = [record for record in records if record.through <= last_tick]  # others are not of its life
             last_index = self._outbox.register_window(plan.stream, window)
-            counters.append(RecordedCounter(window, draw, last_index, since, records))
+            counters.append(RecordedCounter(window, draw_below, last_index, start, records))
         return counters
 
     def _sums(self, plan: StreamPlan, shift: int) -> StreamSums | None:
@@ -346,21 +347,21 @@ class Ticker:
 
     def _place(self, clock: TickClock, streams: Sequence[Stream]) -> None:
         """Find the next tick of the streams of one clock, and its shift."""
-        shift, since, first = find_place(streams, self._clock, self._placed != 0)
+        shift, since, first_tick = find_place(streams, self._clock, self._placed != 0)
         for stream in streams:
-            before, _ = self._outbox.shift(stream.plan.stream)
+            shift_before, _ = self._outbox.shift(stream.plan.stream)
             self._outbox.set_shift(stream.plan, shift, since)
-            if shift != before:
+            if shift != shift_before:
                 stream.counters = self._counters(stream.plan, since, -1, {})
         for stream in streams:
-            stream.next_tick = first
+            stream.next_tick = first_tick
             stream.sums = self._sums(stream.plan, shift)  # a clock that was set ends the windows under way
         clock.follow(shift, since)
 
     def _is_misplaced(self, stream: Stream) -> bool:
         """True if what goes by the time of day is another now, or an older stream has brought a larger shift along."""
         shift, _ = self._outbox.shift(stream.plan.stream)
-        same_clock = [other for other in self.streams if other.clock is stream.clock]
+        same_clock = [peer for peer in self.streams if peer.clock is stream.clock]
         return shift != stream.clock.shift or stream.clock.shift % multiple_of(same_clock) != 0
 
     def _tick(self, stream: Stream) -> None:
@@ -370,13 +371,13 @@ class Ticker:
             return
         tick = stream.begin(self._clock)
         state = stream.observe(tick)
-        reserved = False
+        is_reserved = False
         try:
             self._outbox.reserve(stream.plan, tick)
-            reserved = True
+            is_reserved = True
             self._outbox.append(stream.plan, tick, stream.mechanism.draw(tick, state, stream.clock.shift))
         except (sqlite3.Error, OutboxFullError) as error:
-            self.not_drawn += not reserved
+            self.not_drawn += not is_reserved
             self.storage_failed(error)
         else:
             self.storage_trouble = None
@@ -392,16 +393,16 @@ class Ticker:
     def _close_windows(self, stream: Stream, tick: int) -> None:
         """Let windows that have ended leave, and keep the counts of others; in this order for any kill between them."""
         counters = stream.counters
-        closed = [(counter.window, *window) for counter in counters for window in counter.close(tick)]
+        windows = [(counter.window, *window) for counter in counters for window in counter.close(tick)]
         records = [(counter.window, record) for counter in counters for record in counter.records(tick)]
         try:
             self._window_file.blank(
-                stream.plan, ((count.window, slot) for count in counters for slot in count.to_blank)
+                stream.plan, ((counter.window, slot) for counter in counters for slot in counter.to_blank)
             )
             for counter in counters:
                 counter.to_blank.clear()
-            if closed or records:  # what is counted in a record is durable before it is: no tick is counted twice
-                self._outbox.append_windows(stream.plan, closed)
+            if windows or records:  # what is counted in a record is durable before it is: no tick is counted twice
+                self._outbox.append_windows(stream.plan, windows)
             self._window_file.keep(stream.plan, records)
         except (sqlite3.Error, OutboxFullError, OSError) as error:
             self.storage_failed(error)
@@ -410,19 +411,19 @@ class Ticker:
         """Note that the outbox took nothing. Raises OutboxError if its file is gone: only a start can help."""
         if isinstance(error, FileLostError):
             raise OutboxError(f"the outbox is lost, and what was in it: {error}") from None
-        full = isinstance(error, OutboxFullError) or is_full(error) or getattr(error, "errno", 0) == ENOSPC
-        trouble = StatusCode.STORAGE_FULL if full else StatusCode.STORAGE
+        has_no_room = isinstance(error, OutboxFullError) or is_full(error) or getattr(error, "errno", 0) == ENOSPC
+        trouble = StatusCode.STORAGE_FULL if has_no_room else StatusCode.STORAGE
         if trouble != self.storage_trouble:
-            lost = "counts of windows are lost" if isinstance(error, OSError) else "nothing is drawn"
-            _log.error("outbox %s: %s; %s until it takes something again", self._outbox.path, error, lost)
+            loss_words = "counts of windows are lost" if isinstance(error, OSError) else "nothing is drawn"
+            _log.error("outbox %s: %s; %s until it takes something again", self._outbox.path, error, loss_words)
         self.storage_trouble = trouble
 
 
-def _align(streams: Sequence[Stream], before: Sequence[Stream]) -> None:
+def _align(streams: Sequence[Stream], old_streams: Sequence[Stream]) -> None:
     """Let streams of one clock begin at one tick, after what was drawn before.
 
     The loss by all streams of one sensor at a tick is bounded for the tables of one document. So no tick may mix tables
     of the old and the new document.
     """
     for stream in streams:
-        stream.next_tick = max(other.next_tick for other in (*streams, *before) if other.clock is stream.clock)
+        stream.next_tick = max(peer.next_tick for peer in (*streams, *old_streams) if peer.clock is stream.clock)

@@ -95,9 +95,9 @@ class Watch:
         if self._waiting:
             self._try(self._waiting.popleft())
 
-    def end(self, why: str) -> None:
+    def end(self, reason: str) -> None:
         """Watch no more."""
-        self.ended = why
+        self.ended = reason
         self._waiting.clear()
 
     def _try(self, work: Callable[[], None]) -> None:
@@ -107,49 +107,49 @@ class Watch:
             self.end(f"{type(error).__name__} inside the agent, please report it")
 
     def _count(self, tick: int, state: int | None) -> None:
-        last, self._last = self._last, None if state is None else (tick, state)
-        if last is None or state is None or last[0] != tick - 1:
+        last_pair, self._last = self._last, None if state is None else (tick, state)
+        if last_pair is None or state is None or last_pair[0] != tick - 1:
             return
         self.steps += 1
         for _, counts in self._stretches:
-            counts[last[1]][state] += 1
+            counts[last_pair[1]][state] += 1
         if self.steps % self._stretches[0][0] == 0:
             self._set_aside(tick)
 
     def _set_aside(self, tick: int) -> None:
         """Leave all lengths to be judged by what they have come to, and let stretches that are over begin anew."""
-        pieces: list[Callable[[], None]] = []
-        for number, (length, counts) in enumerate(self._stretches):
-            ends, now = self.steps % length == 0, [row[:] for row in counts]
-            pieces.append(partial(self._weigh, number, now, ends))
-            if ends and length == OWN_LENGTH and "rate" in self._chains:
-                pieces.append(partial(self._remember, tick // self._chains["hour"], now))
-            if ends:
+        judgements: list[Callable[[], None]] = []
+        for index, (length, counts) in enumerate(self._stretches):
+            is_complete, counts_now = self.steps % length == 0, [row[:] for row in counts]
+            judgements.append(partial(self._weigh, index, counts_now, is_complete))
+            if is_complete and length == OWN_LENGTH and "rate" in self._chains:
+                judgements.append(partial(self._remember, tick // self._chains["hour"], counts_now))
+            if is_complete:
                 for row in counts:
                     row[:] = [0] * len(row)
         if len(self._waiting) < _MOST_WAITING:
-            self._waiting.extend((*pieces, partial(self._conclude, tick)))
+            self._waiting.extend((*judgements, partial(self._conclude, tick)))
         else:
             self.left_out += 1
 
-    def _weigh(self, number: int, counts: Counts, ends: bool) -> None:
+    def _weigh(self, index: int, counts: Counts, is_complete: bool) -> None:
         gain = log_e_value(counts, self._chains)
-        capital = self._capital[number]
-        now = [a + _log_sum((math.log1p(-w), math.log(w) + gain)) for a, w in zip(capital, _WEIGHTS, strict=True)]
-        self._products[number] = now
-        if ends:
-            self._capital[number] = now
+        capital = self._capital[index]
+        products = [a + _log_sum((math.log1p(-w), math.log(w) + gain)) for a, w in zip(capital, _WEIGHTS, strict=True)]
+        self._products[index] = products
+        if is_complete:
+            self._capital[index] = products
 
     def _conclude(self, tick: int) -> None:
-        products = [product for length in self._products for product in length]
+        products = [product for length_products in self._products for product in length_products]
         self.evidence = _log_sum(products) - math.log(len(products))
         if self.alarm is None and self.evidence >= -math.log(ALARM):
             self.alarm = tick
 
     def _remember(self, hour: int, counts: Counts) -> None:
         self.own[hour] = max(_epsilon(counts, self._chains), self.own.get(hour, 0.0))
-        for old in [past for past in self.own if past <= hour - _HOURS]:
-            del self.own[old]
+        for old_hour in [past_hour for past_hour in self.own if past_hour <= hour - _HOURS]:
+            del self.own[old_hour]
 
     @property
     def own_epsilon(self) -> float | None:
@@ -157,24 +157,24 @@ class Watch:
         if not self.own:
             return None
         with localcontext(CONTEXT):
-            exact = Decimal(max(self.own.values()))
-            return float(exact.quantize(Decimal((0, (1,), exact.adjusted() - 1)), rounding=ROUND_CEILING))
+            epsilon = Decimal(max(self.own.values()))
+            return float(epsilon.quantize(Decimal((0, (1,), epsilon.adjusted() - 1)), rounding=ROUND_CEILING))
 
     def sentence(self) -> str:
         """Sentence for the owner about the result."""
-        so_far = f"{self.steps} steps between states, evidence {math.exp(min(self.evidence, 99.0)):.3g}"
+        progress_words = f"{self.steps} steps between states, evidence {math.exp(min(self.evidence, 99.0)):.3g}"
         if self.left_out:
-            so_far += f", {self.left_out} judgements left out, as ticks leave no time for them"
+            progress_words += f", {self.left_out} judgements left out, as ticks leave no time for them"
         if self.ended:
-            so_far += f"; the watch has ended: {self.ended}"
+            progress_words += f"; the watch has ended: {self.ended}"
         if self.alarm is None:
-            return f"nothing speaks against the declared class of chains ({so_far} of {1 / ALARM:g})"
-        changes, certainly = "", "is"
+            return f"nothing speaks against the declared class of chains ({progress_words} of {1 / ALARM:g})"
+        change_words, verb_words = "", "is"
         if "odds_ratio" in self._chains:
-            changes, certainly = f", unless its chain changed within {CHANGING_LENGTHS[-1]} steps", "may be"
+            change_words, verb_words = f", unless its chain changed within {CHANGING_LENGTHS[-1]} steps", "may be"
         return (
-            f"the states are NOT in the declared class of chains{changes}, found at tick {self.alarm} ({so_far}): "
-            f"epsilon {certainly} larger than promised; ask for a policy with a wider class"
+            f"the states are NOT in the declared class of chains{change_words}, found at tick {self.alarm} "
+            f"({progress_words}): epsilon {verb_words} larger than promised; ask for a policy with a wider class"
         )
 
 
@@ -192,25 +192,25 @@ def _epsilon(counts: Counts, chains: dict[str, Any]) -> float:
     return log_up(Fraction(max(bounds), ONE))
 
 
-def _odds(row: Sequence[int], other: Sequence[int], z: int, w: int) -> Fraction:
-    odds = Fraction((2 * row[z] + 1) * (2 * other[w] + 1), (2 * row[w] + 1) * (2 * other[z] + 1))
+def _odds(row: Sequence[int], other_row: Sequence[int], z: int, w: int) -> Fraction:
+    odds = Fraction((2 * row[z] + 1) * (2 * other_row[w] + 1), (2 * row[w] + 1) * (2 * other_row[z] + 1))
     return max(odds, 1 / odds)
 
 
 def log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
     """Logarithm of the e-value of counted steps against a class: its mean is at most 1 for every chain inside."""
     if "odds_ratio" not in chains:
-        inside = [[(n[1 - x] / sum(n) if sum(n) else 0.0), *chains["qr"[x]]] for x, n in enumerate(counts)]
-        leave = [min(max(probability, low), high) for probability, low, high in inside]
-        chain = [[1 - leave[0], leave[0]], [leave[1], 1 - leave[1]]]
+        leave_bounds = [[(n[1 - x] / sum(n) if sum(n) else 0.0), *chains["qr"[x]]] for x, n in enumerate(counts)]
+        chances = [min(max(probability, low), high) for probability, low, high in leave_bounds]
+        chain = [[1 - chances[0], chances[0]], [chances[1], 1 - chances[1]]]
         return sum(map(_log_mixed, counts)) - _log_likelihood(counts, chain)
     # Given that a step from x or y ends in x or y, it does so by two chances whose odds ratio is bounded as well. The
     # average of e-values is one.
     pairs = [
         ((counts[x][x], counts[x][y]), (counts[y][x], counts[y][y])) for x, y in combinations(range(len(counts)), 2)
     ]
-    values = [sum(map(_log_mixed, pair)) - _log_bounded(*pair, math.log(chains["odds_ratio"])) for pair in pairs]
-    return _log_sum(values) - math.log(len(values))
+    log_values = [sum(map(_log_mixed, pair)) - _log_bounded(*pair, math.log(chains["odds_ratio"])) for pair in pairs]
+    return _log_sum(log_values) - math.log(len(log_values))
 
 
 def _log_mixed(row: Sequence[int]) -> float:
@@ -226,26 +226,26 @@ def _log_likelihood(counts: Counts, chain: Sequence[Sequence[float]]) -> float:
     return total
 
 
-def _log_bounded(row: tuple[int, int], other: tuple[int, int], bound: float) -> float:
+def _log_bounded(row: tuple[int, int], other_row: tuple[int, int], bound: float) -> float:
     """The largest likelihood of two rows of counts, with log odds of the rows no further apart than a bound."""
-    (a, b), (c, d) = row, other
-    free = sum(n * math.log(n / (sum(pair))) for pair in (row, other) for n in pair if n)
-    apart = bound if a * d >= b * c else -bound
+    (a, b), (c, d) = row, other_row
+    free_likelihood = sum(n * math.log(n / (sum(pair))) for pair in (row, other_row) for n in pair if n)
+    odds_gap = bound if a * d >= b * c else -bound
     low, high = -800.0 - bound, 800.0 + bound
     for _ in range(_ROUNDS):  # the slope along the bound falls; always as many rounds, whatever the counts are
         middle = (low + high) / 2
-        if a - (a + b) * _share(middle + apart) + c - (c + d) * _share(middle) > 0.0:
+        if a - (a + b) * _share(middle + odds_gap) + c - (c + d) * _share(middle) > 0.0:
             low = middle
         else:
             high = middle
-    at = (low + high) / 2
-    bound_to = sum(
+    log_odds = (low + high) / 2
+    bounded_likelihood = sum(
         -n * _softplus(sign * odds)
-        for (first, second), odds in ((row, at + apart), (other, at))
+        for (first, second), odds in ((row, log_odds + odds_gap), (other_row, log_odds))
         for n, sign in ((first, -1.0), (second, 1.0))
     )
     ratio = math.exp(min(bound, 700.0))
-    return free if a * d <= ratio * b * c and b * c <= ratio * a * d else bound_to
+    return free_likelihood if a * d <= ratio * b * c and b * c <= ratio * a * d else bounded_likelihood
 
 
 def _share(odds: float) -> float:
@@ -257,5 +257,5 @@ def _softplus(value: float) -> float:
 
 
 def _log_sum(values: Sequence[float]) -> float:
-    top = max(values)
-    return top if math.isinf(top) else top + math.log(sum(math.exp(value - top) for value in values))
+    peak = max(values)
+    return peak if math.isinf(peak) else peak + math.log(sum(math.exp(value - peak) for value in values))

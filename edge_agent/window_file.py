@@ -66,8 +66,8 @@ class RecordedCounter(Counter):
         since: int = 0,
         records: Iterable[WindowRecord] = (),
     ) -> None:
-        counted = [(record.index, record.observed, record.counts) for record in records]
-        super().__init__(window, draw, last_index, since, counted)
+        counted_windows = [(record.index, record.observed, record.counts) for record in records]
+        super().__init__(window, draw, last_index, since, counted_windows)
         self.to_blank = set(range(window.overlap)) - {index % window.overlap for index in self.open}
 
     def end(self, index: int) -> NoisyCounts:
@@ -111,8 +111,8 @@ class _Place(NamedTuple):
             return None
         counts = (body[i : i + _COUNT_BYTES] for i in range(_HEAD.size, len(body), _COUNT_BYTES))
         index, through, observed = _HEAD.unpack_from(body)
-        numbers = tuple(int.from_bytes(count, "little", signed=True) for count in counts)
-        return WindowRecord(index, through, observed, numbers)
+        count_values = tuple(int.from_bytes(count, "little", signed=True) for count in counts)
+        return WindowRecord(index, through, observed, count_values)
 
     def _check(self, body: bytes) -> bytes:
         return sha256(self.key + body).digest()[:_CHECK_BYTES]
@@ -126,32 +126,32 @@ class WindowFile:
         self._salt = salt
         self._places: dict[tuple[str, str], _Place] = {}
 
-    def begin(self, plans: Sequence[StreamPlan], *, anew: bool = False) -> dict[tuple[str, str], list[WindowRecord]]:
-        """The records of these plans' windows, by stream and window; none if `anew`.
+    def begin(self, plans: Sequence[StreamPlan], *, discard: bool = False) -> dict[tuple[str, str], list[WindowRecord]]:
+        """The records of these plans' windows, by stream and window; none if `discard`.
 
         All else in the file becomes blank. Raises OSError.
         """
-        self._places, end = {}, 0
+        self._places, offset = {}, 0
         for plan in plans:
             for window in plan.windows:
                 size = _CHECK_BYTES + _HEAD.size + window.counts * _COUNT_BYTES
-                self._places[plan.stream, window.name] = _Place(end, window.overlap, size, self._key(plan, window))
-                end += window.overlap * size
+                self._places[plan.stream, window.name] = _Place(offset, window.overlap, size, self._key(plan, window))
+                offset += window.overlap * size
         try:
-            before = self.path.read_bytes()
+            old_content = self.path.read_bytes()
         except FileNotFoundError:
-            before = b""
-        after, records = bytearray(max(end, len(before))), dict[tuple[str, str], list[WindowRecord]]()
+            old_content = b""
+        new_content, records = bytearray(max(offset, len(old_content))), dict[tuple[str, str], list[WindowRecord]]()
         for name, place in self._places.items():
-            for slot in range(0 if anew else place.slots):
-                record = before[place.at(slot)]
-                if (count := place.decode(record)) is not None and count.index % place.slots == slot:
-                    records.setdefault(name, []).append(count)
-                    after[place.at(slot)] = record
-        if before or end:
+            for slot in range(0 if discard else place.slots):
+                slot_bytes = old_content[place.at(slot)]
+                if (counts := place.decode(slot_bytes)) is not None and counts.index % place.slots == slot:
+                    records.setdefault(name, []).append(counts)
+                    new_content[place.at(slot)] = slot_bytes
+        if old_content or offset:
             with self._open() as file:
-                _write(file, bytes(after), 0)
-                os.ftruncate(file, end)
+                _write(file, bytes(new_content), 0)
+                os.ftruncate(file, offset)
         return records
 
     def keep(self, plan: StreamPlan, records: Iterable[tuple[AgentWindow, WindowRecord]]) -> None:
@@ -165,31 +165,31 @@ class WindowFile:
         self._change((place.at(slot).start, bytes(place.size)) for place, slot in places)
 
     def _change(self, pieces: Iterable[tuple[int, bytes]]) -> None:
-        if changes := sorted(pieces):
+        if sorted_pieces := sorted(pieces):
             with self._open() as file:
-                for offset, piece in changes:
+                for offset, piece in sorted_pieces:
                     _write(file, piece, offset)
 
     @contextmanager
     def _open(self) -> Iterator[int]:
         """The file that is there now, forced to disk at the end: a copy that was put back is changed as well."""
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
-                os.fchmod(file, 0o600)
-                yield file
-                os.fsync(file)
+                os.fchmod(descriptor, 0o600)
+                yield descriptor
+                os.fsync(descriptor)
             finally:
-                os.close(file)
+                os.close(descriptor)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from None
 
     def _key(self, plan: StreamPlan, window: AgentWindow) -> bytes:
-        clock = plan.epoch_us, plan.period_us
-        what = (plan.stream, plan.version, clock, plan.discretiser.hex(), sorted(vars(window).items()))
-        return sha256(self._salt + repr(what).encode()).digest()
+        clock_fields = plan.epoch_us, plan.period_us
+        key_fields = (plan.stream, plan.version, clock_fields, plan.discretiser.hex(), sorted(vars(window).items()))
+        return sha256(self._salt + repr(key_fields).encode()).digest()
 
 
-def _write(file: int, piece: bytes, offset: int) -> None:
-    if os.pwrite(file, piece, offset) != len(piece):
+def _write(descriptor: int, piece: bytes, offset: int) -> None:
+    if os.pwrite(descriptor, piece, offset) != len(piece):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

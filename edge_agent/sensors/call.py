@@ -71,15 +71,15 @@ def import_function(target: str) -> Callable[[], Any]:
     try:
         if ":" in target:
             module, _, name = target.partition(":")
-            document = getattr(import_module(module), name)
+            target_object = getattr(import_module(module), name)
         else:
             from importlib.metadata import entry_points
 
             (entry_point,) = entry_points(group=ENTRY_POINT_GROUP, name=target)
-            document = entry_point.load()
+            target_object = entry_point.load()
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"cannot import sensor {target!r}: {cause(error)}") from None
-    if not callable(document):
+    if not callable(target_object):
         raise ConfigError(f"sensor {target!r} is not a function")
-    function: Callable[[], Any] = document
+    function: Callable[[], Any] = target_object
     return function

@@ -43,14 +43,14 @@ def output_of(words: Sequence[str], timeout: float) -> str | None:
     deadline = time.monotonic() + timeout
     process = _begun(words)
     try:
-        written = _read(process, deadline)
+        output = _read(process, deadline)
         if _exit_code(process, deadline):
             raise FailedError("its command ends with an error; run it by hand to see which")
     except subprocess.TimeoutExpired:
         raise FailedError("its command takes too long, and is ended") from None
     finally:
         _end(process)
-    lines = [line for line in written.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1].strip() if lines else None
 
 
@@ -132,17 +132,17 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
     """Read until a command closes its output. Raises FailedError if that is too much, TimeoutExpired if too slow."""
     stream = process.stdout
     assert stream is not None
-    written = bytearray()
+    output = bytearray()
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
         while True:
             if not selector.select(max(0.0, deadline - time.monotonic())):
                 raise subprocess.TimeoutExpired("", 0.0)
-            part = os.read(stream.fileno(), MAX_OUTPUT_BYTES)
-            written += part
-            if not part:
-                return bytes(written)
-            if len(written) > MAX_OUTPUT_BYTES:
+            chunk = os.read(stream.fileno(), MAX_OUTPUT_BYTES)
+            output += chunk
+            if not chunk:
+                return bytes(output)
+            if len(output) > MAX_OUTPUT_BYTES:
                 raise FailedError("its command writes too much, and is ended")
 
 

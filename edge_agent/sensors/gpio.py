@@ -40,14 +40,14 @@ class GpioSensor(Sensor):
     def poll(self, tick: int) -> SensorUpdate:
         """The pin's level; or that it cannot be read."""
         try:
-            pulses = self._pulses
-            active = bool(self._pin.value) or pulses != self._seen
-            self._seen = pulses
+            pulse_count = self._pulses
+            is_active = bool(self._pin.value) or pulse_count != self._seen
+            self._seen = pulse_count
         except Exception:
             self._trouble = "its pin cannot be read"
             return SensorUpdate(None, False)
         self._trouble = ""
-        return SensorUpdate(Reading(int(active)), True)
+        return SensorUpdate(Reading(int(is_active)), True)
 
     def close(self) -> None:
         """Let the pin go."""

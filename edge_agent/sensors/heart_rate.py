@@ -34,26 +34,26 @@ def heart_rate(measurement: bytes, *, needs_contact: bool) -> float:
     if not measurement:
         return math.nan
     flags = measurement[0]
-    width = 2 if flags & _WIDE else 1
-    if len(measurement) < 1 + width or (needs_contact and flags & _CONTACT_KNOWN and not flags & _CONTACT):
+    byte_count = 2 if flags & _WIDE else 1
+    if len(measurement) < 1 + byte_count or (needs_contact and flags & _CONTACT_KNOWN and not flags & _CONTACT):
         return math.nan
-    return float(int.from_bytes(measurement[1 : 1 + width], "little"))
+    return float(int.from_bytes(measurement[1 : 1 + byte_count], "little"))
 
 
 class HeartRateSensor(LiveSensor):
     """The newest heart rate of a monitor that is connected; it is looked for again and again when it is not.
 
-    `address` has six bytes as `AA:BB:CC:DD:EE:FF`; `client` makes a client as bleak's `BleakClient`, of an address and
+    `address` has six bytes as `AA:BB:CC:DD:EE:FF`; `make_client` makes a client as bleak's `BleakClient`, of an address and
     a callback for its loss. Raises ConfigError without bleak.
     """
 
-    def __init__(self, address: str, *, needs_contact: bool, client: Callable[..., Any] | None = None) -> None:
+    def __init__(self, address: str, *, needs_contact: bool, make_client: Callable[..., Any] | None = None) -> None:
         super().__init__()
         self._address = address
         self._needs_contact = needs_contact
-        self._client = client or library("bleak", "bluetooth").BleakClient
-        for name in _LOGGERS:  # at their most talkative they print what is notified
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        self._client = make_client or library("bleak", "bluetooth").BleakClient
+        for logger_name in _LOGGERS:  # at their most talkative they print what is notified
+            logging.getLogger(logger_name).setLevel(logging.CRITICAL + 1)
         self._gone = True
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _loop, _context: None)
@@ -80,14 +80,14 @@ class HeartRateSensor(LiveSensor):
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
-        gone = asyncio.Event()
-        client = self._client(self._address, lambda _client: gone.set())
+        connection_lost = asyncio.Event()
+        client = self._client(self._address, lambda _client: connection_lost.set())
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.connect()
                 await client.start_notify(MEASUREMENT, self._notified)
             self._gone, self._trouble = False, ""
-            await gone.wait()
+            await connection_lost.wait()
         finally:
             self._gone = True
             async with asyncio.timeout(LEAVE_SECONDS):

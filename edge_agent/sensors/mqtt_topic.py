@@ -59,12 +59,12 @@ class MqttSensor(LiveSensor):
 
     def _dial(self) -> socket.socket:
         try:
-            opened = dial(self._host, self._port, self._fleet)
+            connection = dial(self._host, self._port, self._fleet)
         except LocalBrokerError as error:
             self._refusal = error.trouble
             raise
         self._refusal = ""
-        return opened
+        return connection
 
     def _connected(self) -> None:
         """Forget the state: it may have changed since."""
@@ -112,8 +112,8 @@ class MqttSensor(LiveSensor):
 
     def _problem(self) -> str:
         if not self._link.connected:
-            failed = "its broker cannot be reached, or refuses the connection" if self._link.last_error else ""
-            return self._refusal or failed
+            failure = "its broker cannot be reached, or refuses the connection" if self._link.last_error else ""
+            return self._refusal or failure
         return "its broker refuses a subscription" if self._link.last_error else self._malformed
 
     def close(self) -> None:

@@ -76,9 +76,9 @@ class ChangeSensor(_SensorAround):
             self._alive = tick
         if update.reading is not None:
             self._held = update.reading
-        most = self._keep_alive_ticks
-        holds = most is None or (self._alive is not None and tick - self._alive <= most)
-        return SensorUpdate(self._held if holds else None, None)
+        max_ticks = self._keep_alive_ticks
+        is_valid = max_ticks is None or (self._alive is not None and tick - self._alive <= max_ticks)
+        return SensorUpdate(self._held if is_valid else None, None)
 
 
 def _replay(config: _Config) -> Sensor:
@@ -165,8 +165,8 @@ def open_sensor(config: _Config) -> Sensor:
         source = _CodedSensor(source, codes)
     if config["silence"] == "samples":
         return source
-    steady = config.get("availability") is not None  # such a source says at every tick that it works
-    return ChangeSensor(source, 0 if steady else config.get("keep_alive_ticks"))
+    has_availability = config.get("availability") is not None  # such a source says at every tick that it works
+    return ChangeSensor(source, 0 if has_availability else config.get("keep_alive_ticks"))
 
 
 def exclusive(config: _Config) -> tuple[str, ...]:
@@ -177,14 +177,14 @@ def exclusive(config: _Config) -> tuple[str, ...]:
 
 def silence_warning(config: dict[str, Any]) -> str:
     """Warn of a sensor whose readings hold for ever, as far as anybody can tell; empty for others."""
-    until = KINDS[config["kind"]].until
-    if config["silence"] == "samples" or not until:
+    end_words = KINDS[config["kind"]].until
+    if config["silence"] == "samples" or not end_words:
         return ""
     if config.get("keep_alive_ticks") is not None or config.get("availability") is not None:
         return ""
-    sign = "an availability topic" if config["kind"] == "mqtt" else "a keep-alive"
+    remedy_words = "an availability topic" if config["kind"] == "mqtt" else "a keep-alive"
     return (
-        f"a reading holds until the next, or until {until}. If the source dies without that, its last state is drawn "
-        f"from for ever, and readers of the stream learn it sooner or later. "
-        f'Give {sign}, or silence = "samples"'
+        f"a reading holds until the next, or until {end_words}. If the source dies without that, its last state is "
+        f"drawn from for ever, and readers of the stream learn it sooner or later. "
+        f'Give {remedy_words}, or silence = "samples"'
     )

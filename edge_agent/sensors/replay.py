@@ -48,10 +48,10 @@ def replay_of(config: dict[str, Any]) -> ReplaySensor:
         values = read_recording(file, column, only)
     else:
         values = read_changes(file, column, config["time"], seconds, only)
-    if (spans := config.get("rows")) is not None:
-        if max(end for _, end in spans) > len(values):
+    if (row_ranges := config.get("rows")) is not None:
+        if max(end for _, end in row_ranges) > len(values):
             raise ConfigError(f"{file} has {len(values)} rows, fewer than its sensor's rows name")
-        values = [value for first, end in spans for value in values[first:end]]
+        values = [value for first, end in row_ranges for value in values[first:end]]
     return ReplaySensor(values, loop=config["loop"])
 
 
@@ -78,32 +78,33 @@ def read_changes(path: Path, column: str, time: str, seconds: float, only: Seque
     Returns:
         As `read_recording`: a value for each tick, from the first row on. So do errors.
     """
-    changes = [(moment(at), text.strip()) for at, text in _rows(path, column, time, only)]
+    changes = [(moment(time_cell), text.strip()) for time_cell, text in _rows(path, column, time, only)]
     rows = sorted(changes, key=itemgetter(0))  # of rows with one time the last one counts
     times = [row[0] for row in rows]
     if any(math.isnan(time) for time in times):
         raise ConfigError(f"{path}: column {time!r} has cells that are no time: give seconds, or ISO 8601")
-    ticks = int((times[-1] - times[0]) / seconds) + 1 if times else 0
-    if ticks > _MOST_TICKS:
+    tick_count = int((times[-1] - times[0]) / seconds) + 1 if times else 0
+    if tick_count > _MOST_TICKS:
         raise ConfigError(f"{path} has more than {_MOST_TICKS} ticks of {seconds:g} s")
-    return _numbers(path, [rows[bisect_right(times, times[0] + seconds * tick) - 1][1] for tick in range(ticks)])
+    return _numbers(path, [rows[bisect_right(times, times[0] + seconds * tick) - 1][1] for tick in range(tick_count)])
 
 
 def _rows(path: Path, column: str, time: str | None, only: Sequence[str]) -> list[tuple[str, str]]:
     """The time (empty without a column of times) and the reading of wanted rows, as text."""
-    wanted = [(name, cell) for name, _, cell in (word.partition("=") for word in only)]
+    filters = [(name, cell) for name, _, cell in (word.partition("=") for word in only)]
     try:
         with csv_rows(path, ConfigError, uneven=True) as (header, rows):
             names = [column] if column in header else [name.strip() for name in column.split(",")]
-            for name in (*names, *(name for name, _ in wanted), *([] if time is None else [time])):
+            for name in (*names, *(name for name, _ in filters), *([] if time is None else [time])):
                 if name not in header:
                     raise ConfigError(f"{path} has no column {name!r}")
-            at, marks = [header.index(name) for name in names], [(header.index(name), cell) for name, cell in wanted]
-            moments = None if time is None else header.index(time)
+            columns = [header.index(name) for name in names]
+            filter_cells = [(header.index(name), cell) for name, cell in filters]
+            time_index = None if time is None else header.index(time)
             return [
-                ("" if moments is None else row[moments], ",".join(row[place] for place in at))
+                ("" if time_index is None else row[time_index], ",".join(row[index] for index in columns))
                 for _, row in rows
-                if all(row[place].strip() == cell for place, cell in marks)
+                if all(row[index].strip() == cell for index, cell in filter_cells)
             ]
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {cause(error)}") from None

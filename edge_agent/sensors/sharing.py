@@ -54,12 +54,12 @@ class SharedSensor:
         """True if there will be no tick any more."""
         return self._safely(lambda: self.sensor.finished(tick), False)
 
-    def _safely(self, ask: Callable[[], _T], instead: _T) -> _T:
+    def _safely(self, call: Callable[[], _T], fallback: _T) -> _T:
         try:
-            return ask()
+            return call()
         except Exception:  # its text and its class may hold a reading
             self._fault = _FAULT
-            return instead
+            return fallback
 
     def discretiser(self, compiled: bytes) -> Classifier:
         """The running form of a discretiser, the same for all streams and versions that have it: it may remember."""
@@ -83,26 +83,26 @@ class Sensors:
         """The sensor of a stream, opened if it is not open. Raises ConfigError if it cannot be."""
         if (sensor := self._shared.get(_key(plan))) is not None:
             return sensor
-        if what := exclusive(plan.sensor):  # there is one standard input, whatever the clock of those who read it
-            for (table, *_), shared in self._shared.items():
-                if exclusive(json.loads(table)) == what:
-                    return self.adopt(plan, shared.sensor)
+        if source_key := exclusive(plan.sensor):  # there is one standard input, whatever the clock of those who read it
+            for (sensor_table, *_), shared_sensor in self._shared.items():
+                if exclusive(json.loads(sensor_table)) == source_key:
+                    return self.adopt(plan, shared_sensor.sensor)
         return self.adopt(plan, open_sensor(plan.sensor))
 
     def close(self) -> None:
         """Close every sensor."""
-        for shared in self._shared.values():
-            shared.sensor.close()
+        for shared_sensor in self._shared.values():
+            shared_sensor.sensor.close()
 
 
 def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
     """Open for each stream its sensor, one for equal sensors and clocks. Raises ConfigError if that cannot be."""
     check_shared(plans)
-    opened: dict[_Key, Sensor] = {}
+    sensor_of_key: dict[_Key, Sensor] = {}
     for plan in plans:
-        if _key(plan) not in opened:
-            opened[_key(plan)] = open_sensor(plan.sensor)
-    return [opened[_key(plan)] for plan in plans]
+        if _key(plan) not in sensor_of_key:
+            sensor_of_key[_key(plan)] = open_sensor(plan.sensor)
+    return [sensor_of_key[_key(plan)] for plan in plans]
 
 
 def check_shared(plans: Sequence[StreamPlan]) -> None:
@@ -110,10 +110,10 @@ def check_shared(plans: Sequence[StreamPlan]) -> None:
 
     Two tables of one pin would also be two sensors where limits of what streams tell together are concerned.
     """
-    readers: dict[tuple[str, ...], _Key] = {}
+    reader_of_source: dict[tuple[str, ...], _Key] = {}
     for plan in plans:
-        if (what := exclusive(plan.sensor)) and readers.setdefault(what, _key(plan)) != _key(plan):
-            raise ConfigError(f"{what[0]} feeds the streams of one clock and one sensor table only")
+        if (source_key := exclusive(plan.sensor)) and reader_of_source.setdefault(source_key, _key(plan)) != _key(plan):
+            raise ConfigError(f"{source_key[0]} feeds the streams of one clock and one sensor table only")
 
 
 def _key(plan: StreamPlan) -> _Key:

@@ -110,8 +110,8 @@ class LiveSensor(Sensor):
     def _leave(self, reading: Reading | None = None, works: bool | None = None) -> None:
         """Add what was said, in the source's thread; readings before "does not work" are dropped."""
         with self._lock:
-            before = SensorUpdate(None, None) if works is False else self._update
-            self._update = SensorUpdate(reading or before.reading, before.works if works is None else works)
+            last_update = SensorUpdate(None, None) if works is False else self._update
+            self._update = SensorUpdate(reading or last_update.reading, last_update.works if works is None else works)
 
     def _take_lines(self, source: IO[bytes], keep_alive: str | None) -> None:
         """Leave each line of a byte stream, until its end. Raises OSError or ValueError.
@@ -119,21 +119,21 @@ class LiveSensor(Sensor):
         Lines are UTF-8; of one of more than 64 KiB the beginning counts. A `keep_alive` line is no reading, but says
         that the source works.
         """
-        begins = True
+        is_line_start = True
         while line := source.readline(MAX_LINE_BYTES):
-            text = line.decode(errors="replace").strip() if begins else ""
+            text = line.decode(errors="replace").strip() if is_line_start else ""
             if text == keep_alive:
                 self._leave(works=True)
             elif text:
                 self._leave(Reading(text))
-            begins = line.endswith(b"\n")
+            is_line_start = line.endswith(b"\n")
 
     def poll(self, tick: int) -> SensorUpdate:
         """Return what was said since the last call, once."""
-        gone = self._gone
+        was_gone = self._gone
         with self._lock:
             update, self._update = self._update, SensorUpdate(None, None)
-        return update._replace(works=False) if gone and self._gone else update  # it may begin meanwhile, or end
+        return update._replace(works=False) if was_gone and self._gone else update  # it may begin meanwhile, or end
 
 
 class LineSensor(LiveSensor):
@@ -159,7 +159,7 @@ def library(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        missing = error.name if error.name is not None else module
+        missing_module = error.name if error.name is not None else module
         raise ConfigError(
-            f"this sensor needs {module}, and {missing} is missing: pip install 'fugu-edge[{extra}]'"
+            f"this sensor needs {module}, and {missing_module} is missing: pip install 'fugu-edge[{extra}]'"
         ) from None

@@ -61,12 +61,12 @@ class Answering:
             return False
         self._socket.settimeout(seconds)
         try:
-            asking, _ = self._socket.accept()
+            connection, _ = self._socket.accept()
         except OSError:
             return False
-        with asking, suppress(OSError):
-            asking.settimeout(seconds)
-            asking.sendall(text().encode()[:_MOST_BYTES])
+        with connection, suppress(OSError):
+            connection.settimeout(seconds)
+            connection.sendall(text().encode()[:_MOST_BYTES])
         return True
 
     @property
@@ -92,24 +92,24 @@ def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
     the folder's owner may write, the socket is the owner's, whatever the process's account. Systemd 257 maps the folder
     of a service's passing account, which on the disk is another's.
     """
-    received = b""
+    answer_bytes = b""
     try:
-        with socket.socket(socket.AF_UNIX) as asking:
-            asking.settimeout(_PATIENCE_SECONDS)
-            asking.connect(str(path))
-            about = path.parent.stat()
-            owners = {0, os.geteuid(), *([about.st_uid] if owner_of_folder else [])}
-            owners_alone = owner_of_folder and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-            if (account := _account_of(asking)) not in {None, *owners} and not owners_alone:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_PATIENCE_SECONDS)
+            connection.connect(str(path))
+            folder_status = path.parent.stat()
+            owners = {0, os.geteuid(), *([folder_status.st_uid] if owner_of_folder else [])}
+            is_owner_only = owner_of_folder and not folder_status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if (account := _account_of(connection)) not in {None, *owners} and not is_owner_only:
                 raise FuguError(
                     f"what answers at {path} is a process of account {account}, and is not believed: end it, remove "
                     "the socket, and start the gateway or agent again"
                 )
-            while more := asking.recv(1 << 16):
-                received += more
+            while chunk := connection.recv(1 << 16):
+                answer_bytes += chunk
     except (OSError, AttributeError):
         return None
-    return received.decode(errors="replace")
+    return answer_bytes.decode(errors="replace")
 
 
 def _account_of(connection: socket.socket) -> int | None:
@@ -125,6 +125,6 @@ def _make_own(folder: Path) -> None:
     """Make a folder for this account alone; a PermissionError if there is another thing of its name."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
+    folder_status = folder.lstat()
+    if not stat.S_ISDIR(folder_status.st_mode) or folder_status.st_uid != os.geteuid() or folder_status.st_mode & 0o077:
         raise PermissionError(f"{folder} is not of this account alone")

@@ -58,9 +58,9 @@ def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
     """Read `1`, the most that may be told about a tick, or `1@1h`, about any hour; errors as `span`."""
     from fugu.contract.stretches import Ceiling
 
-    epsilon, at, time = text.partition("@")
-    most = positive(number(epsilon, name), name)
-    return Ceiling(epsilon=most, seconds=math.ceil(span(time, name)[0]) if at else 0)
+    epsilon, separator, time = text.partition("@")
+    ceiling_value = positive(number(epsilon, name), name)
+    return Ceiling(epsilon=ceiling_value, seconds=math.ceil(span(time, name)[0]) if separator else 0)
 
 
 def protected(text: str | None) -> int | None:
@@ -94,8 +94,8 @@ def moment(text: str, name: str) -> int:
         if text.isdecimal():
             seconds = int(text[:20])
         else:
-            read = datetime.fromisoformat(text)
-            seconds = int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
+            date = datetime.fromisoformat(text)
+            seconds = int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp())
         if not 0 <= seconds <= _LATEST:
             raise ValueError
     except (ValueError, OverflowError):
@@ -111,18 +111,18 @@ def interval(text: str, name: str) -> tuple[float, float]:
         FuguError: a number is not inside (0, 1), or low is above high.
     """
     low, colon, high = text.partition(":")
-    values = (number(low, name), number(high if colon else low, name))
-    if not 0.0 < values[0] <= values[1] < 1.0:
+    bounds = (number(low, name), number(high if colon else low, name))
+    if not 0.0 < bounds[0] <= bounds[1] < 1.0:
         raise FuguError(f"{name} must lie strictly inside (0, 1), as NUMBER or LOW:HIGH, got {_shortened(text)}")
-    return values
+    return bounds
 
 
-def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
+def one_of(text: str, name: str, choices: tuple[_Choice, ...]) -> _Choice:
     """Read one of several words; a `UsageError` if it is none of them."""
-    for word in allowed:
+    for word in choices:
         if text == word:
             return word
-    raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {_shortened(text)}")
+    raise UsageError(f"{name} must be one of {', '.join(choices)}, got {_shortened(text)}")
 
 
 def states(text: str) -> tuple[int, ...]:

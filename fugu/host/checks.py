@@ -74,8 +74,8 @@ def failed(findings: Iterable[Finding]) -> bool:
 
 def some_names(names: Sequence[str]) -> str:
     """The first of many names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    rest_words = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + rest_words
 
 
 def lines(findings: Iterable[Finding]) -> list[str]:
@@ -83,10 +83,10 @@ def lines(findings: Iterable[Finding]) -> list[str]:
     return [f"{finding.verdict:<4} {finding.check}: {' '.join(finding.text.split())}" for finding in findings]
 
 
-def randomness(read: Callable[[int], bytes] = lambda count: os.getrandom(count, os.GRND_NONBLOCK)) -> Finding:
+def randomness(read_random: Callable[[int], bytes] = lambda count: os.getrandom(count, os.GRND_NONBLOCK)) -> Finding:
     """Check whether the kernel gives random bytes at once, and they do not look like anything else."""
     try:
-        first, second = read(_RANDOM_BYTES), read(_RANDOM_BYTES)
+        first, second = read_random(_RANDOM_BYTES), read_random(_RANDOM_BYTES)
     except BlockingIOError:
         return Finding("randomness", "FAIL", "the kernel has none yet: wait, or give the machine a hardware generator")
     ones = int.from_bytes(first, "big").bit_count()
@@ -97,32 +97,32 @@ def randomness(read: Callable[[int], bytes] = lambda count: os.getrandom(count, 
 
 def clock(now: float, is_synchronised: bool) -> Finding:
     """Check whether the clock can be right; `now` is Unix time in seconds."""
-    shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    date = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if now < _BEGAN:
-        return Finding("clock", "FAIL", f"it says {shown}: set it, and let NTP keep it (timedatectl set-ntp true)")
+        return Finding("clock", "FAIL", f"it says {date}: set it, and let NTP keep it (timedatectl set-ntp true)")
     if not is_synchronised:
-        return Finding("clock", "warn", f"{shown}; not known to be synchronised: timedatectl set-ntp true, or chrony")
-    return Finding("clock", "ok", f"{shown}, synchronised")
+        return Finding("clock", "warn", f"{date}; not known to be synchronised: timedatectl set-ntp true, or chrony")
+    return Finding("clock", "ok", f"{date}, synchronised")
 
 
-def disk(what: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> list[Finding]:
+def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> list[Finding]:
     """Check whether a folder takes files that last, and for how much longer."""
-    name = f"disk of {what}"
+    name = f"disk of {label}"
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
             file.write(b"\0" * _RANDOM_BYTES)
             file.flush()
             os.fsync(file.fileno())
-        space = os.statvfs(folder)
+        disk_status = os.statvfs(folder)
     except OSError as error:
         return [Finding(name, "FAIL", f"{folder} takes no file: {error.strerror}; run this as the service's account")]
-    free = space.f_bavail * space.f_frsize
-    shown = f"{free / 1e6:.0f} MB free in {folder}"
-    findings = [Finding(name, "ok", shown)]
-    if free < _NO_BYTES or (space.f_files and space.f_favail < _FEW_FILES):
-        findings = [Finding(name, "FAIL", f"{shown}, {space.f_favail} files more: make room")]
-    elif free < _LOW_BYTES:
-        findings = [Finding(name, "warn", f"{shown}: make room before it is full")]
+    free_bytes = disk_status.f_bavail * disk_status.f_frsize
+    space_words = f"{free_bytes / 1e6:.0f} MB free in {folder}"
+    findings = [Finding(name, "ok", space_words)]
+    if free_bytes < _NO_BYTES or (disk_status.f_files and disk_status.f_favail < _FEW_FILES):
+        findings = [Finding(name, "FAIL", f"{space_words}, {disk_status.f_favail} files more: make room")]
+    elif free_bytes < _LOW_BYTES:
+        findings = [Finding(name, "warn", f"{space_words}: make room before it is full")]
     if (system := _file_system(folder, mounts)) in _VOLATILE:
         text = f"{folder} is on {system}, which a restart empties: choose a folder on a disk"
         findings.append(Finding(name, "FAIL", text))
@@ -149,25 +149,25 @@ def private_database(path: Path) -> Iterator[Finding]:
             yield finding
 
 
-def certificate(what: str, path: Path, now: float) -> Finding:
+def certificate(label: str, path: Path, now: float) -> Finding:
     """How long a certificate in a file is still good for; `now` is Unix time in seconds."""
     try:
         begin, end = certificate_end(path)
     except (OSError, ValueError) as error:
-        return Finding(what, "FAIL", f"{path} cannot be read as a certificate: {cause(error)}")
+        return Finding(label, "FAIL", f"{path} cannot be read as a certificate: {cause(error)}")
     if now < begin:
-        return Finding(what, "FAIL", f"{path} is not valid yet: is the clock right?")
-    return lasts(what, end, now)
+        return Finding(label, "FAIL", f"{path} is not valid yet: is the clock right?")
+    return lasts(label, end, now)
 
 
-def lasts(what: str, end: float, now: float) -> Finding:
+def lasts(label: str, end: float, now: float) -> Finding:
     """How long a certificate is good for that ends at a Unix time in seconds."""
     if now >= end:
-        return Finding(what, "FAIL", "it has ended: renew it (fugu deploy)")
+        return Finding(label, "FAIL", "it has ended: renew it (fugu deploy)")
     days = int((end - now) / _DAY)
     if days < CERTIFICATE_DAYS:
-        return Finding(what, "warn", f"{days} days left: renew it (fugu deploy)")
-    return Finding(what, "ok", f"{days} days left")
+        return Finding(label, "warn", f"{days} days left: renew it (fugu deploy)")
+    return Finding(label, "ok", f"{days} days left")
 
 
 def broker(
@@ -185,15 +185,15 @@ def broker(
         return findings
     if writable is None:
         return [*findings, Finding("access list", "ok", "MQTT 3.1.1 does not tell whether messages are taken")]
-    if refused := ", ".join(sorted(topic for topic, accepted in writable.items() if not accepted)):
-        text = f"the account may not publish {refused}: see fugu deploy, then install the broker's files anew"
+    if refused_topics := ", ".join(sorted(topic for topic, accepted in writable.items() if not accepted)):
+        text = f"the account may not publish {refused_topics}: see fugu deploy, then install the broker's files anew"
         return [*findings, Finding("access list", "FAIL", text)]
     return [*findings, Finding("access list", "ok", f"{len(writable)} topics may be published")]
 
 
-def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
-    """State of a systemd unit; empty where systemd does not run or know it. `show` gives properties, a line each."""
-    properties = dict(line.split("=", 1) for line in (show or _unit_state)(name).splitlines() if "=" in line)
+def unit(name: str, show_unit: Callable[[str], str] | None = None) -> list[Finding]:
+    """State of a systemd unit; empty where systemd does not run or know it. `show_unit` gives lines of properties."""
+    properties = dict(line.split("=", 1) for line in (show_unit or _unit_state)(name).splitlines() if "=" in line)
     if properties.get("LoadState") != "loaded":
         return []
     findings = [Finding(name, "ok", "it runs")]
@@ -208,19 +208,19 @@ def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
     return findings
 
 
-def versions(wanted: Iterable[str] | None = None) -> list[Finding]:
-    """Check that Python and the libraries are of the `wanted` versions (`name>=1.2,<3`), else of the distribution's."""
+def versions(requirements: Iterable[str] | None = None) -> list[Finding]:
+    """Check that Python and the libraries meet `requirements` (`name>=1.2,<3`), else those of the distribution."""
     python = ".".join(map(str, sys.version_info[:3]))
-    good = sys.version_info >= (3, 11)
-    findings = [Finding("Python", "ok" if good else "FAIL", python if good else f"{python}: install 3.11 or newer")]
-    if wanted is None:
+    is_ok = sys.version_info >= (3, 11)
+    findings = [Finding("Python", "ok" if is_ok else "FAIL", python if is_ok else f"{python}: install 3.11 or newer")]
+    if requirements is None:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            wanted = [
+            requirements = [
                 requirement
                 for requirement in importlib.metadata.requires(_DISTRIBUTION) or ()
                 if ";" not in requirement
             ]
-    for requirement in wanted or ():
+    for requirement in requirements or ():
         match = re.match(r"([A-Za-z0-9_.-]+)(.*)", requirement)
         assert match is not None
         name, limits = match[1], match[2]
@@ -229,9 +229,9 @@ def versions(wanted: Iterable[str] | None = None) -> list[Finding]:
         except importlib.metadata.PackageNotFoundError:
             findings.append(Finding(name, "FAIL", f"it is not installed: pip install '{requirement}'"))
             continue
-        fits = all(_fits(version, limit) for limit in limits.split(",") if limit)
-        text = version if fits else f"{version}, not {limits}: pip install '{requirement}'"
-        findings.append(Finding(name, "ok" if fits else "FAIL", text))
+        fits_limits = all(_fits(version, limit) for limit in limits.split(",") if limit)
+        text = version if fits_limits else f"{version}, not {limits}: pip install '{requirement}'"
+        findings.append(Finding(name, "ok" if fits_limits else "FAIL", text))
     return findings
 
 
@@ -250,55 +250,55 @@ def _fits(version: str, limit: str) -> bool:
 
 def _numbers(version: str) -> tuple[int, ...]:
     match = re.match(r"[0-9]+(\.[0-9]+)*", version)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
+    return tuple(int(digits) for digits in match[0].split(".")) if match else ()
 
 
 def _file_system(folder: Path, mounts: Path) -> str:
-    real, best, kind = folder.resolve(), -1, ""
+    real_folder, part_count, system_type = folder.resolve(), -1, ""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in mounts.read_text().splitlines():
-            fields, _, rest = line.partition(" - ")
-            where = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields.split()[4]))
-            if real.is_relative_to(where) and len(where.parts) >= best:
-                best, kind = len(where.parts), rest.split()[0]
-    return kind
+            fields, _, type_fields = line.partition(" - ")
+            mount_point = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields.split()[4]))
+            if real_folder.is_relative_to(mount_point) and len(mount_point.parts) >= part_count:
+                part_count, system_type = len(mount_point.parts), type_fields.split()[0]
+    return system_type
 
 
 _LISTENS = "0A"
 """TCP_LISTEN in the kernel's tables."""
 
 
-def loopback_only(what: str, port: int, *, sockets: Path = Path("/proc/net")) -> Finding:
+def loopback_only(label: str, port: int, *, sockets: Path = Path("/proc/net")) -> Finding:
     """Check whether what listens on a TCP port of this machine can be reached from this machine only."""
     addresses = listening(port, sockets)
     if addresses is None:
-        return Finding(what, "warn", "this system does not say where it listens: see to it that it is 127.0.0.1 only")
+        return Finding(label, "warn", "this system does not say where it listens: see to it that it is 127.0.0.1 only")
     if not addresses:
-        return Finding(what, "warn", f"nothing listens on port {port}: start it, or look at the port")
-    beyond = sorted(str(address) for address in addresses if not address.is_loopback)
-    if beyond:
+        return Finding(label, "warn", f"nothing listens on port {port}: start it, or look at the port")
+    open_addresses = sorted(str(address) for address in addresses if not address.is_loopback)
+    if open_addresses:
         text = (
-            f"it listens on {', '.join(beyond)} port {port}: whoever reaches that may read raw readings. "
+            f"it listens on {', '.join(open_addresses)} port {port}: whoever reaches that may read raw readings. "
             f"For Mosquitto: listener {port} 127.0.0.1"
         )
-        return Finding(what, "warn", text)
-    return Finding(what, "ok", f"port {port} is open to this machine only")
+        return Finding(label, "warn", text)
+    return Finding(label, "ok", f"port {port} is open to this machine only")
 
 
 def listening(port: int, sockets: Path) -> set[IPv4Address | IPv6Address] | None:
     """The addresses at which something listens on a TCP port, in any process; none if the system does not say."""
     addresses: set[IPv4Address | IPv6Address] = set()
-    any_socket = False
+    has_table = False
     for name in ("tcp", "tcp6"):
         try:
             rows = (sockets / name).read_text().splitlines()[1:]
         except OSError:
             continue
-        any_socket = True
-        for _, local, _, state, *_ in map(str.split, rows):
-            digits, _, number = local.partition(":")
-            if state == _LISTENS and int(number, 16) == port:
-                words = (int(digits[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(digits), 8))
-                address = ip_address(b"".join(words))
+        has_table = True
+        for _, local_address, _, state, *_ in map(str.split, rows):
+            digits, _, port_digits = local_address.partition(":")
+            if state == _LISTENS and int(port_digits, 16) == port:
+                parts = (int(digits[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(digits), 8))
+                address = ip_address(b"".join(parts))
                 addresses.add(getattr(address, "ipv4_mapped", None) or address)
-    return addresses if any_socket else None
+    return addresses if has_table else None

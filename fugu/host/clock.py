@@ -48,6 +48,6 @@ def boot() -> str:
 
 def _steered() -> bool:
     with suppress(OSError, AttributeError):
-        answer: int = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # all zero: it only asks
-        return 0 <= answer != _UNSYNCHRONISED
+        clock_state: int = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # all zero: it only asks
+        return 0 <= clock_state != _UNSYNCHRONISED
     return False

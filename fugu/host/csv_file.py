@@ -36,28 +36,28 @@ def moment(cell: str) -> float:
 
 
 @contextmanager
-def csv_rows(path: Path, refused: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
+def csv_rows(path: Path, refusal: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
     """The header of a CSV file (gzip if .gz), and its other rows with line numbers; empty lines are left out.
 
     Cells are separated by the commas of its header, else its semicolons, else its tabs. `uneven` takes rows of other
-    lengths than the header's, missing cells empty; else they are `refused`, as what is no CSV file. OSError: it cannot
+    lengths than the header's, missing cells empty; else they are `refusal`, as what is no CSV file. OSError: it cannot
     be read.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
+    open_file = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        with open_file(path, "rt", encoding="utf-8-sig", newline="") as file:
             first = file.readline()
             rows = csv.reader(chain([first], file), delimiter=next((sign for sign in ",;\t" if sign in first), ","))
             header = [cell.strip() for cell in next(rows, [])]
-            yield header, _numbered(rows, len(header), path.name, refused, uneven)
+            yield header, _numbered(rows, len(header), path.name, refusal, uneven)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise refused(f"{path.name} is no CSV file: {cause(error)}") from None
+        raise refusal(f"{path.name} is no CSV file: {cause(error)}") from None
 
 
-def _numbered(rows: Iterator[list[str]], width: int, file: str, refused: type[FuguError], uneven: bool) -> NumberedRows:
+def _numbered(rows: Iterator[list[str]], width: int, file: str, refusal: type[FuguError], uneven: bool) -> NumberedRows:
     for line, row in enumerate(rows, start=2):
         if not row:
             continue
         if len(row) != width and not uneven:
-            raise refused(f"{file}: line {line} has {len(row)} columns, not {width}")
+            raise refusal(f"{file}: line {line} has {len(row)} columns, not {width}")
         yield line, row + [""] * (width - len(row))

@@ -98,14 +98,14 @@ def open_database(
     path: Path,
     kind: FileKind,
     schema: str,
-    refused: type[FuguError],
+    error_type: type[FuguError],
     *,
     create: bool = True,
     read_only: bool = False,
     wait_seconds: float = 5.0,
     settings: Sequence[str] = ("synchronous=FULL",),
-    shown: str = "",
-    in_use: str = "",
+    label: str = "",
+    busy_message: str = "",
 ) -> Database:
     """Open a file, and make it if it is new; a file of another kind or version is not changed.
 
@@ -115,21 +115,21 @@ def open_database(
         schema: statements that make it, all in one transaction.
         create: whether it may be made; else it must be there, as with `read_only`, when no other process ever waits for
             this one.
-        shown: what messages call the file; its name if not given.
-        in_use: the message if another process holds the file for all that time; a general one if not given.
+        label: what messages call the file; its name if not given.
+        busy_message: the message if another process holds the file for all that time; a general one if not given.
 
     Returns a connection in autocommit mode, in WAL; one thread at a time may use it.
     """
-    shown = shown or path.name
+    label = label or path.name
     create = create and not read_only
     if not create and not path.exists():
-        raise refused(f"there is no {kind.name} {shown}")
+        raise error_type(f"there is no {kind.name} {label}")
     if create:
         create_private(path)
-    where = f"{path.absolute().as_uri()}?mode=ro" if read_only else path
+    database = f"{path.absolute().as_uri()}?mode=ro" if read_only else path
     try:
         db = sqlite3.connect(
-            where,
+            database,
             timeout=wait_seconds,
             isolation_level=None,
             check_same_thread=False,
@@ -137,24 +137,24 @@ def open_database(
             uri=read_only,
         )
     except sqlite3.Error as error:
-        raise refused(f"cannot open the {kind.name} {shown}: {why_not_open(path, error)}") from None
-    db.shown, db.statuses = shown, {}
+        raise error_type(f"cannot open the {kind.name} {label}: {why_not_open(path, error)}") from None
+    db.shown, db.statuses = label, {}
     try:
-        script, wanted = _with_checksums(schema)
+        script, tables = _with_checksums(schema)
         add_functions(db)
         for setting in () if read_only else settings:
             db.execute(f"PRAGMA {setting}")
-        if problem := _prepared(db, kind, script, wanted, create, shown, wait_seconds, read_only):
-            raise refused(problem)
+        if problem := _prepared(db, kind, script, tables, create, label, wait_seconds, read_only):
+            raise error_type(problem)
         if not read_only:
             _make_private(path)
-        db.statuses = {file: _status(file, shown) for file in _of_database(path) if file.exists()}
+        db.statuses = {file: _status(file, label) for file in _of_database(path) if file.exists()}
     except (sqlite3.Error, UnicodeDecodeError) as error:  # a message about a damaged schema is perhaps no text
         db.close()
-        why = f"cannot open the {kind.name} {shown}: {str(error).partition(chr(10))[0]}"  # of a schema it says all
+        reason = f"cannot open the {kind.name} {label}: {str(error).partition(chr(10))[0]}"  # of a schema it says all
         if is_lost(error):
-            raise refused(f"{why}: {kind.remedy}") from None
-        raise refused(in_use if in_use and _busy(error) else why) from None
+            raise error_type(f"{reason}: {kind.remedy}") from None
+        raise error_type(busy_message if busy_message and _busy(error) else reason) from None
     except BaseException:
         db.close()
         raise
@@ -245,26 +245,26 @@ def _prepared(
     db: Database,
     kind: FileKind,
     schema: str,
-    wanted: frozenset[tuple[str, str, str]],
+    required_objects: frozenset[tuple[str, str, str]],
     create: bool,
-    shown: str,
-    wait: float,
+    label: str,
+    wait_seconds: float,
     read_only: bool,
 ) -> str:
     """Make what is new; why the file cannot be used, empty if it can.
 
     SQLite does not wait by itself before a change to WAL: it is tried again while another process makes the file.
     """
-    deadline = time.monotonic() + wait
+    deadline = time.monotonic() + wait_seconds
     while True:
         try:
             application, version, tables = _header(db)
             if not (create or tables):
-                return f"{shown} is no {kind.name}"
-            if problem := kind.problem(shown, application, version, tables):
+                return f"{label} is no {kind.name}"
+            if problem := kind.problem(label, application, version, tables):
                 return problem
-            if tables and not wanted <= set(db.execute("SELECT type, name, sql FROM sqlite_master")):
-                return f"the tables of the {kind.name} {shown} are damaged, or another program's: {kind.remedy}"
+            if tables and not required_objects <= set(db.execute("SELECT type, name, sql FROM sqlite_master")):
+                return f"the tables of the {kind.name} {label} are damaged, or another program's: {kind.remedy}"
             if not read_only:
                 db.execute("PRAGMA journal_mode=WAL")
             if not tables:
@@ -280,9 +280,9 @@ def _prepared(
 
 
 def _header(db: Database) -> tuple[int, int, int]:
-    asked = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     with snapshot(db):
-        application, version, tables = (db.execute(query).fetchone()[0] for query in asked)
+        application, version, tables = (db.execute(query).fetchone()[0] for query in queries)
     return application, version, tables
 
 
@@ -315,8 +315,8 @@ def _roll_back(db: sqlite3.Connection) -> None:
 
 def _of_database(path: Path) -> tuple[Path, ...]:
     """A database's file, its log and its index of the log."""
-    real = path.resolve()
-    return path.absolute(), *(real.with_name(real.name + end) for end in _ENDS)
+    real_path = path.resolve()
+    return path.absolute(), *(real_path.with_name(real_path.name + suffix) for suffix in _ENDS)
 
 
 def _make_private(path: Path) -> None:
@@ -407,9 +407,9 @@ def _with_checksums(schema: str) -> tuple[str, frozenset[tuple[str, str, str]]]:
         lambda match: f"{match[0]}record_sum INTEGER AS (record_sum({columns[match[1]]})) STORED, ",
         schema,
     )
-    for table, names in columns.items():
-        check = f"is_intact(record_sum, {names}) AS is_intact"
-        script += f"CREATE VIEW intact_{table} AS SELECT {names}, {check} FROM {table};\n"
+    for table, column_names in columns.items():
+        check_column = f"is_intact(record_sum, {column_names}) AS is_intact"
+        script += f"CREATE VIEW intact_{table} AS SELECT {column_names}, {check_column} FROM {table};\n"
     with closing(sqlite3.connect(":memory:")) as db:
         add_functions(db)
         db.executescript(script)
@@ -460,16 +460,16 @@ class _Checking(sqlite3.Cursor):
 def _named(error: sqlite3.OperationalError) -> sqlite3.DatabaseError:
     if str(error) != _RAISED:
         return error
-    damaged = sqlite3.DatabaseError("a record does not match its checksum")
-    damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return damaged
+    checksum_error = sqlite3.DatabaseError("a record does not match its checksum")
+    checksum_error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return checksum_error
 
 
 def _record_sum(*values: Any) -> int:
     return zlib.crc32(msgpack.packb(values))
 
 
-def _is_intact(stored: Any, *values: Any) -> bool:
-    if stored != _record_sum(*values):
+def _is_intact(stored_sum: Any, *values: Any) -> bool:
+    if stored_sum != _record_sum(*values):
         raise ValueError  # SQLite passes on that it was raised, nothing else
     return True

@@ -42,11 +42,11 @@ def write_secret(path: Path, content: str | bytes) -> None:
 def create_private(path: Path) -> None:
     """Make an empty file of mode 0600, whatever the umask, unless there is one or the folder takes none."""
     with suppress(OSError):
-        number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
-            os.fchmod(number, 0o600)
+            os.fchmod(descriptor, 0o600)
         finally:
-            os.close(number)
+            os.close(descriptor)
 
 
 def hold(path: Path) -> TextIO | None:
@@ -79,50 +79,50 @@ def write_public(path: Path, content: str | bytes) -> None:
     _write(path, content, 0o644)
 
 
-def read_text(path: Path, what: str) -> str:
+def read_text(path: Path, label: str) -> str:
     """Read a text file; FuguError names what was looked for."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise FuguError(
-            f"cannot read {what} {path}: {getattr(error, 'strerror', None) or 'no text'}", Reason.STORAGE
+            f"cannot read {label} {path}: {getattr(error, 'strerror', None) or 'no text'}", Reason.STORAGE
         ) from None
 
 
 @contextmanager
-def naming(path: Path, what: str) -> Iterator[None]:
+def naming(path: Path, label: str) -> Iterator[None]:
     """Name a file in the errors of a context: FuguError if it cannot be read, else what the context raises."""
     try:
         yield
     except OSError as error:
-        raise FuguError(f"cannot read {what} {path}: {error.strerror}", Reason.STORAGE) from None
+        raise FuguError(f"cannot read {label} {path}: {error.strerror}", Reason.STORAGE) from None
     except FuguError as error:
         raise type(error)(f"{path}: {error}") from None
 
 
 def _write(path: Path, content: str | bytes, mode: int) -> None:
     """Replace the file in one step, forced to disk; whoever reads it sees the old content or the new."""
-    data = content.encode() if isinstance(content, str) else content
+    content_bytes = content.encode() if isinstance(content, str) else content
     try:
-        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
+        descriptor, temporary_name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
         try:
-            with os.fdopen(number, "wb") as file:
-                file.write(data)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content_bytes)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).chmod(mode)
-            Path(name).replace(path)
+            Path(temporary_name).chmod(mode)
+            Path(temporary_name).replace(path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            Path(temporary_name).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise FuguError(f"cannot write {path}: {error.strerror}", Reason.STORAGE) from None
     with suppress(OSError):  # the new file is in place; a power cut may only bring the old one back
-        folder = os.open(path.parent, os.O_RDONLY)
+        folder_descriptor = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(folder_descriptor)
         finally:
-            os.close(folder)
+            os.close(folder_descriptor)
 
 
 def certificate_end(path: Path) -> tuple[float, float]:

@@ -45,19 +45,19 @@ def parse_path(path: str) -> tuple[tuple[str, ...], ...]:
         ValueError: one line that says how a key with a quote is written.
     """
     paths: list[list[str]] = [[]]
-    place, end = 0, "."
-    while end:
-        match = _KEY.match(path, place)
+    position, separator = 0, "."
+    while separator:
+        match = _KEY.match(path, position)
         if match is None:
             raise ValueError(f'path {path!r}: a key with a dot, a comma or a quote is written as in JSON: "1.7.0"')
-        key, end = match.groups()
+        key, separator = match.groups()
         try:
             paths[-1].append(json.loads(key) if key.startswith('"') else key.strip())
         except ValueError:
             raise ValueError(f"path {path!r}: {key} is no text of JSON") from None
-        if end == ",":
+        if separator == ",":
             paths.append([])
-        place = match.end()
+        position = match.end()
     return tuple(map(tuple, paths))
 
 
@@ -137,7 +137,7 @@ class ResentCheck:
         """True for a measurement; `now` is the Unix time at which its message came."""
         if last_seen is None:
             return True
-        newest, self._newest = self._newest, last_seen
-        if newest is not None and last_seen > newest:
+        newest_before, self._newest = self._newest, last_seen
+        if newest_before is not None and last_seen > newest_before:
             return True
-        return last_seen != newest and now - last_seen <= _FRESH_SECONDS
+        return last_seen != newest_before and now - last_seen <= _FRESH_SECONDS

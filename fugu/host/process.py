@@ -56,10 +56,10 @@ class Notifier:
         """The notifier that this process, unless others are given, was started with."""
         variables = os.environ if environment is None else environment
         address = variables.get("NOTIFY_SOCKET", "")
-        time, whose = variables.get("WATCHDOG_USEC", ""), variables.get("WATCHDOG_PID", "")
-        watched = time.isdecimal() and int(time) > 0 and whose in ("", str(os.getpid() if pid is None else pid))
+        usec, owner = variables.get("WATCHDOG_USEC", ""), variables.get("WATCHDOG_PID", "")
+        is_watched = usec.isdecimal() and int(usec) > 0 and owner in ("", str(os.getpid() if pid is None else pid))
         usable = address if address.startswith(("/", "@")) else ""
-        return cls(usable, int(time) / _MICROSECONDS if usable and watched else None)
+        return cls(usable, int(usec) / _MICROSECONDS if usable and is_watched else None)
 
     def starting(self, seconds: float) -> None:
         """The start may take so long from now, if that is longer than the service manager waits."""
@@ -112,8 +112,8 @@ class Wake:
 
 def first_share(shares_us: Iterable[int], now_us: int) -> str:
     """When something is shared first, for whoever started a service and waits; of today the time alone."""
-    if (at := min(shares_us, default=None)) is None:
+    if (first_us := min(shares_us, default=None)) is None:
         return "nothing is to be shared"
-    local = time.localtime(at / 1e6)
-    today = local[:3] == time.localtime(now_us / 1e6)[:3]
-    return f"first share at {time.strftime('%H:%M' if today else '%Y-%m-%d %H:%M', local)}"
+    local_time = time.localtime(first_us / 1e6)
+    is_today = local_time[:3] == time.localtime(now_us / 1e6)[:3]
+    return f"first share at {time.strftime('%H:%M' if is_today else '%Y-%m-%d %H:%M', local_time)}"

@@ -98,8 +98,8 @@ class _JsonLines(logging.Formatter):
             "source": record.name,
             "message": record.getMessage(),
         }
-        extra = {name: value for name, value in vars(record).items() if name not in _USUAL}
-        return json.dumps(fields | extra, default=str)
+        extra_fields = {name: value for name, value in vars(record).items() if name not in _USUAL}
+        return json.dumps(fields | extra_fields, default=str)
 
 
 class _ToStderr(logging.StreamHandler[TextIO]):
@@ -113,8 +113,8 @@ class _ToStderr(logging.StreamHandler[TextIO]):
 def log_to_stderr(log_format: LogFormat, *, verbose: bool) -> None:
     """Set up the process's log; `verbose` is for what happens, too, not only what goes wrong."""
     handler = _ToStderr(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(_JsonLines() if log_format == "json" else text)
+    text_formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(_JsonLines() if log_format == "json" else text_formatter)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
 
 
@@ -127,9 +127,9 @@ class LogSettings(NamedTuple):
 
 def log_settings() -> LogSettings:
     """How this process logs, for another one that is to log in the same way."""
-    root = logging.getLogger()
-    json_lines = any(isinstance(handler.formatter, _JsonLines) for handler in root.handlers)
-    return LogSettings("json" if json_lines else "text", root.isEnabledFor(logging.INFO))
+    root_logger = logging.getLogger()
+    is_json = any(isinstance(handler.formatter, _JsonLines) for handler in root_logger.handlers)
+    return LogSettings("json" if is_json else "text", root_logger.isEnabledFor(logging.INFO))
 
 
 _DEEPER = 5

@@ -21,20 +21,20 @@ _Model = TypeVar("_Model", bound="BaseModel")
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def read_toml(path: Path, model: type[_Model], refuse: type[FuguError]) -> _Model:
-    """Read a file into a document, with its folder as context; `refuse` if it is unreadable, or a key is wrong."""
+def read_toml(path: Path, model: type[_Model], error_type: type[FuguError]) -> _Model:
+    """Read a file into a document, with its folder as context; `error_type` if it is unreadable, or a key is wrong."""
     from pydantic import ValidationError
 
     try:
         text = json.dumps(tomllib.loads(path.read_text()))
     except OSError as error:
-        raise refuse(f"cannot read {path}: {error.strerror}") from None
+        raise error_type(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
-        raise refuse(f"{path} is not TOML: {' '.join(str(error).split())}") from None
+        raise error_type(f"{path} is not TOML: {' '.join(str(error).split())}") from None
     try:
         return model.model_validate_json(text, context=path.parent)
     except ValidationError as error:
-        raise refuse(f"{path}: {_first_problem(error, model)}") from None
+        raise error_type(f"{path}: {_first_problem(error, model)}") from None
 
 
 def toml_lines(values: Mapping[str, object]) -> list[str]:
@@ -51,26 +51,26 @@ def _value(value: object) -> str:
 def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     from fugu.contract._document import problem_words  # pydantic is loaded where an error of it is
 
-    first = error.errors(include_url=False, include_input=False)[0]
-    where, message = first["loc"], problem_words(first)
-    if first["type"] in _UNKNOWN:
-        near = get_close_matches(str(where[-1]), sorted(_keys(model, where[:-1])), n=1)
-        message = "unknown key" + (f"; did you mean {near[0]}?" if near else "")
-    return f"{'.'.join(map(str, where))}: {message}" if where else message
+    first_error = error.errors(include_url=False, include_input=False)[0]
+    location, message = first_error["loc"], problem_words(first_error)
+    if first_error["type"] in _UNKNOWN:
+        similar_keys = get_close_matches(str(location[-1]), sorted(_keys(model, location[:-1])), n=1)
+        message = "unknown key" + (f"; did you mean {similar_keys[0]}?" if similar_keys else "")
+    return f"{'.'.join(map(str, location))}: {message}" if location else message
 
 
-def _keys(annotation: object, where: Sequence[int | str]) -> set[str]:
-    kinds = {name: kind for form in _forms(annotation) for name, kind in _fields(form).items()}
-    if not where:
-        return set(kinds)
-    return _keys(kinds.get(str(where[0]), annotation), where[1:])  # an index, a name or the tag of a form: as it was
+def _keys(annotation: object, path: Sequence[int | str]) -> set[str]:
+    types = {name: hint for form in _forms(annotation) for name, hint in _fields(form).items()}
+    if not path:
+        return set(types)
+    return _keys(types.get(str(path[0]), annotation), path[1:])  # an index, a name or the tag of a form: as it was
 
 
 def _forms(annotation: object) -> Iterator[type[Any]]:
     if isinstance(annotation, type) and (hasattr(annotation, "model_fields") or is_dataclass(annotation)):
         yield annotation
-    for part in get_args(annotation):
-        yield from _forms(part)
+    for type_argument in get_args(annotation):
+        yield from _forms(type_argument)
 
 
 def _fields(form: type[Any]) -> dict[str, object]:

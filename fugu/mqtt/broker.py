@@ -55,9 +55,9 @@ class Broker:
             self.host.encode("idna")
         except UnicodeError:
             raise LinkError(f"{self.host[:80]!r} is no name of a host") from None
-        for name, (least, most) in _RANGES.items():
-            if not least <= getattr(self, name) <= most:
-                raise LinkError(f"{name} is {getattr(self, name)}, not from {least} to {most}")
+        for name, (lowest, highest) in _RANGES.items():
+            if not lowest <= getattr(self, name) <= highest:
+                raise LinkError(f"{name} is {getattr(self, name)}, not from {lowest} to {highest}")
         for name in self.FILES:
             if "\0" in (getattr(self, name) or ""):
                 raise LinkError(f"{name} has a zero byte")
@@ -94,12 +94,12 @@ class Broker:
         if not self.has_tls:
             return None
         try:
-            context = ssl.create_default_context(cafile=self.ca_file)
+            tls = ssl.create_default_context(cafile=self.ca_file)
             if self.cert_file:
-                context.load_cert_chain(self.cert_file, self.key_file)
+                tls.load_cert_chain(self.cert_file, self.key_file)
         except OSError as error:
             raise LinkError(f"cannot load the TLS files: {cause(error)}") from None
-        return context
+        return tls
 
     def password(self) -> str | None:
         """The password, if there is a file for it; LinkError if that cannot be read."""

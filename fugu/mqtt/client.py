@@ -68,11 +68,11 @@ _GATHER_SECONDS, _BUSY_SECONDS = 0.0005, 0.001
 def insides_fit() -> bool:
     """True if this version of paho-mqtt has the private names that are used here, with the same parameters."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2)
-    for inside in INSIDES:
-        name, called, _ = inside.partition("(")
+    for private_name in INSIDES:
+        name, parenthesis, _ = private_name.partition("(")
         if not hasattr(client, name):
             return False
-        if called and f"{name}({','.join(inspect.signature(getattr(client, name)).parameters)})" != inside:
+        if parenthesis and f"{name}({','.join(inspect.signature(getattr(client, name)).parameters)})" != private_name:
             return False
     return True
 
@@ -102,9 +102,9 @@ class Client(mqtt.Client):
 
     def send(self, topic: str, payload: bytes, *, retain: bool) -> int | None:
         """Publish at QoS 1, now or after a reconnection; returns the message id, `None` if too many are unanswered."""
-        name, five = topic.encode(), self._protocol == MQTTProtocolVersion.MQTTv5
-        self._raise_for_invalid_topic(name)
-        return self._outgoing.add(lambda mid: publish(name, payload, mid, five, retain=retain))
+        topic_bytes, is_mqtt5 = topic.encode(), self._protocol == MQTTProtocolVersion.MQTTv5
+        self._raise_for_invalid_topic(topic_bytes)
+        return self._outgoing.add(lambda mid: publish(topic_bytes, payload, mid, is_mqtt5, retain=retain))
 
     def close(self) -> None:
         """Close the connection; its thread has ended, or is the one that calls."""
@@ -117,27 +117,27 @@ class Client(mqtt.Client):
             return MQTTErrorCode.MQTT_ERR_NO_CONN
         if isinstance(connection, socket.socket) and getattr(connection, "pending", int)():
             timeout = 0.0  # decrypted already, so that no wait would end
-        waiting = select.poll()
+        poller = select.poll()
         try:
-            waiting.register(connection, select.POLLIN | (select.POLLOUT if self.want_write() else 0))
-            waiting.register(wake, select.POLLIN)
-            events = dict(waiting.poll(timeout * 1000))
-            at_broker, at_wake = events.get(connection.fileno(), 0), events.get(wake.fileno(), 0)
+            poller.register(connection, select.POLLIN | (select.POLLOUT if self.want_write() else 0))
+            poller.register(wake, select.POLLIN)
+            events = dict(poller.poll(timeout * 1000))
+            broker_events, wake_events = events.get(connection.fileno(), 0), events.get(wake.fileno(), 0)
         except (OSError, ValueError):  # closed meanwhile
             return self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
-        if at_wake:
+        if wake_events:
             with contextlib.suppress(BlockingIOError):
                 wake.recv(_AT_ONCE)
             self._woken = False  # before what has been queued is written: who queues later wakes again
-        if at_broker & ~select.POLLOUT and (failed := self.loop_read()):
-            return failed
+        if broker_events & ~select.POLLOUT and (error_code := self.loop_read()):
+            return error_code
         return (self.want_write() and self.loop_write()) or self.loop_misc()
 
     def _packet_queue(
         self, command: int, packet: bytes | bytearray, mid: int, qos: int, info: mqtt.MQTTMessageInfo | None = None
     ) -> MQTTErrorCode:
-        queued = {"command": command, "mid": mid, "qos": qos, "pos": 0, "packet": packet, "info": info}
-        self._out_packet.append({**queued, "to_process": len(packet)})  # type: ignore[typeddict-item]
+        packet_fields = {"command": command, "mid": mid, "qos": qos, "pos": 0, "packet": packet, "info": info}
+        self._out_packet.append({**packet_fields, "to_process": len(packet)})  # type: ignore[typeddict-item]
         if not self._woken and self._sockpairW is not None and threading.current_thread() is not self._thread:
             self._woken = True
             with contextlib.suppress(BlockingIOError):
@@ -147,18 +147,18 @@ class Client(mqtt.Client):
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
         """Take what has come, up to 64 kB of it, and hand over its messages."""
         try:
-            failed = self._take(self._read())
+            error_code = self._take(self._read())
         except BlockingIOError:
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         except RefusedError as refusal:
             self._wishes.refused(str(refusal))
-            failed = MQTTErrorCode.MQTT_ERR_CONN_LOST
+            error_code = MQTTErrorCode.MQTT_ERR_CONN_LOST
         except OSError:
-            failed = MQTTErrorCode.MQTT_ERR_CONN_LOST
+            error_code = MQTTErrorCode.MQTT_ERR_CONN_LOST
         except Exception as error:  # malformed in a way that paho-mqtt does not expect
             self._wishes.refused(f"the broker sends a malformed packet: {cause(error)}")
-            failed = MQTTErrorCode.MQTT_ERR_PROTOCOL
-        return self._loop_rc_handle(failed) if failed else MQTTErrorCode.MQTT_ERR_SUCCESS
+            error_code = MQTTErrorCode.MQTT_ERR_PROTOCOL
+        return self._loop_rc_handle(error_code) if error_code else MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _read(self) -> bytes:
         """Read the bytes that have come; raises OSError if nothing has, or the broker has closed the connection."""
@@ -166,61 +166,61 @@ class Client(mqtt.Client):
             raise RefusedError("the broker takes nothing, but sends")
         if self._wishes.gather and time.monotonic() < self._busy_until:
             time.sleep(_GATHER_SECONDS)
-        data = self._sock_recv(_AT_ONCE)
-        if not data:
+        chunk = self._sock_recv(_AT_ONCE)
+        if not chunk:
             raise ConnectionResetError
         self._last_bytes_received = time.monotonic()
         if not hasattr(self._sock, "pending"):
-            return data
-        parts, size = [data], len(data)  # TLS gives what was written at once, never more
+            return chunk
+        chunks, size = [chunk], len(chunk)  # TLS gives what was written at once, never more
         with contextlib.suppress(OSError):  # there is no more, or it is noticed at the next turn
-            while size < _AT_ONCE and (data := self._sock_recv(_AT_ONCE)):
-                parts.append(data)
-                size += len(data)
-        return b"".join(parts)
+            while size < _AT_ONCE and (chunk := self._sock_recv(_AT_ONCE)):
+                chunks.append(chunk)
+                size += len(chunk)
+        return b"".join(chunks)
 
-    def _take(self, data: bytes) -> MQTTErrorCode:
+    def _take(self, chunk: bytes) -> MQTTErrorCode:
         if self._rest:
-            self._rest += data
+            self._rest += chunk
             if len(self._rest) < self._needed:
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            data = bytes(self._rest)
+            chunk = bytes(self._rest)
             self._rest.clear()
         try:
-            return self._split(data)
+            return self._split(chunk)
         finally:
             self._hand_over()
 
-    def _split(self, data: bytes) -> MQTTErrorCode:
-        at, connection = 0, self._sock
-        five = self._protocol == MQTTProtocolVersion.MQTTv5
+    def _split(self, chunk: bytes) -> MQTTErrorCode:
+        position, connection = 0, self._sock
+        is_mqtt5 = self._protocol == MQTTProtocolVersion.MQTTv5
         while True:
-            at = publications(data, at, self._max_packet, five, self._messages, self._answers)
-            if at == len(data):
+            position = publications(chunk, position, self._max_packet, is_mqtt5, self._messages, self._answers)
+            if position == len(chunk):
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            head = header(data, at)
+            head = header(chunk, position)
             if head is not None:
-                check_packet(head.command, head.length, self._max_packet, connected=self.is_connected())
-            if head is None or head.begin + head.length > len(data):
-                self._rest += data[at:]
-                self._needed = len(self._rest) + 1 if head is None else head.begin - at + head.length
+                check_packet(head.command, head.length, self._max_packet, is_connected=self.is_connected())
+            if head is None or head.begin + head.length > len(chunk):
+                self._rest += chunk[position:]
+                self._needed = len(self._rest) + 1 if head is None else head.begin - position + head.length
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            at = head.begin + head.length
-            if failed := self._handle(head.command, data[head.begin : at]):
-                return failed
+            position = head.begin + head.length
+            if error_code := self._handle(head.command, chunk[head.begin : position]):
+                return error_code
             if self._sock is not connection:  # closed, or another already
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _handle(self, command: int, body: bytes) -> MQTTErrorCode:
         """Take a packet that is no plain publication."""
-        five = self._protocol == MQTTProtocolVersion.MQTTv5
-        kind = command >> 4
-        if kind == PacketTypes.PUBACK and (answer := acknowledgement(body, five)) is not None:
+        is_mqtt5 = self._protocol == MQTTProtocolVersion.MQTTv5
+        packet_type = command >> 4
+        if packet_type == PacketTypes.PUBACK and (answer := acknowledgement(body, is_mqtt5)) is not None:
             mid, refusal = answer
             if self._outgoing.answered(mid):
                 self._wishes.answered(mid, refusal)
             return MQTTErrorCode.MQTT_ERR_SUCCESS
-        if kind == PacketTypes.PUBLISH and five:
+        if packet_type == PacketTypes.PUBLISH and is_mqtt5:
             check_properties(command, body)
         else:
             self._hand_over()
@@ -229,10 +229,10 @@ class Client(mqtt.Client):
         return self._packet_handle()
 
     def _handle_connack(self) -> MQTTErrorCode:
-        failed = super()._handle_connack()
+        error_code = super()._handle_connack()
         if self.is_connected():
             self._outgoing.connected()
-        return failed
+        return error_code
 
     def _send_puback(self, mid: int) -> MQTTErrorCode:
         self._answers += PUBACK + mid.to_bytes(2, "big")  # in the order of what is acknowledged
@@ -251,8 +251,8 @@ class Client(mqtt.Client):
     def _packet_write(self) -> MQTTErrorCode:
         """Gather all packets, which paho-mqtt takes for sent, and send them at once."""
         try:
-            if failed := super()._packet_write():
-                return failed
+            if error_code := super()._packet_write():
+                return error_code
             self._flush()
         except BlockingIOError:
             return MQTTErrorCode.MQTT_ERR_AGAIN
@@ -261,10 +261,10 @@ class Client(mqtt.Client):
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _sock_send(self, buf: bytes | bytearray) -> int:
-        last = buf[0] >> 4 == PacketTypes.DISCONNECT  # after which paho-mqtt closes the connection
-        if last or len(self._unsent) >= _AT_ONCE:
+        is_disconnect = buf[0] >> 4 == PacketTypes.DISCONNECT  # after which paho-mqtt closes the connection
+        if is_disconnect or len(self._unsent) >= _AT_ONCE:
             self._flush()
-        if last:
+        if is_disconnect:
             return super()._sock_send(buf)
         self._unsent += buf
         return len(buf)

@@ -120,16 +120,16 @@ class _Requests:
                 self.ended.pop(topic, None)
 
     def _ask(self, client: mqtt.Client, topics: Sequence[str]) -> None:
-        for part in _parts(topics):
-            _, mid = client.subscribe([(topic, 1) for topic in part])
+        for batch in _parts(topics):
+            _, mid = client.subscribe([(topic, 1) for topic in batch])
             if mid is not None:
-                self._asked[mid] = part
+                self._asked[mid] = batch
 
     def _end(self, client: mqtt.Client, topics: Sequence[str]) -> None:
-        for part in _parts(topics):
-            _, mid = client.unsubscribe(part)
+        for batch in _parts(topics):
+            _, mid = client.unsubscribe(batch)
             if mid is not None:
-                self._ending[mid] = part
+                self._ending[mid] = batch
 
 
 @dataclass
@@ -207,8 +207,8 @@ class Link:
 
         Also say once if no broker is there.
         """
-        since = self._waits_since  # which the network's thread may set to None meanwhile
-        if since is not None and time.monotonic() - since > ANSWER_SECONDS:
+        wait_start = self._waits_since  # which the network's thread may set to None meanwhile
+        if wait_start is not None and time.monotonic() - wait_start > ANSWER_SECONDS:
             self._waits_since = None
             self.on_absent(self.last_error or f"no answer from the broker at {self.broker.address}")
         if self._client is not None and self.falls_back:
@@ -221,9 +221,9 @@ class Link:
     @property
     def falls_back(self) -> bool:
         """True if `maintain` has something to do, which takes up to a second."""
-        opened = self._opened
-        silent = opened is not None and time.monotonic() - opened > ANSWER_SECONDS
-        return self._trying_5() and (self._fall_back or silent)
+        open_time = self._opened
+        is_silent = open_time is not None and time.monotonic() - open_time > ANSWER_SECONDS
+        return self._trying_5() and (self._fall_back or is_silent)
 
     @property
     def connected(self) -> bool:
@@ -237,20 +237,20 @@ class Link:
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe now and at every later connection, from any thread; on a LinkError nothing has been asked for."""
-        wanted = dict.fromkeys(topics)
-        _check_filters(wanted)
+        requested_topics = dict.fromkeys(topics)
+        _check_filters(requested_topics)
         with self._changing:
             subscriptions = set(self.subscriptions)
-            more = [topic for topic in wanted if topic not in subscriptions]
-            self.subscriptions += tuple(more)
-            self._requests.ask(self._client, more)
+            new_topics = [topic for topic in requested_topics if topic not in subscriptions]
+            self.subscriptions += tuple(new_topics)
+            self._requests.ask(self._client, new_topics)
 
     def unsubscribe(self, topics: Iterable[str]) -> None:
         """End subscriptions, now or, at a broker that keeps the session, as soon as there is a connection."""
-        gone = dict.fromkeys(topics)
+        ended_topics = dict.fromkeys(topics)
         with self._changing:
-            self.subscriptions = tuple(topic for topic in self.subscriptions if topic not in gone)
-            self._requests.end(self._client, list(gone))
+            self.subscriptions = tuple(topic for topic in self.subscriptions if topic not in ended_topics)
+            self._requests.end(self._client, list(ended_topics))
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int | None:
         """Publish a message; its id, or `None`, with nothing queued, without a connection or with too much unanswered.
@@ -259,10 +259,10 @@ class Link:
         """
         if self._client is None or not self.connected:
             return None
-        largest = self._largest  # of a connection that may be another one meanwhile
-        if largest is not None and len(payload) + MOST_AROUND > largest:
+        max_bytes = self._largest  # of a connection that may be another one meanwhile
+        if max_bytes is not None and len(payload) + MOST_AROUND > max_bytes:
             self.last_error = (
-                f"broker takes messages of {largest - MOST_AROUND} bytes; one of {len(payload)} is not sent"
+                f"broker takes messages of {max_bytes - MOST_AROUND} bytes; one of {len(payload)} is not sent"
             )
             self._not_sent -= 1
             self._guard(self.on_published, self._not_sent, False)
@@ -274,10 +274,10 @@ class Link:
         if self._client is not None:
             if in_order:
                 self._client.disconnect()
-            elif (opened := self._client.socket()) is not None:
-                below: Any = opened
+            elif (connection := self._client.socket()) is not None:
+                plain_socket: Any = connection
                 with contextlib.suppress(OSError):
-                    socket.socket.shutdown(below, socket.SHUT_RDWR)  # as if cut, also below TLS
+                    socket.socket.shutdown(plain_socket, socket.SHUT_RDWR)  # as if cut, also below TLS
             _end_thread(self._client)
             self._client = None
 
@@ -291,13 +291,13 @@ class Link:
     def _new_client(self) -> Client:
         if not insides_fit():
             raise LinkError("this version of paho-mqtt has other insides: install paho-mqtt 2.1 or 2.2")
-        five = self.protocol == "5"
-        version = MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311
-        clean = None if five else not self.durable
+        is_mqtt5 = self.protocol == "5"
+        version = MQTTProtocolVersion.MQTTv5 if is_mqtt5 else MQTTProtocolVersion.MQTTv311
+        clean_session = None if is_mqtt5 else not self.durable
         # A broker of MQTT 3.1.1 cannot be told: it would send what is too large again at every connection.
-        most = self.max_payload if five else max(self.max_payload, MAX_PAYLOAD)
+        max_payload = self.max_payload if is_mqtt5 else max(self.max_payload, MAX_PAYLOAD)
         wishes = Wishes(
-            max_payload=most,
+            max_payload=max_payload,
             max_in_flight=self.max_in_flight,
             refused=self._refused,
             received=self._received,
@@ -305,16 +305,16 @@ class Link:
             gather=self.on_messages is not None,
             dial=self.dial,
         )
-        client = Client(self.client_id, clean, version, wishes)
+        client = Client(self.client_id, clean_session, version, wishes)
         client.reconnect_delay_set(1, self.broker.max_backoff)
         if self.broker.username is not None:
             client.username_pw_set(self.broker.username, self.broker.password())
-        if (context := self.broker.tls_context()) is not None:
-            client.tls_set_context(context)
+        if (tls_context := self.broker.tls_context()) is not None:
+            client.tls_set_context(tls_context)
         if self.will is not None:
             client.will_set(self.will.topic, self.will.payload, qos=1, retain=True)
         # An exception of these would end the network thread for good.
-        client.on_socket_open = lambda _client, _data, opened: self._guard(self._socket_opened, opened)
+        client.on_socket_open = lambda _client, _data, connection: self._guard(self._socket_opened, connection)
         client.on_connect_fail = lambda _client, _data: self._guard(self._connect_failed)
         client.on_disconnect = lambda _client, _data, _flags, reason, _properties: self._guard(
             self._disconnected, reason
@@ -336,14 +336,14 @@ class Link:
     def _trying_5(self) -> bool:
         return self.protocol == "5" and self.broker.protocol == "auto"
 
-    def _socket_opened(self, opened: Any) -> None:
-        if opened.family != socket.AF_UNIX:
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def _socket_opened(self, connection: Any) -> None:
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._opened = time.monotonic()
 
-    def _refused(self, why: str) -> None:
+    def _refused(self, reason: str) -> None:
         """Keep the reason; `_connected` may have cleared an earlier error."""
-        self.last_error = why
+        self.last_error = reason
 
     def _guard(self, callback: Callable[..., None], *arguments: object) -> None:
         """Call the owner; its exceptions must not end the network thread, nor print what it held."""
@@ -363,8 +363,8 @@ class Link:
         self.last_error = ""
         self._waits_since = None
         self._accepted = time.monotonic()
-        if (certificate_of := getattr(client.socket(), "getpeercert", None)) is not None:
-            self.certificate_end = float(ssl.cert_time_to_seconds(certificate_of()["notAfter"]))
+        if (get_certificate := getattr(client.socket(), "getpeercert", None)) is not None:
+            self.certificate_end = float(ssl.cert_time_to_seconds(get_certificate()["notAfter"]))
         self._largest = getattr(properties, "MaximumPacketSize", None)
         with self._changing:
             self._requests.connected(client, self.subscriptions)
@@ -381,15 +381,15 @@ class Link:
         self.last_error = f"no broker at {self.broker.address}" + (f": {reason}" if reason else "")
 
     def _disconnected(self, reason: Any) -> None:
-        unanswered, self._opened = self._opened is not None, None
+        is_unanswered, self._opened = self._opened is not None, None
         self._requests.disconnected()
-        short = reason.is_failure and time.monotonic() - self._accepted < _SHORT_SECONDS
-        self._cut = self._cut + 1 if short else 0
+        is_short = reason.is_failure and time.monotonic() - self._accepted < _SHORT_SECONDS
+        self._cut = self._cut + 1 if is_short else 0
         if self._cut >= _TIMES or str(reason) == _TAKEN_OVER:  # not every broker says so
             self.last_error = f"connection lost: another program seems to use this account: {_OWN_ACCOUNT}"
         elif reason.is_failure and not self.last_error:
             self.last_error = f"connection lost: {reason}"
-            if unanswered and not self.broker.has_tls:
+            if is_unanswered and not self.broker.has_tls:
                 self.last_error += f"; it never answered: if it speaks TLS there, {_AUTHORITY}"
 
     def _received(self, messages: list[Message]) -> None:
@@ -410,8 +410,8 @@ class Link:
 
 
 def _check_filters(topics: Iterable[str]) -> None:
-    if (wrong := next((topic for topic in topics if not is_filter(topic)), None)) is not None:
-        raise LinkError(f"{wrong[:80]!r} is no topic to subscribe to")
+    if (invalid_filter := next((topic for topic in topics if not is_filter(topic)), None)) is not None:
+        raise LinkError(f"{invalid_filter[:80]!r} is no topic to subscribe to")
 
 
 def _end_thread(client: Client) -> None:
@@ -424,19 +424,19 @@ def _end_thread(client: Client) -> None:
 def is_filter(topic: str) -> bool:
     """True if a broker may be asked for it: wildcards stand alone between slashes, `#` at the end."""
     levels = topic.split("/")
-    alone = all(len(level) == 1 or not {"+", "#"} & set(level) for level in levels)
-    return 0 < len(topic.encode(errors="replace")) <= _LONGEST and alone and "#" not in levels[:-1]
+    wildcards_fit = all(len(level) == 1 or not {"+", "#"} & set(level) for level in levels)
+    return 0 < len(topic.encode(errors="replace")) <= _LONGEST and wildcards_fit and "#" not in levels[:-1]
 
 
 def _parts(topics: Sequence[str]) -> Iterator[list[str]]:
-    part: list[str] = []
-    free = _MOST_BYTES
+    batch: list[str] = []
+    free_bytes = _MOST_BYTES
     for topic in topics:
-        size = len(topic.encode())
-        if part and (len(part) == _MOST_TOPICS or size > free):
-            yield part
-            part, free = [], _MOST_BYTES
-        part.append(topic)
-        free -= size
-    if part:
-        yield part
+        topic_bytes = len(topic.encode())
+        if batch and (len(batch) == _MOST_TOPICS or topic_bytes > free_bytes):
+            yield batch
+            batch, free_bytes = [], _MOST_BYTES
+        batch.append(topic)
+        free_bytes -= topic_bytes
+    if batch:
+        yield batch

@@ -65,18 +65,18 @@ class RefusedError(ConnectionError):
     """The broker broke a rule and the connection ends; the text says which."""
 
 
-def check_packet(command: int, length: int, most: int, *, connected: bool) -> None:
+def check_packet(command: int, length: int, max_bytes: int, *, is_connected: bool) -> None:
     """Refuse a packet that is too long, or that nobody has asked for (RefusedError), by first byte and length.
 
-    `most`: bytes of the largest publication. `connected`: the broker has accepted the connection.
+    `max_bytes`: bytes of the largest publication. `is_connected`: the broker has accepted the connection.
     """
-    kind = command >> 4
-    most = most if kind == PacketTypes.PUBLISH else min(most, MOST_CONTROL)
-    if length > most:
-        raise RefusedError(f"the broker sends a packet of {length} bytes; at most {most} are taken")
-    if kind == PacketTypes.PUBLISH and command & _AT_QOS_2:
+    packet_type = command >> 4
+    max_bytes = max_bytes if packet_type == PacketTypes.PUBLISH else min(max_bytes, MOST_CONTROL)
+    if length > max_bytes:
+        raise RefusedError(f"the broker sends a packet of {length} bytes; at most {max_bytes} are taken")
+    if packet_type == PacketTypes.PUBLISH and command & _AT_QOS_2:
         raise RefusedError("the broker sends at QoS 2, which nobody has asked for")
-    if kind == PacketTypes.CONNACK and connected:
+    if packet_type == PacketTypes.CONNACK and is_connected:
         raise RefusedError("the broker accepts the connection twice")
 
 
@@ -104,90 +104,90 @@ class Header(NamedTuple):
     begin: int
 
 
-def header(data: bytes, at: int) -> Header | None:
+def header(chunk: bytes, start: int) -> Header | None:
     """The header of the packet that begins there, `None` if incomplete; ValueError if its length is over four bytes."""
     length = 0
-    for place in range(_LENGTH_BYTES):
-        begin = at + 2 + place
-        if begin > len(data):
+    for byte_index in range(_LENGTH_BYTES):
+        begin = start + 2 + byte_index
+        if begin > len(chunk):
             return None
-        byte = data[begin - 1]
-        length |= (byte & 127) << 7 * place
+        byte = chunk[begin - 1]
+        length |= (byte & 127) << 7 * byte_index
         if byte < 128:
-            return Header(data[at], length, begin)
+            return Header(chunk[start], length, begin)
     raise ValueError("a length of more than four bytes")
 
 
-def publications(data: bytes, at: int, most: int, five: bool, messages: list[Message], answers: bytearray) -> int:
+def publications(chunk: bytes, start: int, limit: int, mqtt5: bool, messages: list[Message], acks: bytearray) -> int:
     """Take plain publications (whole, well-formed, at QoS 0 or 1, with a topic); return where others begin.
 
     Properties of MQTT 5 are passed over unread: whoever publishes may add as many as a packet holds, and nothing of
     ours depends on one.
-    Bodies of at most `most` bytes go to `messages`, acknowledgements of what came at QoS 1 to `answers`. ValueError: a
+    Bodies of at most `limit` bytes go to `messages`, acknowledgements of what came at QoS 1 to `acks`. ValueError: a
     length has more than four bytes.
     """
-    end = len(data)
-    while at + 4 <= end:
-        command, length, begin = data[at], data[at + 1], at + 2
+    size = len(chunk)
+    while start + 4 <= size:
+        command, length, begin = chunk[start], chunk[start + 1], start + 2
         if command & _KIND_AND_QOS_2 != _PUBLISH:
             break
-        if length > 127 and data[begin] < 128:
-            length, begin = length - 128 | data[begin] << 7, begin + 1
+        if length > 127 and chunk[begin] < 128:
+            length, begin = length - 128 | chunk[begin] << 7, begin + 1
         elif length > 127:
-            if (head := header(data, at)) is None:
+            if (head := header(chunk, start)) is None:
                 break
             _, length, begin = head
         stop = begin + length
-        if stop > end or not 2 <= length <= most:
+        if stop > size or not 2 <= length <= limit:
             break
-        identity = payload = begin + 2 + (data[begin] << 8 | data[begin + 1])
+        identity = payload = begin + 2 + (chunk[begin] << 8 | chunk[begin + 1])
         if command & _AT_QOS_1:
             payload += 2
-        if five:
-            payload = payload + 1 if payload < stop and not data[payload] else _after_properties(data, payload, stop)
+        if mqtt5:
+            payload = payload + 1 if payload < stop and not chunk[payload] else _after_properties(chunk, payload, stop)
         if payload > stop or identity == begin + 2:
             break
         try:
-            topic = data[begin + 2 : identity].decode()
+            topic = chunk[begin + 2 : identity].decode()
         except UnicodeDecodeError:
             break
         if command & _AT_QOS_1:
-            answers += PUBACK
-            answers += data[identity : identity + 2]
-        messages.append((topic, data[payload:stop], command & _RETAINED == _RETAINED))
-        at = stop
-    return at
+            acks += PUBACK
+            acks += chunk[identity : identity + 2]
+        messages.append((topic, chunk[payload:stop], command & _RETAINED == _RETAINED))
+        start = stop
+    return start
 
 
-def _after_properties(data: bytes, at: int, stop: int) -> int:
+def _after_properties(chunk: bytes, start: int, stop: int) -> int:
     """Where a block of properties ends that begins there; beyond `stop` if it has no length."""
     length = 0
-    for place in range(min(_LENGTH_BYTES, stop - at)):
-        byte = data[at + place]
-        length |= (byte & 127) << 7 * place
+    for byte_index in range(min(_LENGTH_BYTES, stop - start)):
+        byte = chunk[start + byte_index]
+        length |= (byte & 127) << 7 * byte_index
         if byte < 128:
-            return at + place + 1 + length
+            return start + byte_index + 1 + length
     return stop + 1
 
 
-def publish(topic: bytes, payload: bytes, mid: int, five: bool, *, retain: bool) -> bytearray:
+def publish(topic: bytes, payload: bytes, mid: int, is_mqtt5: bool, *, retain: bool) -> bytearray:
     """A publication at QoS 1, without properties."""
-    length = 2 + len(topic) + 2 + five + len(payload)
+    length = 2 + len(topic) + 2 + is_mqtt5 + len(payload)
     packet = bytearray([_PUBLISH | _AT_QOS_1 | retain])
     while length > 127:
         packet.append(length & 127 | 128)
         length >>= 7
     packet.append(length)
     packet += len(topic).to_bytes(2, "big") + topic + mid.to_bytes(2, "big")
-    if five:
+    if is_mqtt5:
         packet.append(0)
     packet += payload
     return packet
 
 
-def acknowledgement(body: bytes, five: bool) -> tuple[int, str] | None:
+def acknowledgement(body: bytes, is_mqtt5: bool) -> tuple[int, str] | None:
     """Read a PUBACK: the message id, and why the broker refuses it, if so; `None`, or MalformedPacket, if malformed."""
-    if len(body) < 2 or (len(body) > 2 and not five):
+    if len(body) < 2 or (len(body) > 2 and not is_mqtt5):
         return None
     if len(body) > 3:
         Properties(PacketTypes.PUBACK).unpack(body[3:])
@@ -199,44 +199,44 @@ def acknowledgement(body: bytes, five: bool) -> tuple[int, str] | None:
 class Outgoing:
     """Publications of one link: some are with the broker, the rest waits in order; any thread may call the methods.
 
-    `most` of them may be unanswered, `most_in_flight` with the broker. `send` is called with first byte, packet,
+    `max_unanswered` of them may be unanswered, `max_in_flight` with the broker. `send` is called with first byte, packet,
     message id and QoS of each, in order, and must not block.
     """
 
     def __init__(
         self,
-        most: int,
-        most_in_flight: int,
+        max_unanswered: int,
+        max_in_flight: int,
         send: Callable[[int, bytearray, int, int], object],
-        number: Callable[[], int],
+        next_mid: Callable[[], int],
     ) -> None:
-        self._most = most
-        self._most_in_flight = most_in_flight
+        self._most = max_unanswered
+        self._most_in_flight = max_in_flight
         self._send = send
-        self._number = number
+        self._number = next_mid
         self._in_flight: dict[int, bytearray] = {}
         self._waiting: dict[int, bytearray] = {}
         self._online = False
         self._lock = threading.Lock()
 
-    def add(self, write: Callable[[int], bytearray]) -> int | None:
-        """Take a packet that `write` makes of its message id, unless too many are unanswered; return the id."""
+    def add(self, make_packet: Callable[[int], bytearray]) -> int | None:
+        """Take a packet that `make_packet` makes of its message id, unless too many are unanswered; return the id."""
         with self._lock:
             if len(self._in_flight) + len(self._waiting) >= self._most:
                 return None
             mid = self._number()
             while mid in self._in_flight or mid in self._waiting:
                 mid = self._number()
-            self._waiting[mid] = write(mid)
+            self._waiting[mid] = make_packet(mid)
             self._fill()
             return mid
 
     def answered(self, mid: int) -> bool:
         """The broker has answered for one, so that another may go; false if it was not with the broker."""
         with self._lock:
-            waited = self._in_flight.pop(mid, None) is not None
+            was_in_flight = self._in_flight.pop(mid, None) is not None
             self._fill()
-            return waited
+            return was_in_flight
 
     def connected(self) -> None:
         """Send again, as duplicates and in order, what was with the broker when an earlier connection ended."""

@@ -48,7 +48,7 @@ def probe(
     write: Sequence[str] = (),
     listen: Sequence[str] = (),
     log_in: bool = True,
-    waiting: Callable[[str], None] = lambda _why: None,
+    on_wait: Callable[[str], None] = lambda _why: None,
 ) -> Probe:
     """Connect once.
 
@@ -57,18 +57,18 @@ def probe(
             is connected with that account loses its connection, and one that is not, what the broker keeps for it.
         write: topics to each of which an empty message is published, not retained; who listens counts it as empty.
         listen: topics to subscribe to for a moment.
-        waiting: told why, by another thread, if there has been no answer for 3 seconds.
+        on_wait: told why, by another thread, if there has been no answer for 3 seconds.
     """
-    late = threading.Timer(ANSWER_SECONDS, waiting, [f"no answer from the broker at {broker.address}"])
-    late.daemon = True
-    late.start()
+    timer = threading.Timer(ANSWER_SECONDS, on_wait, [f"no answer from the broker at {broker.address}"])
+    timer.daemon = True
+    timer.start()
     try:
-        failed, end = _try_tls(broker)
+        failure, expiry = _try_tls(broker)
     finally:
-        late.cancel()
-    if failed is not None:
-        return failed
-    return _log_in(broker, end, write, listen, waiting) if log_in else Probe("done", certificate_end=end)
+        timer.cancel()
+    if failure is not None:
+        return failure
+    return _log_in(broker, expiry, write, listen, on_wait) if log_in else Probe("done", certificate_end=expiry)
 
 
 def _try_tls(broker: Broker) -> tuple[Probe | None, float | None]:
@@ -83,11 +83,11 @@ def _try_tls(broker: Broker) -> tuple[Probe | None, float | None]:
     except OSError as error:
         return Probe("address", f"{broker.host}: {error.strerror}"), None
     try:
-        with socket.create_connection((broker.host, broker.port), timeout=_PATIENCE_SECONDS) as plain:
+        with socket.create_connection((broker.host, broker.port), timeout=_PATIENCE_SECONDS) as tcp_connection:
             if context is None:
                 return None, None
-            with context.wrap_socket(plain, server_hostname=broker.host) as wrapped:
-                certificate: Any = wrapped.getpeercert() or {}
+            with context.wrap_socket(tcp_connection, server_hostname=broker.host) as tls_connection:
+                certificate: Any = tls_connection.getpeercert() or {}
                 return None, float(ssl.cert_time_to_seconds(certificate["notAfter"]))
     except ssl.SSLError as error:
         return Probe("TLS", getattr(error, "verify_message", "") or error.reason or cause(error)), None
@@ -96,34 +96,34 @@ def _try_tls(broker: Broker) -> tuple[Probe | None, float | None]:
 
 
 def _log_in(
-    broker: Broker, end: float | None, write: Sequence[str], listen: Sequence[str], waiting: Callable[[str], None]
+    broker: Broker, expiry: float | None, write: Sequence[str], listen: Sequence[str], on_wait: Callable[[str], None]
 ) -> Probe:
     answers: dict[int, bool] = {}
-    heard: dict[str, bytes] = {}
+    retained_payloads: dict[str, bytes] = {}
     link = Link(
         broker,
         client_id=f"doctor-{secrets.token_hex(4)}",
         subscriptions=tuple(listen),
-        on_message=lambda topic, payload, retained: heard.update({topic: payload} if retained else {}),
-        on_published=lambda message, accepted: answers.update({message: accepted}),
-        on_absent=waiting,
+        on_message=lambda topic, payload, retained: retained_payloads.update({topic: payload} if retained else {}),
+        on_published=lambda mid, accepted: answers.update({mid: accepted}),
+        on_absent=on_wait,
     )
     with link:
         _wait(link, lambda: link.connected or bool(link.last_error))
         if not link.connected:
-            return Probe("login", link.last_error or "the broker does not answer", end)
-        taken = {topic: _taken(link, topic, answers) for topic in write}
-        _wait(link, lambda: len(heard) >= len(listen), _LISTEN_SECONDS)
-        return Probe("done", "", end, taken if link.protocol == "5" else None, dict(heard))
+            return Probe("login", link.last_error or "the broker does not answer", expiry)
+        writable = {topic: _taken(link, topic, answers) for topic in write}
+        _wait(link, lambda: len(retained_payloads) >= len(listen), _LISTEN_SECONDS)
+        return Probe("done", "", expiry, writable if link.protocol == "5" else None, dict(retained_payloads))
 
 
 def _taken(link: Link, topic: str, answers: Mapping[int, bool]) -> bool:
     """True if the broker takes a message; one that ends the connection over it does not."""
     _wait(link, lambda: link.connected)
-    if (message := link.publish(topic, b"")) is None:
+    if (mid := link.publish(topic, b"")) is None:
         return False
-    _wait(link, lambda: message in answers or not link.connected)
-    return answers.get(message, False)
+    _wait(link, lambda: mid in answers or not link.connected)
+    return answers.get(mid, False)
 
 
 def _wait(link: Link, condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:
@@ -134,32 +134,32 @@ def _wait(link: Link, condition: Callable[[], bool], seconds: float = _PATIENCE_
 
 
 def deliver(
-    broker: Broker, messages: Iterable[tuple[str, bytes]], waiting: Callable[[str], None] = lambda _why: None
+    broker: Broker, messages: Iterable[tuple[str, bytes]], on_wait: Callable[[str], None] = lambda _why: None
 ) -> Generator[bool]:
     """Publish retained messages one after the other; yields for each whether the broker has accepted it.
 
-    `waiting` is told once why, if there has been no connection for 3 seconds. LinkError: the credentials cannot be
+    `on_wait` is told once why, if there has been no connection for 3 seconds. LinkError: the credentials cannot be
     read, or the broker does not answer.
     """
     answers = queue.SimpleQueue[bool]()
     link = Link(
         broker,
         client_id=f"deliver-{secrets.token_hex(6)}",
-        on_published=lambda _id, accepted: answers.put(accepted),
-        on_absent=waiting,
+        on_published=lambda _id, is_accepted: answers.put(is_accepted),
+        on_absent=on_wait,
     )
     with link:
         for topic, payload in messages:
-            deadline, sent, accepted = time.monotonic() + _ACCEPT_SECONDS, False, None
-            while accepted is None:
+            deadline, is_sent, is_accepted = time.monotonic() + _ACCEPT_SECONDS, False, None
+            while is_accepted is None:
                 link.maintain()
-                sent = sent or link.publish(topic, payload, retain=True) is not None
+                is_sent = is_sent or link.publish(topic, payload, retain=True) is not None
                 try:
-                    accepted = answers.get(timeout=_LOOK_SECONDS)
+                    is_accepted = answers.get(timeout=_LOOK_SECONDS)
                 except queue.Empty:
                     if time.monotonic() > deadline or link.last_error.startswith("broker refuses the connection"):
                         raise LinkError(link.last_error or "the broker does not answer") from None
-            yield accepted
+            yield is_accepted
 
 
 def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[str, bytes]]:
@@ -167,16 +167,16 @@ def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[
 
     LinkError: there was no connection within a minute, it was lost, or the broker has refused something.
     """
-    heard: list[tuple[str, bytes]] = []
+    messages: list[tuple[str, bytes]] = []
     link = Link(
         broker,
         f"audit-{time.time_ns()}",
         tuple(topics),
-        on_message=lambda topic, payload, _retained: heard.append((topic, payload)),
+        on_message=lambda topic, payload, _retained: messages.append((topic, payload)),
     )
     with link:
         _wait(link, lambda: link.subscribed, _CONNECT_SECONDS)
         _wait(link, lambda: not link.subscribed, seconds)
         if not link.subscribed or link.last_error:
             raise LinkError(link.last_error or f"no connection to {broker.address}")
-    return heard
+    return messages

@@ -148,8 +148,8 @@ class Descriptions:
 
     def of(self, device: str, stream: str, version: int) -> DescribedVersion | None:
         """The description of a stream under a version of its policy, if it is known."""
-        entry = self._streams.get((device, stream), {}).get(version)
-        return entry.description if entry else None
+        stored_version = self._streams.get((device, stream), {}).get(version)
+        return stored_version.description if stored_version else None
 
     def take(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
         """Store a message on a stream's topic; return what is new, `None` if it is withdrawn, or in force already.
@@ -158,28 +158,28 @@ class Descriptions:
         """
         versions = self._streams.get((device, stream), {})
         if not payload:
-            self._bytes -= sum(len(entry.payload) for entry in versions.values())
+            self._bytes -= sum(len(stored_version.payload) for stored_version in versions.values())
             self._streams.pop((device, stream), None)
             self._in_force.pop((device, stream), None)
             return None
         if versions and [*versions.values()][-1].payload == payload:
             return None
-        described = Description.decode(payload)
-        if (described.fleet, described.device, described.stream) != (fleet, device, stream):
-            raise TopicError(f"a description of {described.device}/{described.stream} under {device}/{stream}")
-        others = versions | {description.version: _Entry(description, b"") for description in described.others}
-        others.pop(described.version, None)
-        following = others | {described.version: _Entry(described, payload)}
-        for version in [*following][:-VERSIONS]:
-            del following[version]
-        grown = sum(len(entry.payload) for entry in following.values())
-        grown -= sum(len(entry.payload) for entry in versions.values())
-        if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + grown > MOST_BYTES:
+        update = Description.decode(payload)
+        if (update.fleet, update.device, update.stream) != (fleet, device, stream):
+            raise TopicError(f"a description of {update.device}/{update.stream} under {device}/{stream}")
+        other_versions = versions | {description.version: _Entry(description, b"") for description in update.others}
+        other_versions.pop(update.version, None)
+        next_versions = other_versions | {update.version: _Entry(update, payload)}
+        for version in [*next_versions][:-VERSIONS]:
+            del next_versions[version]
+        growth_bytes = sum(len(stored_version.payload) for stored_version in next_versions.values())
+        growth_bytes -= sum(len(stored_version.payload) for stored_version in versions.values())
+        if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + growth_bytes > MOST_BYTES:
             raise FrameError("more descriptions than are remembered", Reason.WRONG_LENGTH)
-        self._bytes += grown
-        self._streams[device, stream] = following
-        self._in_force[device, stream] = described
-        return described
+        self._bytes += growth_bytes
+        self._streams[device, stream] = next_versions
+        self._in_force[device, stream] = update
+        return update
 
 
 _REMEMBERED = 1024
@@ -211,10 +211,10 @@ class Decoder:
     def decode(self, topic: str, payload: bytes) -> list[Reading]:
         """The readings in one message; none if it is invalid or was seen before."""
         try:
-            parsed = parse_topic(topic)
-            if parsed.kind not in self._of:
+            parsed_topic = parse_topic(topic)
+            if parsed_topic.kind not in self._of:
                 raise TopicError(f"no readings come under {topic[:100]!r}")
-            return self._of[parsed.kind](parsed, payload)
+            return self._of[parsed_topic.kind](parsed_topic, payload)
         except FuguError as error:
             self.rejected[error.reason] += 1
             return []
@@ -227,12 +227,12 @@ class Decoder:
             return []
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
         times = _times(description, frame.first, len(frame.symbols), frame.shift)
-        named = (
+        has_labels = (
             description is not None
             and description.table is not None
             and len(description.table[0]) + 1 == len(description.states)
         )
-        labels = dict(enumerate(description.states)) if description is not None and named else {}
+        labels = dict(enumerate(description.states)) if description is not None and has_labels else {}
         return [
             SymbolReading(topic.device, topic.stream, tick, symbol, frame.shift, time, labels.get(symbol))
             for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first)
@@ -260,10 +260,10 @@ class Decoder:
         if not self._is_new(content, topic, frame.window, frame.index):
             return []
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
-        since, time = _times(description, frame.first, 2, frame.shift, frame.length)
+        begin, end = _times(description, frame.first, 2, frame.shift, frame.length)
         states = _counted(description, frame.window, len(frame.counts))
-        place = (frame.window, frame.first, frame.length, frame.observed)
-        return [WindowReading(topic.device, topic.stream, *place, frame.counts, frame.shift, since, time, states)]
+        fields = (frame.window, frame.first, frame.length, frame.observed)
+        return [WindowReading(topic.device, topic.stream, *fields, frame.counts, frame.shift, begin, end, states)]
 
     def _estimate(self, topic: Topic, payload: bytes) -> list[Reading]:
         estimate = decode_estimate(payload)
@@ -282,10 +282,10 @@ class Decoder:
         return [ReleaseReading(release.name, release)]
 
     def _description(self, topic: Topic, payload: bytes) -> list[Reading]:
-        described = self.descriptions.take(topic.fleet, topic.device, topic.stream, payload)
-        if described is None or not self._tells_descriptions:
+        description = self.descriptions.take(topic.fleet, topic.device, topic.stream, payload)
+        if description is None or not self._tells_descriptions:
             return []
-        return [DescriptionReading(topic.device, topic.stream, described)]
+        return [DescriptionReading(topic.device, topic.stream, description)]
 
     def _is_new(self, message: object, *key: object) -> bool:
         """True if a message says something new under its key, and note it; accounting for more ticks is nothing new."""
@@ -300,22 +300,22 @@ class Decoder:
 
 
 def _times(
-    version: DescribedVersion | None, first: int, count: int, shift: int, every: int = 1
+    version: DescribedVersion | None, first: int, count: int, shift: int, tick_stride: int = 1
 ) -> Sequence[datetime] | Sequence[None]:
     """When so many ticks were, every so many from a first one on; None each if that is not known."""
     if version is None:
         return [None] * count
-    begin, step = version.time_of(first, shift), timedelta(microseconds=version.period_us * every)
-    version.time_of(first + (count - 1) * every, shift)  # refuses what lies after the year 9999
-    return [begin + number * step for number in range(count)]
+    begin_time, stride_time = version.time_of(first, shift), timedelta(microseconds=version.period_us * tick_stride)
+    version.time_of(first + (count - 1) * tick_stride, shift)  # refuses what lies after the year 9999
+    return [begin_time + index * stride_time for index in range(count)]
 
 
-def _counted(version: DescribedVersion | None, window: str, counts: int) -> tuple[str, ...] | None:
+def _counted(version: DescribedVersion | None, window: str, count_number: int) -> tuple[str, ...] | None:
     """The states that a window counts, if its description has as many counts as came."""
-    description = next((counted for counted in version.windows if counted.name == window), None) if version else None
+    description = next((match for match in version.windows if match.name == window), None) if version else None
     if version is None or description is None:
         return None
     names = description.named(version.states)
-    if description.query.single and counts == 1:
+    if description.query.single and count_number == 1:
         return sum(description.groups(version.states), ())
-    return names if counts == len(names) else None
+    return names if count_number == len(names) else None

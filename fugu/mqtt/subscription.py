@@ -42,7 +42,7 @@ class Subscriber:
         descriptions: bool = False,
         timeout: float | None = None,
     ) -> None:
-        wanted = {
+        choice = {
             topic_of("symbols", fleet, device, stream): symbols,
             topic_of("window", fleet, device, stream): windows,
             topic_of("estimate", fleet, device, stream): estimates,
@@ -52,7 +52,7 @@ class Subscriber:
         self.decoder = Decoder(stream=stream, descriptions=descriptions)
         self.rejected = self.decoder.rejected
         # Descriptions come first, so that a broker sends those that it keeps before anything that they describe.
-        topics = (topic_of("description", fleet, device, stream), *(topic for topic, asked in wanted.items() if asked))
+        topics = (topic_of("description", fleet, device, stream), *(topic for topic, flag in choice.items() if flag))
         self.link = Link(
             broker,
             client_id=f"subscriber-{secrets.token_hex(6)}",
@@ -68,11 +68,11 @@ class Subscriber:
 
     def _delivered(self, topic: str, payload: bytes) -> None:
         """Keep a message for whoever iterates, unless too many wait; called in the network thread."""
-        size = _size(topic, payload)
-        if self._bytes_delivered + size - self._bytes_taken > _MOST_WAITING_BYTES:
+        message_bytes = _size(topic, payload)
+        if self._bytes_delivered + message_bytes - self._bytes_taken > _MOST_WAITING_BYTES:
             self.rejected["not_taken"] += 1
         else:
-            self._bytes_delivered += size
+            self._bytes_delivered += message_bytes
             self._arrived.put((topic, payload))
 
     def _take(self, topic: str, payload: bytes) -> None:

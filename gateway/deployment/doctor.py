@@ -351,7 +351,7 @@ def _broker(broker: Broker, fleet: str, on_waiting: Callable[[str], None], *, is
         write=write,
         listen=listen,
         log_in=not is_connected,
-        waiting=lambda reason: on_waiting(f"{reason}; waiting for fleet {fleet}"),
+        on_wait=lambda reason: on_waiting(f"{reason}; waiting for fleet {fleet}"),
     )
     yield from checks.broker(
         *(broker.address, answer.reached, answer.problem),

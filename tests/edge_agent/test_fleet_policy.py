@@ -67,7 +67,7 @@ class Bench:
 
     @property
     def status(self) -> PolicyStatus:
-        message = self.fleet.next_status(time.time(), connected_anew=True)
+        message = self.fleet.next_status(time.time(), is_reconnected=True)
         return PolicyStatus.decode(message[1])
 
 

@@ -65,7 +65,7 @@ def test_a_rate_holds_while_the_monitor_is_connected_and_it_is_found_again(
     monitor: Monitor, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    source = HeartRateSensor(ADDRESS, needs_contact=False, client=client_of(monitor))
+    source = HeartRateSensor(ADDRESS, needs_contact=False, make_client=client_of(monitor))
     sensor = ChangeSensor(source, None)
     assert sensor.read(0) is None
     wait_until(lambda: monitor.notifies)
@@ -93,7 +93,7 @@ def test_a_rate_holds_while_the_monitor_is_connected_and_it_is_found_again(
 
 
 def test_of_samples_a_tick_has_what_came_since_the_one_before(monitor: Monitor) -> None:
-    sensor = HeartRateSensor(ADDRESS, needs_contact=True, client=client_of(monitor))
+    sensor = HeartRateSensor(ADDRESS, needs_contact=True, make_client=client_of(monitor))
     wait_until(lambda: monitor.notifies)
     monitor.say(b"\x06\x47")
     wait_until(lambda: value(sensor.read(0)) == 71.0)
@@ -105,7 +105,7 @@ def test_of_samples_a_tick_has_what_came_since_the_one_before(monitor: Monitor) 
 
 def test_a_device_without_the_service_is_no_monitor(monitor: Monitor) -> None:
     monitor.measurement = "00002a38-0000-1000-8000-00805f9b34fb"
-    sensor = HeartRateSensor(ADDRESS, needs_contact=False, client=client_of(monitor))
+    sensor = HeartRateSensor(ADDRESS, needs_contact=False, make_client=client_of(monitor))
     wait_until(lambda: monitor.connections > 2)
     assert sensor.trouble == "its monitor cannot be connected to; it is looked for"
     sensor.close()

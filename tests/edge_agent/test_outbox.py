@@ -74,7 +74,7 @@ def test_a_new_policy_version_begins_a_new_frame(outbox: Outbox) -> None:
 def test_forgotten_frames_do_not_make_their_ticks_new(outbox: Outbox, tmp_path: Path) -> None:
     for tick in range(10):
         outbox.append(PLAN, tick, b"\0")
-    outbox.frames.forget_committed("hr", 9, (), sent_through=100, grace=0.0)
+    outbox.frames.forget_committed("hr", 9, (), sent_through=100, grace_seconds=0.0)
     outbox.finish()
     outbox.close()
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")

@@ -192,7 +192,7 @@ def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
             if frame.sequence == "hr":
                 os.write(diary, f"sent {frame.payload.hex()}\n".encode())
                 last = SymbolFrame.decode(frame.payload).last
-                outbox.frames.forget_committed("hr", last, (), sent_through=sent, grace=0.0)
+                outbox.frames.forget_committed("hr", last, (), sent_through=sent, grace_seconds=0.0)
             else:
                 outbox.frames.forget(sent)
     outbox.finish()
@@ -279,7 +279,7 @@ def after_each_flush(action: Callable[[], None]) -> Iterator[None]:
     @contextmanager
     def watched(frames: StoredFrames, *, forced: bool) -> Iterator[None]:
         outermost = not frames._db.in_transaction
-        with changing(frames, forced=forced):
+        with changing(frames, is_forced=forced):
             yield
         if forced and outermost:
             action()

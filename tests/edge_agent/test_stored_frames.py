@@ -56,16 +56,16 @@ def test_a_forged_watermark_deletes_no_frame_within_the_time_of_grace(tmp_path: 
     """The gateway's next word brings the frames back that it misses: those in its gaps, and those above it."""
     outbox, hours = outbox_of(tmp_path, 5)
     everything = [frame.first for frame in symbol_frames(outbox)]
-    assert outbox.frames.forget_committed("hr", 2**53, (), sent_through=5, grace=3600.0) == (5, [])
+    assert outbox.frames.forget_committed("hr", 2**53, (), sent_through=5, grace_seconds=3600.0) == (5, [])
     assert outbox.frames.depth() == 0
     assert symbol_frames(outbox) == []
     hours.now = 0.9
     seal(outbox, 100)
     assert on_disk(outbox) == [3, 7, 11, 15, 19, 103]
-    assert outbox.frames.forget_committed("hr", 11, (Gap(3, 7),), sent_through=5, grace=3600.0) == (0, [2])
+    assert outbox.frames.forget_committed("hr", 11, (Gap(3, 7),), sent_through=5, grace_seconds=3600.0) == (0, [2])
     assert outbox.frames.depth() == 4
     assert [frame.first for frame in symbol_frames(outbox)] == [4, 12, 16, 100]
-    assert outbox.frames.forget_committed("hr", 19, (), sent_through=5, grace=3600.0) == (3, [])
+    assert outbox.frames.forget_committed("hr", 19, (), sent_through=5, grace_seconds=3600.0) == (3, [])
     hours.now = 1.1
     seal(outbox, 104)
     assert on_disk(outbox) == [7, 15, 19, 103, 107], "what was covered since the forgery, and no gap since, has gone"
@@ -78,14 +78,14 @@ def test_a_forged_watermark_deletes_no_frame_within_the_time_of_grace(tmp_path: 
 def test_what_is_forgotten_waits_for_the_next_transaction_and_comes_back_after_a_crash(tmp_path: Path) -> None:
     outbox, _ = outbox_of(tmp_path, 5)
     changes = outbox._db.total_changes
-    outbox.frames.forget_committed("hr", 11, (), sent_through=5, grace=0.0)
+    outbox.frames.forget_committed("hr", 11, (), sent_through=5, grace_seconds=0.0)
     outbox.frames.forget(4)
     outbox.frames.forget(77)
     assert (outbox._db.total_changes, outbox.frames.depth()) == (changes, 1)
     seal(outbox, 100)
     assert on_disk(outbox) == [19, 103]
     assert outbox.frames.depth() == 2
-    outbox.frames.forget_committed("hr", 19, (), sent_through=5, grace=0.0)
+    outbox.frames.forget_committed("hr", 19, (), sent_through=5, grace_seconds=0.0)
     outbox._db.close()  # as by SIGKILL
     again, _ = outbox_of(tmp_path, 0)
     assert again.frames.depth() == 2
@@ -109,10 +109,10 @@ def test_the_watermark_s_counter_is_stored_with_the_next_frame(tmp_path: Path) -
 def test_many_covered_frames_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edge_agent.stored_frames.MOST_COVERED", most := 1_000)
     outbox, _ = outbox_of(tmp_path, 0)
-    with outbox.frames.changing(forced=False):
+    with outbox.frames.changing(is_forced=False):
         for tick in range(most + 10):
             outbox.frames.add("hr", tick - 1, tick, b"\1")
-    outbox.frames.forget_committed("hr", 2**53, (), sent_through=2**53, grace=3600.0)
+    outbox.frames.forget_committed("hr", 2**53, (), sent_through=2**53, grace_seconds=3600.0)
     assert outbox.frames.covered == most // 2
     assert len(on_disk(outbox)) == most // 2
     assert outbox.frames.depth() == 0
@@ -150,7 +150,7 @@ def test_a_full_outbox_keeps_the_oldest_and_draws_no_more_until_there_is_room(tm
         outbox.append_windows(PLAN, [(PLAN.windows[0], 3, 1, (0,))])
     assert window_frames(outbox) == []
     assert symbol_frames(outbox)[0].first == 0
-    outbox.frames.forget_committed("hr", 399, (), sent_through=10**6, grace=3600.0)
+    outbox.frames.forget_committed("hr", 399, (), sent_through=10**6, grace_seconds=3600.0)
     again = fill(outbox, end + 60)
     assert again >= end + 60 + 300, "the time of grace is over when the room is needed"
     assert symbol_frames(outbox)[0].first == 400
@@ -201,7 +201,7 @@ def test_a_transaction_that_fails_changes_nothing_of_what_is_counted(tmp_path: P
     outbox.frames.forget(1)
 
     def fails() -> None:
-        with frames.changing(forced=True):
+        with frames.changing(is_forced=True):
             frames.add("hr", 0, 1, b"\1")
             frames._drop_oldest()
             raise RuntimeError

@@ -282,12 +282,12 @@ def test_windows_are_forgotten_by_index_and_symbols_by_tick(outbox: Outbox) -> N
         outbox.append(PLAN, tick, b"\0")
     for index in (0, 1, 4):
         outbox.append_windows(PLAN, [closed(index)])
-    assert outbox.frames.forget_committed("hr/high", 3, (), sent_through=100, grace=0.0) == (2, [])
-    assert outbox.frames.forget_committed("hr/high", 4, (Gap(1, 4),), sent_through=100, grace=0.0) == (0, [5])
-    assert outbox.frames.forget_committed("hr/other", 100, (), sent_through=100, grace=0.0) == (0, [])
+    assert outbox.frames.forget_committed("hr/high", 3, (), sent_through=100, grace_seconds=0.0) == (2, [])
+    assert outbox.frames.forget_committed("hr/high", 4, (Gap(1, 4),), sent_through=100, grace_seconds=0.0) == (0, [5])
+    assert outbox.frames.forget_committed("hr/other", 100, (), sent_through=100, grace_seconds=0.0) == (0, [])
     assert outbox.frames.depth() == 3
-    assert outbox.frames.forget_committed("hr/high", 4, (), sent_through=100, grace=0.0) == (1, [])
-    assert outbox.frames.forget_committed("hr", 9, (), sent_through=100, grace=0.0) == (1, [])
+    assert outbox.frames.forget_committed("hr/high", 4, (), sent_through=100, grace_seconds=0.0) == (1, [])
+    assert outbox.frames.forget_committed("hr", 9, (), sent_through=100, grace_seconds=0.0) == (1, [])
     assert [frame.first for frame in symbol_frames(outbox)] == [10]
 
 

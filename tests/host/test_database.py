@@ -104,7 +104,7 @@ def test_no_database_and_no_folder_are_one_clear_line(path: Path, tmp_path: Path
     with pytest.raises(
         RefusedError, match=r"cannot open the ledger here: there is no folder nowhere: make it, or name another$"
     ):
-        opened(tmp_path / "nowhere" / "l", shown="here")
+        opened(tmp_path / "nowhere" / "l", label="here")
 
 
 def test_a_file_that_another_holds_is_refused_in_the_words_of_the_caller(path: Path) -> None:
@@ -112,8 +112,8 @@ def test_a_file_that_another_holds_is_refused_in_the_words_of_the_caller(path: P
     with closing(opened(path, settings=exclusive)) as db:
         db.execute("INSERT INTO drops (text) VALUES ('mine')")
         with pytest.raises(RefusedError, match="it is taken"):
-            opened(path, settings=exclusive, wait_seconds=0, in_use="it is taken")
-    opened(path, settings=exclusive, in_use="it is taken").close()
+            opened(path, settings=exclusive, wait_seconds=0, busy_message="it is taken")
+    opened(path, settings=exclusive, busy_message="it is taken").close()
 
 
 def test_a_schema_that_fails_leaves_nothing_behind(path: Path) -> None:
