@@ -48,8 +48,8 @@ class FleetPolicy:
     """Documents that an enrolled device follows.
 
     FuguErrors of `switch` refuse the document. `offer_table` returns whether a stream's table was taken. `now` is Unix
-    time in seconds, by the device's clock, and `is_clock_synchronised` whether that is known to be synchronised. `refused` counts
-    useless messages by reason.
+    time in seconds, by the device's clock, and `is_clock_synchronised` whether that is known to be so. `refused`
+    counts useless messages by reason.
     """
 
     def __init__(

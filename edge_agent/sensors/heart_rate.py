@@ -43,8 +43,8 @@ def heart_rate(measurement: bytes, *, needs_contact: bool) -> float:
 class HeartRateSensor(LiveSensor):
     """The newest heart rate of a monitor that is connected; it is looked for again and again when it is not.
 
-    `address` has six bytes as `AA:BB:CC:DD:EE:FF`; `make_client` makes a client as bleak's `BleakClient`, of an address and
-    a callback for its loss. Raises ConfigError without bleak.
+    `address` has six bytes as `AA:BB:CC:DD:EE:FF`; `make_client` makes a client as bleak's `BleakClient`, of an address
+    and a callback for its loss. Raises ConfigError without bleak.
     """
 
     def __init__(self, address: str, *, needs_contact: bool, make_client: Callable[..., Any] | None = None) -> None:

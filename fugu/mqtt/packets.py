@@ -199,8 +199,8 @@ def acknowledgement(body: bytes, is_mqtt5: bool) -> tuple[int, str] | None:
 class Outgoing:
     """Publications of one link: some are with the broker, the rest waits in order; any thread may call the methods.
 
-    `max_unanswered` of them may be unanswered, `max_in_flight` with the broker. `send` is called with first byte, packet,
-    message id and QoS of each, in order, and must not block.
+    `max_unanswered` of them may be unanswered, `max_in_flight` with the broker. `send` is called with first byte,
+    packet, message id and QoS of each, in order, and must not block.
     """
 
     def __init__(
