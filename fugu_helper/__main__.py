@@ -92,18 +92,16 @@ def _run(words: list[str]) -> int:
     folder = options.config.parent
     members = Members(folder / config.members)
     root = root_of(folder / config.root)
-    helper_digits = digits(root.public_key().public_bytes_raw())
+    code = digits(root.public_key().public_bytes_raw())
     match options.command:
         case "admit":
             members.admit(options.name, options.digits or _ask_digits(f"the 30 digits of {options.name}: "))
-            print(
-                f"{options.name} is a member. Read these digits to the people there, who type them in: {helper_digits}"
-            )
+            print(f"{options.name} is a member. Read these digits to the people there, who type them in: {code}")
         case "remove":
             members.remove(options.name)
             print(f"{options.name} is no member any more, from the next request on")
         case "digits":
-            print(helper_digits)
+            print(code)
         case "group":
             from fugu.contract.envelope import Envelope
             from fugu.contract.groups import SharedWindow

@@ -163,7 +163,7 @@ class Group:
             return None
         if not gathering.members and not gathering.key_gone:  # nobody of the group is in it: nothing to remember
             return self._answer(request, "too-few", bytes(gathering.bitmap), ())
-        return self._answer_set(gathering, request, document, elapsed)
+        return self._sum_up(gathering, request, document, elapsed)
 
     @property
     def _lifetime(self) -> float:
@@ -215,9 +215,7 @@ class Group:
         gathering.members.add(name)
         return numbers(masks)
 
-    def _answer_set(
-        self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts, elapsed: float
-    ) -> bytes:
+    def _sum_up(self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts, elapsed: float) -> bytes:
         reason: NoSum = ""
         if len(gathering.members) < document.least:
             present_members = gathering.members | gathering.key_gone

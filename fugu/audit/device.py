@@ -178,14 +178,12 @@ def _skewness(p: float) -> float:
 def _lag_alarms(cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
     """Sums over t of x_t x_{t+lag}, x the centred indicator of half of the cells: uncorrelated, of variance (p q)^2."""
     values, p = _centred(distribution)
-    n, max_lag = cells.size, min(cells.size // 2, _MAX_LAGS)
-    if max_lag < 1 or min(p, 1 - p) ** 2 * (n - max_lag) < _MIN_EXPECTED_PAIRS:
+    n, lags = cells.size, min(cells.size // 2, _MAX_LAGS)
+    if lags < 1 or min(p, 1 - p) ** 2 * (n - lags) < _MIN_EXPECTED_PAIRS:
         return []
-    scores = _products((cells, values), (cells, values), max_lag)[1:] / (
-        p * (1 - p) * np.sqrt(n - np.arange(1, max_lag + 1))
-    )
+    scores = _products((cells, values), (cells, values), lags)[1:] / (p * (1 - p) * np.sqrt(n - np.arange(1, lags + 1)))
     lag = int(np.argmax(np.abs(scores)))
-    if abs(scores[lag]) < _max_deviations(false_alarms / 2 / max_lag, _skewness(p) ** 2 / math.sqrt(n - max_lag)):
+    if abs(scores[lag]) < _max_deviations(false_alarms / 2 / lags, _skewness(p) ** 2 / math.sqrt(n - lags)):
         return []
     return [Alarm("lags", f"draws at a distance of {lag + 1} depend on each other: {scores[lag]:.1f} deviations")]
 
@@ -196,16 +194,16 @@ def dependence_alarms(
     """Test whether the draws of two streams depend on each other, at any distance either way, as `check_draws` does."""
     (values, p), (other_values, r) = _centred(first[1]), _centred(other[1])
     n = min(first[0].size, other[0].size)
-    x, y, max_lag = (first[0][:n], values), (other[0][:n], other_values), min(n // 2, _MAX_LAGS)
-    if max_lag < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - max_lag) < _MIN_EXPECTED_PAIRS:
+    x, y, lags = (first[0][:n], values), (other[0][:n], other_values), min(n // 2, _MAX_LAGS)
+    if lags < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - lags) < _MIN_EXPECTED_PAIRS:
         return []
-    pair_counts = n - np.arange(max_lag + 1)
+    pair_counts = n - np.arange(lags + 1)
     deviation = np.sqrt(p * (1 - p) * r * (1 - r) * pair_counts)
     score, lag = max(
         (float(np.max(np.abs(s))), int(np.argmax(np.abs(s))))
-        for s in (_products(x, y, max_lag) / deviation, _products(y, x, max_lag) / deviation)
+        for s in (_products(x, y, lags) / deviation, _products(y, x, lags) / deviation)
     )
-    if score < _max_deviations(false_alarms / 4 / (max_lag + 1), _skewness(p) * _skewness(r) / math.sqrt(n - max_lag)):
+    if score < _max_deviations(false_alarms / 4 / (lags + 1), _skewness(p) * _skewness(r) / math.sqrt(n - lags)):
         return []
     return [Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {score:.1f} deviations")]
 
@@ -258,15 +256,15 @@ def _centred(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], fl
 
 
 def _products(
-    first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], max_lag: int
+    first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], lags: int
 ) -> NDArray[np.float64]:
     """Sums over t of x_t y_{t+lag}, for lags 0..most: cells, and the value of each, of x and of y."""
     (cells, values), (other_cells, other_values) = first, other
-    total = np.zeros(max_lag + 1)
+    total = np.zeros(lags + 1)
     for piece in _pieces(cells.size):
-        x, y = values[cells[piece]], other_values[other_cells[piece.start : piece.stop + max_lag]]
-        size = 1 << (y.size + max_lag - 1).bit_length()
-        total += np.fft.irfft(np.conj(np.fft.rfft(x, size)) * np.fft.rfft(y, size), size)[: max_lag + 1]
+        x, y = values[cells[piece]], other_values[other_cells[piece.start : piece.stop + lags]]
+        size = 1 << (y.size + lags - 1).bit_length()
+        total += np.fft.irfft(np.conj(np.fft.rfft(x, size)) * np.fft.rfft(y, size), size)[: lags + 1]
     return total
 
 
@@ -368,7 +366,7 @@ def device_tests(
     """
     changed_draws = {name: recording for name, recording in (changes or {}).items() if recording[1]}
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample.cells.size]
-    pooled_samples = list(_pooled_samples(policy, noise, changed_draws))
+    pooled_samples = list(_pools(policy, noise, changed_draws))
     tests = [sample.draw_test(false_alarms / 2 / len(samples + pooled_samples)) for sample in samples + pooled_samples]
     pairs = list(combinations(samples, 2))
     for first, other in pairs:
@@ -401,12 +399,10 @@ def _samples(
             yield _Sample(f"points of {names[state]}, table {number}", *_cells(policy, number, state, released_points))
 
 
-def _pooled_samples(
-    policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changed_draws: Changes
-) -> Iterator[_Sample]:
+def _pools(policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changes: Changes) -> Iterator[_Sample]:
     for name in dict.fromkeys(name for _, name in noise):
         state_counts = (counts for (_, window_name), counts in noise.items() if window_name == name)
-        all_counts = sum(state_counts, start=array("q", changed_draws[name][1] if name in changed_draws else ()))
+        all_counts = sum(state_counts, start=array("q", changes[name][1] if name in changes else ()))
         yield _Sample(f"window {name}", *_cells(policy, name, 0, all_counts), all_counts, _scale(policy, name))
 
 
@@ -443,30 +439,26 @@ def _unknown_table(number: int, draws: int) -> DrawTest:
 
 def _at_changes(
     policy: AnyPolicy,
-    output: str | int,
+    key: str | int,
     ticks: Sequence[int],
     draws: Sequence[Any],
     script: NDArray[np.int64],
     false_alarms: float,
 ) -> DrawTest:
     """Test that draws are as their own state has them, whatever the states of other ticks were or will be."""
-    if isinstance(output, int) and isinstance(policy, MeasurePolicy) and _table(policy, output) is None:
-        return _unknown_table(output, len(draws))
+    if isinstance(key, int) and isinstance(policy, MeasurePolicy) and _table(policy, key) is None:
+        return _unknown_table(key, len(draws))
     names, tick_array = policy.discretiser.states, np.asarray(ticks, dtype=np.int64)
     script_states, groups = np.unique(script).tolist(), []
     for state in script_states:
-        in_state = script[tick_array % script.size] == state
+        mask = script[tick_array % script.size] == state
         per_tick = len(draws) // tick_array.size
-        cells, distribution = _cells(
-            policy, output, state, list(compress(draws, np.repeat(in_state, per_tick).tolist()))
-        )
+        cells, distribution = _cells(policy, key, state, list(compress(draws, np.repeat(mask, per_tick).tolist())))
         cells = cells.reshape(-1, per_tick)
-        for distance in (*range(-_MAX_DISTANCE, 0), *range(1, _MAX_DISTANCE + 1)):
-            distant_states = script[(tick_array[in_state] + distance) % script.size]
+        for lag in (*range(-_MAX_DISTANCE, 0), *range(1, _MAX_DISTANCE + 1)):
+            distant_states = script[(tick_array[mask] + lag) % script.size]
             for other in script_states:
-                subject = (
-                    f"{names[state]}, {abs(distance)} ticks {'after' if distance < 0 else 'before'} {names[other]}"
-                )
+                subject = f"{names[state]}, {abs(lag)} ticks {'after' if lag < 0 else 'before'} {names[other]}"
                 for count_words, columns in _count_columns(per_tick, state, other):
                     samples = cells[distant_states == other][:, columns].ravel()
                     if samples.size:
@@ -480,23 +472,19 @@ def _at_changes(
     ]
     smallest = max(smallest_error(int(counts.sum()), distribution, 3 * rate) for _, counts, distribution in groups)
     name = (
-        f"window {output}"
-        if isinstance(output, str)
+        f"window {key}"
+        if isinstance(key, str)
         else "symbols"
         if isinstance(policy, Policy)
-        else f"points of table {output}"
+        else f"points of table {key}"
     )
     return DrawTest(f"{name} at changes", len(draws), tuple(alarms), min(1.0, smallest), None)
 
 
-def _count_columns(draws_per_tick: int, state: int, other: int) -> list[tuple[str, list[int]]]:
+def _count_columns(draws_per_tick: int, x: int, y: int) -> list[tuple[str, list[int]]]:
     """Which counts of a tick are taken together: those of the state of either tick, and all the others."""
     if draws_per_tick == 1:
         return [("", [0])]
-    rest_columns = [column for column in range(draws_per_tick) if column not in (state, other)]
-    columns = [("count of the state, ", [state])]
-    return (
-        columns
-        + [("count of the other state, ", [other])] * (state != other)
-        + [("other counts, ", rest_columns)] * bool(rest_columns)
-    )
+    tail = [column for column in range(draws_per_tick) if column not in (x, y)]
+    pairs = [("count of the state, ", [x])]
+    return pairs + [("count of the other state, ", [y])] * (x != y) + [("other counts, ", tail)] * bool(tail)

@@ -59,10 +59,7 @@ class AccessList(NamedTuple):
         """In words, those who may read a topic and have no role of the site."""
         names = [name for name, role in self.roles.items() if role not in _SITE_ROLES and self.may_read(name, topic)]
         unknown = "not known to fugu deploy"
-        return [
-            f"account {account} ({self.roles[account] or unknown})" if account else "whoever gives no name"
-            for account in names
-        ]
+        return [f"account {n} ({self.roles[n] or unknown})" if n else "whoever gives no name" for n in names]
 
     @classmethod
     def of(cls, broker: Path) -> Self:
@@ -80,17 +77,14 @@ class AccessList(NamedTuple):
 
     def audiences(self, policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
         """Those who may read the same of some streams; accounts that may read nothing of them are left out."""
-        release_readers = _release_readers(policies, config)
+        pairs = _release_readers(policies, config)
         accounts: dict[Audience, list[str]] = {}
         for account, role in self.roles.items():
             symbols, windows = (
                 tuple(f"{policy.device}/{policy.stream}" for policy in policies if self._reads(account, policy, kinds))
                 for kinds in _OUTPUT_KINDS
             )
-            topics = (
-                (release, topic_of("release", policies[0].fleet, reader, release))
-                for release, reader in release_readers
-            )
+            topics = ((release, topic_of("release", policies[0].fleet, reader, release)) for release, reader in pairs)
             releases = tuple(dict.fromkeys(release for release, topic in topics if self.may_read(account, topic)))
             if symbols or windows or releases:
                 limit = self.limits.get(account, Promise(0.0, "ignorant"))

@@ -154,9 +154,7 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
         terms = plan.length // window.length * int(answer_matrix.sum(axis=1).max())
         spans = (window.start, plan.length, plan.step)
         definitions.append(
-            Definition(
-                "release", _release_name(policy, plan), *spans, query.groups, False, Fraction(window.scale), terms
-            )
+            Definition("release", _name_of(policy, plan), *spans, query.groups, False, Fraction(window.scale), terms)
         )
     if policy.table is not None:
         definition = _symbol_counts(policy, plan, config, query)
@@ -181,10 +179,10 @@ def _symbol_counts(policy: Policy, plan: Scheduled, config: ReleaseConfig, query
     else:
         scale = _shared_scale(policy, plan, config, 4 if consecutive else min(len(groups), 2))
     spans = (plan.once or 0, plan.length, plan.step)
-    return Definition("release", _release_name(policy, plan), *spans, groups, True, scale, 1, consecutive, is_exclusive)
+    return Definition("release", _name_of(policy, plan), *spans, groups, True, scale, 1, consecutive, is_exclusive)
 
 
-def _release_name(policy: Policy, plan: Scheduled) -> str:
+def _name_of(policy: Policy, plan: Scheduled) -> str:
     return f"{plan.name}-{policy.device}" if plan.per_device else plan.name
 
 
@@ -202,12 +200,10 @@ def _shared_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensit
     assert plan.share is not None
     assert policy.table is not None
     promise = config.audiences[plan.audience]
-    mechanism = "chain" if plan.mechanism == "auto" else plan.mechanism
+    rule = "chain" if plan.mechanism == "auto" else plan.mechanism
     ticks = promise.promise.ticks(policy.clock.period_us)
-    free_charge = allowance(policy.chains, promise.epsilon, promise.adversary, mechanism, ticks) - units_above(
-        policy.window_rate
-    )
-    budget = int(Fraction(plan.share) * free_charge)
+    total = allowance(policy.chains, promise.epsilon, promise.adversary, rule, ticks) - units_above(policy.window_rate)
+    budget = int(Fraction(plan.share) * total)
     if budget < 1:
         raise FuguError("nothing of the allowance is left for it")
     return smallest_scale([policy.table], sensitivity, budget)
@@ -374,7 +370,7 @@ def certified_epsilon(
 
     `exclusive_epsilon` is what is promised of a release that does not compose; it holds if nothing else is heard.
     """
-    if any(definition.is_exclusive for definition in definitions):
+    if any(count.is_exclusive for count in definitions):
         return exclusive_epsilon if len(definitions) == ticks == 1 and not any(symbols_heard) else math.inf
     ratios = [_tick_ratios(policy, n, symbols_heard[n], definitions) for n, policy in enumerate(joint.policies)]
     try:
@@ -384,11 +380,11 @@ def certified_epsilon(
         return math.inf
     if ticks == 1:
         return epsilon
-    policy, stream_counts = joint.policies[0], [definition for definition in definitions if definition.source == 0]
-    names = {definition.name for definition in stream_counts if definition.kind != "release"}
+    policy, stream_counts = joint.policies[0], [count for count in definitions if count.source == 0]
+    names = {count.name for count in stream_counts if count.kind != "release"}
     device_windows = tuple(window for window in policy.counted if window.name in names)
     release_ratios = _tick_ratios(
-        policy, 0, symbols_heard[0], [definition for definition in stream_counts if definition.kind == "release"]
+        policy, 0, symbols_heard[0], [count for count in stream_counts if count.kind == "release"]
     )
     return joint.chains.stretch_bound(epsilon, 1, log_up(max(release_ratios)), device_windows, adversary).epsilon(ticks)
 

@@ -117,7 +117,7 @@ class Published(NamedTuple):
     def read(cls, policy: Policy, messages: Iterable[Message], truth: Truth | None, *, loop: bool) -> Published:
         """Read messages; with `loop` the ticks of the truth begin anew after the last."""
         frames: list[SymbolFrame] = []
-        window_frames: list[WindowFrame] = []
+        windows: list[WindowFrame] = []
         release_frames: list[ReleaseFrame] = []
         names = (policy.fleet, policy.device, policy.stream)
         for topic, payload in messages:
@@ -125,15 +125,13 @@ class Published(NamedTuple):
                 if topic == topic_of("symbols", *names):
                     frames.append(SymbolFrame.decode(payload))
                 elif topic == topic_of("window", *names):
-                    window_frames.append(WindowFrame.decode(payload))
+                    windows.append(WindowFrame.decode(payload))
                 elif _is_release(topic, policy.fleet):
                     release_frames.append(ReleaseFrame.decode(payload))
             except FrameError as error:
                 raise FuguError(f"{topic}: {error}") from None
         frames = [frame for frame in frames if frame.policy_version == policy.version]
-        counts = {
-            (frame.window, frame.index): frame for frame in window_frames if frame.policy_version == policy.version
-        }
+        counts = {(frame.window, frame.index): frame for frame in windows if frame.policy_version == policy.version}
         releases = {release.entry: release for release in release_frames if release.stream == policy.stream}
         all_frames: list[SymbolFrame | WindowFrame] = [*frames, *counts.values()]
         begin = min((frame.first - frame.shift for frame in all_frames), default=0)

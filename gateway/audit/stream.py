@@ -70,7 +70,7 @@ def attack_points(
     """
     shows = policy.shows or tuple(range(len(policy.coordinates)))
     readers = [audience for audience in audiences if f"{policy.device}/{policy.stream}" in audience.symbols]
-    possible_states, lasting_states = _possible_states(policy)
+    mask, lasting_states = _possible_states(policy)
     tables = [(measure_table, _emission(policy, measure_table.noise)) for measure_table in policy.measure_tables]
     tables = [(table, distribution) for table, distribution in tables if table.constraint in (0, lasting_states)]
     share, neighbours = level / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
@@ -82,9 +82,7 @@ def attack_points(
         rows = [("points", promised_epsilon, certified, False)]
         rows += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
         for output, epsilon, bound, is_single in rows:
-            alike_pairs = {
-                (x, z) for x in members(possible_states) for z in members(neighbours[x] & possible_states) if x != z
-            }
+            alike_pairs = {(x, z) for x in members(mask) for z in members(neighbours[x] & mask) if x != z}
             pairs = alike_pairs if is_single else None
             events = []
             for table, distribution in tables:
@@ -339,10 +337,8 @@ def _definitions(
         window_names = {definition.name for definition in definitions}
         new_releases = [release for release in releases if release.name not in window_names]
         definitions += (definition._replace(source=number) for definition in (*windows(policy), *new_releases))
-        shared_names = (release.name for release in releases if release.name in window_names)
-        problems += (
-            f"release {name}: of what it adds up, only the part of one stream is attacked" for name in shared_names
-        )
+        names = (release.name for release in releases if release.name in window_names)
+        problems += (f"release {name}: of what it adds up, only the part of one stream is attacked" for name in names)
     return tuple(definitions), tuple(dict.fromkeys(problems))
 
 
@@ -351,10 +347,8 @@ def _refutation(attack: Attacked) -> Finding:
     condition = ", if draws are independent" if lower_bound == attack.extended else ", if draws are as stated"
     condition = "" if attack.least > attack.promised else condition
     stretch = "" if attack.ticks == 1 else f" about any {attack.ticks} ticks in a row"
-    promise_words = (
-        f"epsilon {attack.promised:.6g} is promised{stretch}" if attack.promised else "nothing should be told"
-    )
-    sentence = f"{attack.audience}: {attack.heard} ({attack.draws} draws): {promise_words}, and it is at least "
+    words = f"epsilon {attack.promised:.6g} is promised{stretch}" if attack.promised else "nothing should be told"
+    sentence = f"{attack.audience}: {attack.heard} ({attack.draws} draws): {words}, and it is at least "
     sentence += f"{lower_bound:.4g}{condition}"
     return Finding("epsilon-refuted", sentence)
 

@@ -79,19 +79,13 @@ class Vacancies:
     def look(self, now: float, grace: float = 0.0) -> list[str]:
         """Look once; the parts vacant `grace` seconds beyond the usual. `now`, by a steady clock, is from before."""
         try:
-            silence = self._db.silence([_lease_of(part).name for part in self._parts])
+            silence = self._db.silence([_lease_of(p).name for p in self._parts])
         except DatabaseError:
             self._silences, self._not_before = {}, now + _AGAIN_SECONDS
             return []
-        silent_parts = [
-            part for part in self._parts if silence.get(_lease_of(part).name, _SILENT_SECONDS) >= _SILENT_SECONDS
-        ]
-        self._silences = {part: self._silences.get(part, now) for part in silent_parts}
-        return [
-            part
-            for part in silent_parts
-            if now - self._silences[part] >= _SURE_SECONDS + grace and now >= self._not_before
-        ]
+        silent_parts = [p for p in self._parts if silence.get(_lease_of(p).name, _SILENT_SECONDS) >= _SILENT_SECONDS]
+        self._silences = {p: self._silences.get(p, now) for p in silent_parts}
+        return [p for p in silent_parts if now - self._silences[p] >= _SURE_SECONDS + grace and now >= self._not_before]
 
 
 class Claim:
@@ -465,11 +459,9 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
         share = ceil(len(parts) / max(len(nodes), 1))
         actors = [cluster.make(node, mark, job, share) for node in nodes if f"{node}{mark}" not in cluster.names]
         try:
-            is_stopped = _wait(cluster, actors, lambda states: all(state.ready for state in states), stop)
+            is_stopped = _wait(cluster, actors, lambda s: all(state.ready for state in s), stop)
             cluster.begin(cluster.names)
-            is_stopped = is_stopped or _wait(
-                cluster, actors, lambda states: parts_served(states).keys() >= set(parts), stop
-            )
+            is_stopped = is_stopped or _wait(cluster, actors, lambda s: parts_served(s).keys() >= set(parts), stop)
         except BaseException:
             cluster.stop(actors)
             raise

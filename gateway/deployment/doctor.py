@@ -286,14 +286,12 @@ def _helpers(process: Path) -> Iterator[Finding]:
     log = _log(process) or ""
     names = set(re.findall(r"^(?:\d+: )?(\S+) [012] fugu/2/[^/]+/group/[^/]+/request$", log, re.MULTILINE))
     for name in sorted(names):
-        addresses = re.findall(rf"New client connected from (\S+):\d+ as {re.escape(name)} ", log)
-        if addresses and _is_own(addresses[-1]):
+        hosts = re.findall(rf"New client connected from (\S+):\d+ as {re.escape(name)} ", log)
+        if hosts and _is_own(hosts[-1]):
             text = f"{printable(name)[:64]} connects from this machine: site and helper together see single homes"
             yield Finding("helper of a group", "warn", f"{text}; let somebody else run it, elsewhere")
-        elif addresses:
-            text = (
-                f"{printable(name)[:64]} connects from {addresses[-1]}; whose machine that is cannot be told from here"
-            )
+        elif hosts:
+            text = f"{printable(name)[:64]} connects from {hosts[-1]}; whose machine that is cannot be told from here"
             yield Finding("helper of a group", "ok", text)
 
 

@@ -255,14 +255,14 @@ def _gateway_toml(broker: BrokerFolder, files: Mapping[str, str], *, in_place: b
 
 
 def _signed_tables(
-    folder: Path, signed: SignedFiles | None, operator: Mapping[str, str], *, in_place: bool
+    folder: Path, signed: SignedFiles | None, rollout: Mapping[str, str], *, in_place: bool
 ) -> list[str]:
     """The tables of a fleet whose policies are sent; a comment that shows them where its files are not known."""
     prefix = "" if in_place else f"{GATEWAY.config}/"
     if signed is not None:
         keys = toml_lines(signed.write(folder, prefix))
         clock = ["trusted_clock = true  # leave that out where NTP sets the clock"] if in_place else []
-        return ["", "[signed]", *keys, *clock, "", "[signed.operator]", *toml_lines(operator)]
+        return ["", "[signed]", *keys, *clock, "", "[signed.operator]", *toml_lines(rollout)]
     state = "" if in_place else f"{GATEWAY.state}/"
     return [
         *("", "# of a fleet with a registry, whose devices are sent signed policies:", "# [signed]"),
@@ -271,7 +271,7 @@ def _signed_tables(
         f'# key = "{_KEY}"                 # a copy of keys/gateway-*.key; without it no time is signed',
         f'# passphrase_file = "{_SECRET}"  # of that key, mode 0600',
         "# trusted_clock = true  # if no time server sets the clock of this host, and it is right",
-        *("# [signed.operator]", *(f"# {line}" for line in toml_lines(operator))),
+        *("# [signed.operator]", *(f"# {line}" for line in toml_lines(rollout))),
     ]
 
 

@@ -300,9 +300,7 @@ def _stream_changes(
     old: PolicyDocument, new: PolicyDocument, worths: dict[str, Worth], cache: dict[str, Worth]
 ) -> dict[str, StreamChange]:
     """The streams of a document before another, by name."""
-    reasons = other_ticks(old, new)
-    old_worths = _worths(old, cache)
-    changes = dict[str, StreamChange]()
+    reasons, old_worths, changes = other_ticks(old, new), _worths(old, cache), dict[str, StreamChange]()
     for policy in old.templates():
         name = policy.stream
         changes[name] = StreamChange(

@@ -291,9 +291,7 @@ def initialise(
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(terms[role][1])] for role in ROLES}
     thresholds = {role: terms[role][0] for role in ROLES}
-    root = _sign_root(
-        _root_document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"]
-    )
+    root = _sign_root(_root_of(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
     root.trust()
     new_folder(folder, private=True)
     for role in ROLES:
@@ -332,13 +330,11 @@ def rotate(
     document = old.document
     old_names = _names_to_replace(document, role, key)
     new_keys = [Ed25519PrivateKey.generate() for _ in range(len(old_names) if count is None else count)]
-    publics = {r: {name: document.keys[name] for name in role_of(document, r).keys} for r in ROLES}
-    publics[role] = {name: public for name, public in publics[role].items() if name not in old_names} | _publics(
-        new_keys
-    )
+    publics = {r: {n: document.keys[n] for n in role_of(document, r).keys} for r in ROLES}
+    publics[role] = {n: public for n, public in publics[role].items() if n not in old_names} | _publics(new_keys)
     thresholds = {r: role_of(document, r).threshold for r in ROLES}
     thresholds[role] = thresholds[role] if threshold is None else threshold
-    new = _root_document(document.fleet, document.version + 1, publics, thresholds)
+    new = _root_of(document.fleet, document.version + 1, publics, thresholds)
     root = _sign_root(new, _signing_keys(document, new, files, new_keys if role == "root" else [], passphrases))
     old.trust().judge(encode_roots([root.payload]), "root", 0)
     paths = [write_key(folders[0], role, private, new_passphrase) for private in new_keys]
@@ -363,10 +359,10 @@ def _signing_keys(
     old: RootDocument, new: RootDocument, files: list[KeyFile], new_keys: list[Ed25519PrivateKey], secrets: Passphrases
 ) -> list[Ed25519PrivateKey]:
     """Enough keys of the old root, and enough of the new one; those that stay count for both."""
-    common_names = [name for name in old.root.keys if name in new.root.keys]
-    dropped_names = [name for name in old.root.keys if name not in new.root.keys]
+    stay_names = [name for name in old.root.keys if name in new.root.keys]
+    drop_names = [name for name in old.root.keys if name not in new.root.keys]
     keys = unlock_keys(
-        files, common_names + dropped_names, max(old.root.threshold, new.root.threshold - len(new_keys)), secrets
+        files, stay_names + drop_names, max(old.root.threshold, new.root.threshold - len(new_keys)), secrets
     )
     if len(keys) < old.root.threshold:
         raise FleetError(
@@ -380,7 +376,7 @@ def _signing_keys(
     return keys
 
 
-def _root_document(
+def _root_of(
     fleet: str, version: int, publics: Mapping[RoleName, Mapping[str, str]], thresholds: Mapping[RoleName, int]
 ) -> RootDocument:
     root, policy, gateway = (Role(keys=tuple(publics[role]), threshold=thresholds[role]) for role in ROLES)

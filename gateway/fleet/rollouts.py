@@ -55,7 +55,7 @@ __all__ = [
     "Rollouts",
     "StageCounts",
     "advance",
-    "apply_action",
+    "operate",
     "tally",
 ]
 
@@ -189,9 +189,7 @@ _STEPS: dict[str, tuple[Phase, ...]] = {
 }
 
 
-def apply_action(
-    state: RolloutState, action: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()
-) -> RolloutState:
+def operate(state: RolloutState, action: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()) -> RolloutState:
     """The state after a step of an operator; `stages` are the devices of a start. FleetError if it is not its phase.
 
     A pause counts for neither patience nor pace. After an abort devices stay where they are.
@@ -349,7 +347,7 @@ class Rollouts:
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            started_state = apply_action(state, "start", time_us, self.preview(plan))
+            started_state = operate(state, "start", time_us, self.preview(plan))
             rows = [
                 (number, name, stage, index)
                 for stage, names in enumerate(started_state.stages)
@@ -374,7 +372,7 @@ class Rollouts:
         """Take a step of an operator: pause, resume, approve or abort. FleetError if it is not in a phase for that."""
         with self._registry.transaction():
             state = self._load(number).state
-            self._save(number, state, apply_action(state, action, time_us), time_us)
+            self._save(number, state, operate(state, action, time_us), time_us)
             self._record(number, actor, action, "", time_us)
 
     def step(self, number: int, time_us: int) -> tuple[str, ...]:

@@ -301,11 +301,11 @@ def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial:
     level = Deviations(np.array(ticks, dtype=np.int64), deviations, np.zeros(len(ticks), dtype=np.int64), chains.noise)
     if level.p_value >= _SIGNIFICANT:
         return chains, level
-    stream_index = np.array(numbers, dtype=np.int64)
-    noise = np.broadcast_to(chains.noise[0], (int(stream_index.max()) + 1, *chains.noise[0].shape)).copy()
-    noise[stream_index] = noises
+    index = np.array(numbers, dtype=np.int64)
+    noise = np.broadcast_to(chains.noise[0], (int(index.max()) + 1, *chains.noise[0].shape)).copy()
+    noise[index] = noises
     return _Chains(chains.all, dict(zip(numbers, own_chains, strict=True)), noise), level._replace(
-        kinds=stream_index, noise=noise
+        kinds=index, noise=noise
     )
 
 

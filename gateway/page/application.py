@@ -388,13 +388,11 @@ class _Guard:
             await send(message)
 
         request = Request(scope)
-        is_allowed = self._ingress in (None, scope["client"][0])
-        is_signed_in = is_allowed and (self._login is None or self._login.knows(request.cookies.get(COOKIE, "")))
-        with self._connections.answering(scope["client"], is_signed_in=is_signed_in):
+        may_ask = self._ingress in (None, scope["client"][0])
+        signed_in = may_ask and (self._login is None or self._login.knows(request.cookies.get(COOKIE, "")))
+        with self._connections.answering(scope["client"], is_signed_in=signed_in):
             refusal = (
-                self._refusal(request, is_signed_in=is_signed_in)
-                if is_allowed
-                else PlainTextResponse("not from here", 403)
+                self._refusal(request, is_signed_in=signed_in) if may_ask else PlainTextResponse("not from here", 403)
             )
             await (refusal or self._app)(scope, receive, with_headers)
 

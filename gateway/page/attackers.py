@@ -260,16 +260,14 @@ def _counts_update(description: Description, windows: Sequence[WindowFrame], ask
     window, groups = counted_window(description)
     name, length = window.name, window.length
     shape = description.version, name, length, len(groups)
-    frames = [
-        frame for frame in windows if (frame.policy_version, frame.window, frame.length, len(frame.counts)) == shape
-    ]
+    frames = [f for f in windows if (f.policy_version, f.window, f.length, len(f.counts)) == shape]
     if not frames:
         return {"waits": True}
     try:
         scale = Fraction(window.scale)
     except (ValueError, ArithmeticError):
         raise FuguError("The description of the stream does not say how large the noise of its counts is.") from None
-    answer = ask("read_counts", description, length, scale, groups, [frame.counts for frame in frames])
+    answer = ask("read_counts", description, length, scale, groups, [f.counts for f in frames])
     frames = frames[-len(answer.get("low", ())) :]
     states = [" or ".join(description.states[x] for x in group) for group in groups]
     if len(groups) == 1:
@@ -278,7 +276,7 @@ def _counts_update(description: Description, windows: Sequence[WindowFrame], ask
     text = f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
     words = {"read": f"{text}window was in that state", "alone": ONE_WINDOW}
     words["alone_read"] = "the newest count, and takes ticks for independent"
-    times = [frame.first + length - frame.shift for frame in frames]
+    times = [f.first + length - f.shift for f in frames]
     return _update(description, answer, (frames[0].first, frames[-1].last), times, states) | words
 
 

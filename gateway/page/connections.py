@@ -63,14 +63,14 @@ class _Connection(socket.socket):
     def __init__(
         self,
         source: socket.socket,
-        connections: dict[tuple[str, int], _Connection],
+        peers: dict[tuple[str, int], _Connection],
         peer: tuple[str, int],
         network: str,
     ) -> None:
         super().__init__(fileno=source.detach())
         self.is_signed_in = False
         self.network = network
-        self._connections = connections
+        self._connections = peers
         self._peer = peer
         self._requests = 0
         self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.end)

@@ -122,7 +122,7 @@ class DeviceView:
         self._messages: dict[tuple[str, str], deque[dict[str, Any]]] = {}
         self._streams: set[str] = set()
         self._attack_views: dict[str, AttackView] = {}
-        self._description_of: dict[str, Description] = {}
+        self._latest: dict[str, Description] = {}
         self._recalled_versions: dict[str, int] = {}
 
     def take(self, topic: Topic, payload: bytes, heard_at: float = 0.0) -> dict[str, Any] | None:
@@ -157,7 +157,7 @@ class DeviceView:
     def stored_due(self, now: float) -> dict[tuple[str, str], int]:
         """From which tick on a store is to be read, by stream and window; each version of a stream is named once."""
         first_ticks = {}
-        for stream, description in self._description_of.items():
+        for stream, description in self._latest.items():
             if description.version <= self._recalled_versions.get(stream, 0):
                 continue
             self._recalled_versions[stream] = description.version
@@ -171,9 +171,7 @@ class DeviceView:
 
     def take_stored(self, topic: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[ReportNumbers]]:
         """Take windows that a store has, before those that come; an update for the page, and all their numbers."""
-        description = self._description_of[topic.stream]
-        reports = list[ReportNumbers]()
-        counts = dict[str, WindowCount]()
+        description, reports, counts = self._latest[topic.stream], list[ReportNumbers](), dict[str, WindowCount]()
         described_frames = [frame for frame in frames if frame.policy_version == description.version]
         messages = [self._window(topic, frame.encode()) for frame in described_frames]
         for frame in described_frames:
@@ -205,7 +203,7 @@ class DeviceView:
                 description = self._descriptions.take(topic.fleet, topic.device, topic.stream, payload)
                 if description is None:
                     return None
-                self._description_of[topic.stream] = description
+                self._latest[topic.stream] = description
                 self._attack(topic).describe(description)
                 return {"kind": "description", **_description(description)}
             case "symbols" if payload[:1] == bytes([MeasureFrame.SCHEMA]):
@@ -233,16 +231,10 @@ class DeviceView:
         if isinstance(estimate, PlaceEstimate):
             names = ("latitude", "longitude", "accuracy", "semi_major", "semi_minor", "orientation", "protection")
             return {name: getattr(estimate, name) for name in names}
-        return (
-            placed_shares(self._description_of.get(stream), estimate.shares)
-            if isinstance(estimate, StateEstimate)
-            else {}
-        )
+        return placed_shares(self._latest.get(stream), estimate.shares) if isinstance(estimate, StateEstimate) else {}
 
     def _report(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
-        numbers = report_numbers(
-            report, self._description_of[topic.stream].windows if topic.stream in self._description_of else ()
-        )
+        numbers = report_numbers(report, self._latest[topic.stream].windows if topic.stream in self._latest else ())
         return {**report.written(), "said": numbers and numbers.event()}
 
     def _attack(self, topic: Topic) -> AttackView:

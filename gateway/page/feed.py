@@ -225,10 +225,8 @@ class Feed:
     def _read_stored(self, store: Location) -> None:
         """Read counts of a week of the devices that are looked at, once for each."""
         with self._lock:
-            pairs = [
-                (device, since) for device, view in self._devices.items() if (since := view.stored_due(time.time()))
-            ]
-        for device, since in pairs:
+            due = [(device, since) for device, view in self._devices.items() if (since := view.stored_due(time.time()))]
+        for device, since in due:
             counts = self._attackers.ask("stored_counts", store, device, since)
             if "none" in counts:
                 _log.warning("the page has no counts of the store: %s", counts["none"])

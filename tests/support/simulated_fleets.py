@@ -23,7 +23,7 @@ from gateway.fleet.entries import (
 )
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import DeviceReport as Report
-from gateway.fleet.rollouts import Rollouts, apply_action
+from gateway.fleet.rollouts import Rollouts, operate
 from gateway.fleet.rollouts import RolloutState as State
 
 SECOND = 1_000_000
@@ -75,7 +75,7 @@ def plan(
 def started(some: RolloutPlan, devices: Sequence[str], canaries: Sequence[str] = ()) -> State:
     """The plan's rollout, at its first moment."""
     groups = {name: frozenset({"canary"} if name in canaries else ()) for name in devices}
-    return apply_action(State(), "start", START, stages_of(some, groups))
+    return operate(State(), "start", START, stages_of(some, groups))
 
 
 @dataclass

@@ -35,11 +35,9 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
     What all points of a stream lose is told by `fugu.audit.exact.chains`.
     """
     if policy.get("kind") == "points":
-        near_epsilon = policy["epsilon"]
-        far_epsilon = policy["factor"] * policy["epsilon"]
-        promise = policy["stream_loss"]
+        epsilon, far_epsilon, promise = policy["epsilon"], policy["factor"] * policy["epsilon"], policy["stream_loss"]
         claims = [
-            _claim("a point, of joined states", near_epsilon, "any", lambda: log_up(point_losses(policy)[0])),
+            _claim("a point, of joined states", epsilon, "any", lambda: log_up(point_losses(policy)[0])),
             _claim("a point, of two possible states", far_epsilon, "any", lambda: log_up(point_losses(policy)[1])),
         ]
         if promise["epsilon"] is not None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.fleet.entries import FleetError, Outcome, RolloutPlan, Stage, Target, share, stages_of
-from gateway.fleet.rollouts import ACTIVE, advance, apply_action, tally
+from gateway.fleet.rollouts import ACTIVE, advance, operate, tally
 from gateway.fleet.rollouts import DeviceReport as Report
 from gateway.fleet.rollouts import RolloutState as State
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, plan, started
@@ -227,10 +227,10 @@ def test_gates_wait_for_approval_and_open_once() -> None:
         before = set(state.offers)
         _, state = after(some, state, devices, 100)
         assert (state.phase, state.stage, set(state.offers)) == ("waiting", stage - 1, before)
-        state = apply_action(apply_action(state, "pause", 0), "resume", state.seen_us)
+        state = operate(operate(state, "pause", 0), "resume", state.seen_us)
         _, state = advance(some, state, devices.reports, state.seen_us + SECOND)
         assert state.phase == "waiting"  # a pause is no approval
-        state = apply_action(state, "approve", 0)
+        state = operate(state, "approve", 0)
         state = all_offered(some, devices, advance(some, state, devices.reports, state.seen_us + SECOND)[1])
         assert len(state.offers) == size
     assert advance(some, state, devices.reports, state.seen_us)[1].phase == "completed"
@@ -256,11 +256,11 @@ def test_what_the_pace_missed_is_made_up_for_by_no_more_than_a_few_seconds() -> 
 def test_while_it_is_paused_nothing_happens_and_no_time_passes() -> None:
     some, devices = plan(pace=60, patience_seconds=90), Pretended.of(HUNDRED)
     seen, state = after(some, started(some, HUNDRED), devices, 10)
-    paused = apply_action(state, "pause", 0)
+    paused = operate(state, "pause", 0)
     for hours in range(5):
         now = paused.seen_us + hours * 3600 * SECOND
         assert advance(some, paused, devices.reports, now) == ((), paused)
-    state = apply_action(paused, "resume", now)
+    state = operate(paused, "resume", now)
     more, state = after(some, state, devices, 50)
     assert (len(seen), len(more)) == (11, 49)  # sixty in the rollout's first minute
     assert state.phase == "running"
@@ -271,20 +271,20 @@ def test_an_aborted_rollout_leaves_devices_where_they_are_and_names_the_way_back
     devices.reports["d001"] = devices.reports["d001"]._replace(former=7)
     seen, state = after(some, started(some, HUNDRED), devices, 100)
     assert len(seen) == 100
-    state = apply_action(state, "abort", 0)
+    state = operate(state, "abort", 0)
     assert advance(some, state, devices.reports, state.seen_us + SECOND) == ((), state)
     assert state.way_back() == {7: ("d001",), None: tuple(name for name in HUNDRED if name != "d001")}
 
 
 def test_what_cannot_be_done_is_refused() -> None:
     draft = State()
-    running = apply_action(draft, "start", START, (("a",),))
-    paused, ended = apply_action(running, "pause", 0), apply_action(running, "abort", 0)
+    running = operate(draft, "start", START, (("a",),))
+    paused, ended = operate(running, "pause", 0), operate(running, "abort", 0)
     steps = [(running, "start"), (draft, "pause"), (paused, "pause"), (running, "resume"), (running, "approve")]
     for state, what in [*steps, (paused, "approve"), (ended, "abort"), (ended, "resume"), (ended, "start")]:
         with pytest.raises(FleetError, match=r"cannot \w+ a rollout that is \w+"):
-            apply_action(state, what, START, (("a",),))
-    assert apply_action(draft, "abort", 0).phase == "aborted"
+            operate(state, what, START, (("a",),))
+    assert operate(draft, "abort", 0).phase == "aborted"
     assert advance(plan(), draft, {}, START) == ((), draft)
 
 
@@ -341,11 +341,11 @@ def played(some: RolloutPlan, steps: list[Step], count: int) -> list[tuple[int, 
             devices.say(step.change, name)
         match (step.operator, state.phase):
             case ("pause", "running" | "waiting"):
-                state = apply_action(state, "pause", 0)
+                state = operate(state, "pause", 0)
             case ("resume", "paused"):
-                state = apply_action(state, "resume", now)
+                state = operate(state, "resume", now)
             case ("approve", "waiting"):
-                state = apply_action(state, "approve", 0)
+                state = operate(state, "approve", 0)
         actions, state = advance(some, state, devices.reports, now)
         record.append((now, state, list(actions), dict(devices.reports)))
         for action in actions:

@@ -66,15 +66,14 @@ class Kernel:
         self.upper = [[ceil_of(p) for p in row] for row in rows]
         self.floats = [[float(p) for p in row] for row in rows]
 
-    def step(self, limits: Matrix, is_proof: bool) -> Matrix:
+    def step(self, caps: Matrix, is_proof: bool) -> Matrix:
         """The largest (K[x] . h) / (K[y] . h) for h[a] <= wide[a][b] h[b]; without proof only a guess."""
-        rough_limits = [[value / ONE for value in row] for row in limits]
+        floats = [[value / ONE for value in row] for row in caps]
         return [
-            [self._ratio(x, y, limits, rough_limits, is_proof) if x != y else ONE for y in self.states]
-            for x in self.states
+            [self._ratio(x, y, caps, floats, is_proof) if x != y else ONE for y in self.states] for x in self.states
         ]
 
-    def _ratio(self, x: int, y: int, limits: Matrix, rough_limits: Rows, is_proof: bool) -> int:
+    def _ratio(self, x: int, y: int, caps: Matrix, floats: Rows, is_proof: bool) -> int:
         """Amounts f[a,b] >= 0 with K[x] <= ratio K[y] + sum of f[a,b] (e_a - wide[a][b] e_b) prove a ratio.
 
         Where that fails by an excess > 0 of a state a, h[a] <= wide[a][b] h[b] and K[y][b] h[b] <= K[y] . h for any b.
@@ -82,9 +81,7 @@ class Kernel:
         upper_row, lower_row = self.upper[x], [max(p - 1, 0) for p in self.upper[y]]
         support = [z for z in self.states if upper_row[z] or self.upper[y][z]]
         row, other_row = ([self.floats[state][z] for z in support] for state in (x, y))
-        guess, flow = guessed_ratio(
-            row, other_row, [[rough_limits[a][b] for b in support] for a in support], LIMIT / ONE
-        )
+        guess, flow = guessed_ratio(row, other_row, [[floats[a][b] for b in support] for a in support], LIMIT / ONE)
         ratio = int(min(guess, LIMIT / ONE) * ONE)
         if not is_proof or ratio == LIMIT:
             return ratio
@@ -92,12 +89,10 @@ class Kernel:
         for a, b, float_amount in flow:
             amount = max(int(float_amount * ONE), 0)
             excess[support[a]] -= amount
-            excess[support[b]] -= -amount * limits[support[a]][support[b]] >> BITS
-        for a, shortfall in excess.items():
-            if shortfall > 0:
-                ratio += min(
-                    (-(-shortfall * limits[a][b] // lower_row[b]) for b in support if lower_row[b]), default=LIMIT
-                )
+            excess[support[b]] -= -amount * caps[support[a]][support[b]] >> BITS
+        for a, gap in excess.items():
+            if gap > 0:
+                ratio += min((-(-gap * caps[a][b] // lower_row[b]) for b in support if lower_row[b]), default=LIMIT)
         return min(ratio, LIMIT)
 
     def tick_ratios(self, n: int) -> Matrix:
@@ -121,23 +116,21 @@ class Kernel:
         return steps
 
 
-def soft_step(odds: Sequence[tuple[int, int, int, int, int]], limits: Matrix) -> Matrix:
+def soft_step(odds: Sequence[tuple[int, int, int, int, int]], caps: Matrix) -> Matrix:
     """One tick more for whoever has any evidence on single states: its columns are weighted, two of them at worst."""
-    ratios = apply(lambda _: ONE, limits)
+    ratios = apply(lambda _: ONE, caps)
     for x, y, a, b, root in odds:
-        for row, column, high in ((x, y, sqrt_of(limits[a][b])), (y, x, sqrt_of(limits[b][a]))):
+        for row, column, high in ((x, y, sqrt_of(caps[a][b])), (y, x, sqrt_of(caps[b][a]))):
             ratio = -(-(root * high + ONE * ONE) // (root + high)) if root < LIMIT else high
             ratios[row][column] = max(ratios[row][column], product(ratio, ratio))
     return ratios
 
 
-def _two_state_step(kernel: Kernel, limits: Matrix, priors: Matrix) -> Matrix:
+def _binary_step(kernel: Kernel, caps: Matrix, prior: Matrix) -> Matrix:
     """The same for two states whose weights have ratios w within those of distributions: rises with w, then falls."""
-    ratios = soft_step(kernel.soft_steps(), limits)
+    ratios = soft_step(kernel.soft_steps(), caps)
     for x, a in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        u, low, high = (
-            Fraction(*v) for v in ((limits[a][1 - a], ONE), (ONE, priors[1 - a][a]), (priors[a][1 - a], ONE))
-        )
+        u, low, high = (Fraction(*v) for v in ((caps[a][1 - a], ONE), (ONE, prior[1 - a][a]), (prior[a][1 - a], ONE)))
         (p, q), (r, s) = ((row[a], row[1 - a]) for row in (kernel.upper[x], kernel.upper[1 - x]))
         if p * s > q * r and not low**2 * p * r * u < q * s < high**2 * p * r * u:
             ends = [(p * w * u + q) * (r * w + s) / ((p * w + q) * (r * w * u + s)) for w in (low, high)]
@@ -170,9 +163,7 @@ def limit(step: Step, k: int) -> Matrix:
 def _proven_limit(step: Step, leakage: Matrix, slacks: Sequence[float]) -> tuple[Matrix, float]:
     """At least all that steps make of 1, and by which slack: a leakage raised by that is no larger steps later."""
     for slack in slacks if max(map(max, leakage)) < LIMIT else ():
-        raised = apply(
-            lambda value, factor=1 + slack: max(ONE, ceil_of(Fraction(value, ONE) * Fraction(factor))), leakage
-        )
+        raised = apply(lambda v, factor=1 + slack: max(ONE, ceil_of(Fraction(v, ONE) * Fraction(factor))), leakage)
         bound = image = raised
         for _ in range(3):
             image = step(image, True)
@@ -196,9 +187,7 @@ def quilts(kernel: Kernel, tick_ratio: int, quilt_bound: Callable[[int, Matrix, 
     return quilt
 
 
-def followed_leakage(
-    kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[Matrix], is_hull: bool
-) -> Matrix:
+def walk_leakage(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[Matrix], is_hull: bool) -> Matrix:
     """At least the leakages of every length at whose end a state y is n[y] times as likely, whatever ticks tell.
 
     n is one of some distributions, or of their hull (`is_hull`). With a hull any evidence on the states tells no less,
@@ -207,22 +196,16 @@ def followed_leakage(
     n[a] and h[b] n[b]; what K n alone tells is taken out after the step. Once n is constant up to a factor, all later
     ones are.
     """
-    (cap, quilt, unknown_end), odds = bounds, kernel.soft_steps() if is_hull else []
+    (cap, quilt, open_end), odds = bounds, kernel.soft_steps() if is_hull else []
     leakage = worst = apply(lambda _: ONE, tick)
     error, priors = 1, _ratios(distributions, 1)
     for ticks in range(1, _MAX_FOLLOWED_TICKS):
         weights = apply(product, tick, leakage)
-        image = kernel.step(apply(product, weights, priors), True)
-        old_priors = priors
+        image, prior = kernel.step(apply(product, weights, priors), True), priors
         distributions, error = _matmul(distributions, transpose(kernel.upper)), error + len(tick) + 2
-        priors = _ratios(distributions, error)
-        no_mass = [not any(distribution) for distribution in transpose(distributions)]
-        hull_bounds = (
-            [soft_step(odds, weights) if len(tick) > 2 else _two_state_step(kernel, weights, old_priors)]
-            if is_hull
-            else []
-        )
-        leakage = apply(min, apply(product, image, transpose(priors)), cap, *hull_bounds)
+        priors, no_mass = _ratios(distributions, error), [not any(column) for column in transpose(distributions)]
+        hulls = [soft_step(odds, weights) if len(tick) > 2 else _binary_step(kernel, weights, prior)] if is_hull else []
+        leakage = apply(min, apply(product, image, transpose(priors)), cap, *hulls)
         leakage = [[ONE if no_mass[x] or no_mass[y] else v for y, v in enumerate(row)] for x, row in enumerate(leakage)]
         worst, max_ratio = apply(max, worst, leakage), max(map(max, priors))
         if max(map(max, leakage)) >= LIMIT:
@@ -233,7 +216,7 @@ def followed_leakage(
                 image = kernel.step(apply(partial(product, max_ratio), tick, leakage), is_proof)
                 return apply(lambda a, b, top: min(product(min(a, b), max_ratio), top), image, quilt, cap)
 
-            tail, slack = _proven_limit(further_step, apply(max, leakage, unknown_end), (*_SLACKS, 1e-6, 1e-4, 1e-2))
+            tail, slack = _proven_limit(further_step, apply(max, leakage, open_end), (*_SLACKS, 1e-6, 1e-4, 1e-2))
             if slack <= _SLACKS[-1] or apply(max, worst, tail) == worst:
                 return apply(max, worst, tail)
     return apply(lambda _: LIMIT, tick)
@@ -302,29 +285,26 @@ def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None) -> Fr
 
 
 def _leakage(kernel: Kernel, tick: Rows, start: Any, is_informed: bool) -> Matrix:
-    tick_ratio, is_small = max(map(max, tick)), len(tick) <= _MAX_FOLLOWED_STATES
-    quilt = quilts(kernel, tick_ratio, lambda power, near, _: apply(partial(product, power), near))
-    unknown_end = limit(
+    ratio, is_small = max(map(max, tick)), len(tick) <= _MAX_FOLLOWED_STATES
+    quilt = quilts(kernel, ratio, lambda power, near, _: apply(partial(product, power), near))
+    open_end = limit(
         lambda leakage, is_proof: apply(min, quilt, kernel.step(apply(product, tick, leakage), is_proof)), len(tick)
     )
-    leakage = unknown_end
+    leakage = open_end
     if start is not None:
-        leakage = quilts(
-            kernel, tick_ratio, lambda power, near, _: apply(lambda _: _any_start(near, tick_ratio, power), near)
-        )
+        leakage = quilts(kernel, ratio, lambda power, near, _: apply(lambda _: _any_start(near, ratio, power), near))
         distributions = [start] if start != "any" else [[ONE * (x == y) for y in kernel.states] for x in kernel.states]
         if is_small:
             leakage = apply(
                 min,
                 leakage,
-                followed_leakage(kernel, tick, distributions, (leakage, quilt, unknown_end), start == "any"),
+                walk_leakage(kernel, tick, distributions, (leakage, quilt, open_end), start == "any"),
             )
     if is_informed and start != "any":  # a state that is known is a start
-        near = quilts(kernel, tick_ratio, lambda power, near, far: apply(partial(product, power), near, transpose(far)))
+        near = quilts(kernel, ratio, lambda power, near, far: apply(partial(product, power), near, transpose(far)))
         if is_small:
             ends = [
-                followed_leakage(kernel, tick, [end], (near, quilt, unknown_end), False)
-                for end in transpose(kernel.upper)
+                walk_leakage(kernel, tick, [end], (near, quilt, open_end), False) for end in transpose(kernel.upper)
             ]
             near = apply(min, near, apply(lambda *values: max(values), *ends))
         leakage = apply(max, leakage, near)

@@ -96,22 +96,20 @@ def _cells(function: Callable[..., int], *matrices: Matrix) -> Matrix:
     return [[function(*cell) for cell in zip(*rows, strict=True)] for rows in zip(*matrices, strict=True)]
 
 
-def _log_change(leakage: Matrix, next_rows: Matrix) -> float:
-    return max(
-        abs(math.log(b / a)) for rows in zip(leakage, next_rows, strict=True) for a, b in zip(*rows, strict=True)
-    )
+def _log_change(leakage: Matrix, other: Matrix) -> float:
+    return max(abs(math.log(b / a)) for rows in zip(leakage, other, strict=True) for a, b in zip(*rows, strict=True))
 
 
 def useful_distances(
     rows: Rows,
-    ratio_power: Callable[[int], int],
-    quilt_bound: Callable[[int, Matrix, Matrix], Matrix],
+    ratio: Callable[[int], int],
+    quilt: Callable[[int, Matrix, Matrix], Matrix],
     unit: int,
     infinity: int,
 ) -> Iterable[int]:
     """The n for which a quilt of n ticks is the best of any two states; `rows` are of the kernel.
 
-    `ratio_power` is what the n - 1 nearest ticks can tell; `quilt_bound` is of that, and of what states n and n + 1
+    `ratio` is what the n - 1 nearest ticks can tell; `quilt` is of that, and of what states n and n + 1
     ticks away tell.
     `unit` is a ratio of 1; `infinity` is infinite.
     """
@@ -121,8 +119,8 @@ def useful_distances(
     best_n: Matrix = [[0] * len(rows) for _ in rows]
     for n in range(1, _MAX_DISTANCE):
         power = [[sum(map(mul, row, column)) for column in columns] for row in power]
-        far, power_ratio = _quotients(power, unit, infinity), ratio_power(n)
-        bound = quilt_bound(power_ratio, near, far)
+        far, power_ratio = _quotients(power, unit, infinity), ratio(n)
+        bound = quilt(power_ratio, near, far)
         best_n = _cells(lambda a, b, last_n, n=n: n if a < b else last_n, bound, best, best_n)
         best, near = _cells(min, best, bound), far
         if power_ratio >= max(map(max, best)):
