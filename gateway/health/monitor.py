@@ -44,7 +44,7 @@ _SILENT_FRAMES = 3
 _AWAY_SECONDS = 30.0
 _BEAT_SECONDS = 1.0
 _MOST_ALARMS = 200
-_TOLD = ("code", "name", "since", "count", "detail", "advice")
+_ALARM_FIELDS = ("code", "name", "since", "count", "detail", "advice")
 _MOST_OFTEN, _OVER_SECONDS = 600, 60.0
 """Frames that a device may send again in so long: a connection that comes back brings those of an outbox at a time. And
 messages without a frame: a device sends one when it comes online, and when something about it changes.
@@ -111,12 +111,12 @@ class Alarms:
     def step(self) -> tuple[list[_Alarm], list[_Alarm]]:
         """Findings that have begun since the last step, and those that end now."""
         now = self._seconds()
-        ended = [alarm for alarm in self._alarms.values() if now - alarm.last > KINDS[alarm.code].holds]
-        for alarm in ended:
+        ended_alarms = [alarm for alarm in self._alarms.values() if now - alarm.last > KINDS[alarm.code].holds]
+        for alarm in ended_alarms:
             del self._alarms[alarm.code, alarm.name]
             self._names[alarm.code] -= 1
-        begun, self._begun = self._begun, []
-        return begun, ended
+        begun_alarms, self._begun = self._begun, []
+        return begun_alarms, ended_alarms
 
     def current(self) -> list[_Alarm]:
         """Those that there are, in the order of their codes, then by name."""
@@ -128,19 +128,19 @@ class Alarms:
         alarms: dict[AlarmCode, list[_Alarm]] = {}
         for alarm in self.current():
             alarms.setdefault(alarm.code, []).append(alarm)
-        return tuple(_merged(code, alarms) for code, alarms in alarms.items())
+        return tuple(_health_alarm(code, alarms) for code, alarms in alarms.items())
 
 
-def _merged(code: AlarmCode, alarms: Iterable[_Alarm]) -> HealthAlarm:
-    every = list(alarms)
-    names = tuple(alarm.name for alarm in every if alarm.name)
-    kind, detail = KINDS[code], printable(every[0].detail)[:_MOST_DETAIL]
+def _health_alarm(code: AlarmCode, alarms: Iterable[_Alarm]) -> HealthAlarm:
+    all_alarms = list(alarms)
+    names = tuple(alarm.name for alarm in all_alarms if alarm.name)
+    kind, detail = KINDS[code], printable(all_alarms[0].detail)[:_MOST_DETAIL]
     return HealthAlarm(
         code,
-        int(min(alarm.since for alarm in every)),
-        sum(alarm.count for alarm in every),
+        int(min(alarm.since for alarm in all_alarms)),
+        sum(alarm.count for alarm in all_alarms),
         names[:MAX_NAMES],
-        len(every) - len(names[:MAX_NAMES]) - (not names),
+        len(all_alarms) - len(names[:MAX_NAMES]) - (not names),
         f"{detail}. {kind.advice[0].upper()}{kind.advice[1:]}" if kind.explained and detail else kind.advice,
     )
 
@@ -226,24 +226,24 @@ class Monitor:
         self._seconds = seconds
         self._wall = wall
         self.alarms = Alarms(seconds, wall)
-        self._known = set(sources.known)
-        self._stored = InForce(sources.catalogue)
+        self._expected_devices = set(sources.known)
+        self._in_force = InForce(sources.catalogue)
         self._notes: dict[tuple[AlarmCode, str], tuple[str, int]] = {}
         self._notes_lock = threading.Lock()
-        self._holding: dict[AlarmCode, dict[str, str]] = {}
-        self._heard: dict[str, _Newest] = {}
-        self._often: Counter[tuple[AlarmCode, str]] = Counter()
-        self._often_since = seconds()
-        self._seen: dict[str, int] = {}
-        self._began = seconds()
+        self._held_names: dict[AlarmCode, dict[str, str]] = {}
+        self._newest_frames: dict[str, _Newest] = {}
+        self._repeat_counts: Counter[tuple[AlarmCode, str]] = Counter()
+        self._repeats_since = seconds()
+        self._seen_counts: dict[str, int] = {}
+        self._start_seconds = seconds()
         self._since = wall()
-        self._round_began = self._began
+        self._round_began = self._start_seconds
         self._connected_since: float | None = None
-        self._away_since = self._began
+        self._away_since = self._start_seconds
         self._health_due = 0.0
         self._certificates: Mapping[str, float] = {}
-        self._certificates_due = self._began
-        self._ending = False
+        self._certificates_due = self._start_seconds
+        self._is_ending = False
         self._answering: Answering | None = None
         self.latest = Health(True, int(self._since), int(self._since))
         self._thread = threading.Thread(target=self._work, name="gateway-monitor", daemon=True)
@@ -258,7 +258,7 @@ class Monitor:
 
     def stop(self) -> None:
         """Say farewell; call it before the connection ends."""
-        self._ending = True
+        self._is_ending = True
         if self._thread.is_alive():
             self._thread.join()
         if self._sources.tell is None:
@@ -282,25 +282,25 @@ class Monitor:
         with self._notes_lock:
             if (code, name) not in self._notes and len(self._notes) >= _MOST_NOTES:
                 name, detail = "", ""
-            first, before = self._notes.get((code, name), (detail, 0))
-            self._notes[code, name] = first, before + times
+            first_detail, count_before = self._notes.get((code, name), (detail, 0))
+            self._notes[code, name] = first_detail, count_before + times
 
     def often(self, code: AlarmCode, counts: Mapping[str, int]) -> None:
         """Take by device how many frames came that were there, or messages without a frame; a few are nobody's fault.
 
         Frames come again after a connection was lost. Counts begin again after a minute.
         """
-        if (now := self._seconds()) - self._often_since >= _OVER_SECONDS:
-            self._often, self._often_since = Counter(), now
+        if (now := self._seconds()) - self._repeats_since >= _OVER_SECONDS:
+            self._repeat_counts, self._repeats_since = Counter(), now
         for device, times in counts.items():
-            before = self._often[code, device]
-            self._often[code, device] += times
-            if (more := self._often[code, device] - max(before, _MOST_OFTEN)) > 0:
-                self.note(code, device, times=more)
+            count_before = self._repeat_counts[code, device]
+            self._repeat_counts[code, device] += times
+            if (excess := self._repeat_counts[code, device] - max(count_before, _MOST_OFTEN)) > 0:
+                self.note(code, device, times=excess)
 
     def hold(self, code: AlarmCode, names: Iterable[str], details: Mapping[str, str] | None = None) -> None:
         """Something holds for those names, and for no others, until this is called again; details are by name."""
-        self._holding[code] = {name: (details or {}).get(name, "") for name in names}
+        self._held_names[code] = {name: (details or {}).get(name, "") for name in names}
 
     def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
         """Something happened before the start, in Unix seconds; call it before `start`."""
@@ -314,15 +314,15 @@ class Monitor:
         if (code := _BY_REASON.get(reason)) is not None:
             self.note(code, device, times=times)
 
-    def received(self, heard: Iterable[Heard]) -> None:
+    def received(self, newest_frames: Iterable[Heard]) -> None:
         """Note that frames have come that may be stored."""
         now = self._seconds()
-        for device, stream, version, last, shift in heard:
+        for device, stream, version, last, shift in newest_frames:
             policy = self._sources.catalogue.policy(device, stream, version)
             end = (policy.clock.epoch_us + (last + 1 - shift) * policy.clock.period_us) / 1e6
-            before = self._heard.get(device)
+            previous = self._newest_frames.get(device)
             limit = max(_SILENT_SECONDS, _SILENT_FRAMES * _frame_seconds(policy))
-            self._heard[device] = _Newest(now, end if before is None else max(end, before.end), limit)
+            self._newest_frames[device] = _Newest(now, end if previous is None else max(end, previous.end), limit)
 
     def clock_ahead(self) -> float | None:
         """Seconds by which this clock is ahead of the newest tick of a device that has just sent: the nearest one's.
@@ -330,14 +330,14 @@ class Monitor:
         `None` if none has. A frame is told after its last tick, by its length and what waited in the outbox.
         """
         now, wall = self._seconds(), self._wall()
-        recent = (device for device in self._heard.values() if now - device.at <= _SILENT_SECONDS)
-        return min((wall - (now - device.at) - device.end for device in recent), key=abs, default=None)
+        recent_frames = (newest for newest in self._newest_frames.values() if now - newest.at <= _SILENT_SECONDS)
+        return min((wall - (now - newest.at) - newest.end for newest in recent_frames), key=abs, default=None)
 
     # The thread
 
     def _work(self) -> None:
         assert self._answering is not None  # made before the thread began
-        while not self._ending:
+        while not self._is_ending:
             try:
                 self._answering.answer(lambda: json.dumps(self.report()), _ROUND_SECONDS)
                 self.step()
@@ -372,12 +372,12 @@ class Monitor:
             self.alarms.note(code, name, detail, times=times)
         for counter, code in _BY_COUNTER.items():
             count = self._sources.counters[counter]
-            if more := count - self._seen.get(counter, 0):
-                self.alarms.note(code, times=more)
-                self._seen[counter] = count
-        for held, names in list(self._holding.items()):
+            if new_count := count - self._seen_counts.get(counter, 0):
+                self.alarms.note(code, times=new_count)
+                self._seen_counts[counter] = count
+        for held_code, names in list(self._held_names.items()):
             for name, detail in names.items():
-                self.alarms.note(held, name, detail, times=0)
+                self.alarms.note(held_code, name, detail, times=0)
         if self.round_age > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
@@ -407,17 +407,17 @@ class Monitor:
         """Note a new connection: the broker may have lost what is said here, and have another certificate."""
         self._health_due = self._certificates_due = 0.0
 
-    def _look_for_silence(self, now: float, connected: float) -> None:
+    def _look_for_silence(self, now: float, connected_since: float) -> None:
         """A device is missed if its last frame is long ago, and there has been a connection for as long."""
-        for device, heard in list(self._heard.items()):
-            if now - max(heard.at, connected) > heard.limit:
+        for device, newest in list(self._newest_frames.items()):
+            if now - max(newest.at, connected_since) > newest.limit:
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
-        for device in [name for name in self._known if name in self._heard]:
-            self._known.discard(device)
-        for device in self._known:
-            streams = [self._stored.running(device, stream) for stream in self._sources.catalogue.streams(device)]
+        for device in [name for name in self._expected_devices if name in self._newest_frames]:
+            self._expected_devices.discard(device)
+        for device in self._expected_devices:
+            streams = [self._in_force.running(device, stream) for stream in self._sources.catalogue.streams(device)]
             limits = [_SILENT_FRAMES * _frame_seconds(stream.policy) for stream in streams if stream is not None]
-            if limits and now - max(self._began, connected) > max(_SILENT_SECONDS, *limits):
+            if limits and now - max(self._start_seconds, connected_since) > max(_SILENT_SECONDS, *limits):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
 
     # What is said
@@ -430,7 +430,7 @@ class Monitor:
             int(self._wall()),
             int(self._since),
             len(self._sources.catalogue.names()),
-            len(self._heard) + (0 if elsewhere is None else elsewhere.heard),
+            len(self._newest_frames) + (0 if elsewhere is None else elsewhere.heard),
             sum(n for name, n in counters.items() if name.endswith("stored") and name != "not_stored"),
             sum(counters.get(reason, 0) for reason in Reason),
             self.alarms.summary(),
@@ -438,8 +438,8 @@ class Monitor:
 
     def counters(self) -> Counter[str]:
         """Counts of this process and of those that it speaks for."""
-        own, elsewhere = Counter(dict(self._sources.counters)), self._sources.elsewhere
-        return +own if elsewhere is None else own + elsewhere.counters()
+        own_counts, elsewhere = Counter(dict(self._sources.counters)), self._sources.elsewhere
+        return +own_counts if elsewhere is None else own_counts + elsewhere.counters()
 
     def brief(self) -> dict[str, Any]:
         """Short report for the process that speaks for this one."""
@@ -447,7 +447,7 @@ class Monitor:
         return {
             "since": self._since,
             "connected": self._link.subscribed,
-            "heard": len(self._heard),
+            "heard": len(self._newest_frames),
             "counters": dict(self._sources.counters),
             "alarms": alarms[:_MOST_ALARMS],
         }
@@ -457,17 +457,17 @@ class Monitor:
         now, wall = self._seconds(), self._wall()
         devices: dict[str, dict[str, float | None]] = {}
         for device in self._sources.catalogue.names():
-            heard = self._heard.get(device)
-            since, behind = (None, None) if heard is None else (round(now - heard.at, 1), round(wall - heard.end, 1))
-            devices[device] = {"seconds_since_frame": since, "seconds_behind": behind}
+            newest = self._newest_frames.get(device)
+            age, delay = (None, None) if newest is None else (round(now - newest.at, 1), round(wall - newest.end, 1))
+            devices[device] = {"seconds_since_frame": age, "seconds_behind": delay}
         return {
             "fleet": self._fleet,
-            "uptime_seconds": round(now - self._began, 1),
+            "uptime_seconds": round(now - self._start_seconds, 1),
             "connected": self._link.subscribed,
             "connection": self._link.last_error,
             "worker_round_seconds": round(self.round_age, 1),
             "alarms": [
-                {name: getattr(alarm, name) for name in _TOLD} | {"since": int(alarm.since)}
+                {name: getattr(alarm, name) for name in _ALARM_FIELDS} | {"since": int(alarm.since)}
                 for alarm in self.alarms.current()
             ],
             **self._sources.details(),
@@ -489,17 +489,20 @@ def asked(store: Location) -> dict[str, Any]:
     The process of the whole fleet knows all but the devices of processes that are elsewhere; without it, those that are
     here are asked. Raises NotRunningError if none answers this account, FuguError for an answer of another.
     """
-    own, *others = sockets(store)
-    report, reports = _answer_of(own, store), list(filter(None, (_answer_of(path, store) for path in others)))
+    fleet, *shards = sockets(store)
+    report, reports = (
+        _answer_of(fleet, store),
+        list(filter(None, (_answer_of(path, store) for path in shards))),
+    )
     if report is None and not reports:
         raise NotRunningError(
             f"no gateway answers for the store {store.name}: it does not run, or as another account (try sudo -u)"
         )
-    whole = _together(reports) if report is None else report
-    for part in reports if report is None or "missing" in report else ():
-        whole["devices"] |= part["devices"]
-    whole["devices"] = dict(sorted(whole["devices"].items()))
-    return whole
+    merged = _merged_reports(reports) if report is None else report
+    for shard_report in reports if report is None or "missing" in report else ():
+        merged["devices"] |= shard_report["devices"]
+    merged["devices"] = dict(sorted(merged["devices"].items()))
+    return merged
 
 
 def _answer_of(path: Path, store: Location) -> dict[str, Any] | None:
@@ -512,18 +515,18 @@ def _answer_of(path: Path, store: Location) -> dict[str, Any] | None:
     return document
 
 
-def _together(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _merged_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     report = dict(reports[0])
-    for other in reports[1:]:
-        report["connected"] = report["connected"] and other["connected"]
-        report["alarms"] = [*report["alarms"], *other["alarms"]]
-        report["counters"] = dict(sorted((Counter(report["counters"]) + Counter(other["counters"])).items()))
+    for other_report in reports[1:]:
+        report["connected"] = report["connected"] and other_report["connected"]
+        report["alarms"] = [*report["alarms"], *other_report["alarms"]]
+        report["counters"] = dict(sorted((Counter(report["counters"]) + Counter(other_report["counters"])).items()))
         for name in ("inbox", "estimates_waiting"):
-            report[name] += other[name]
+            report[name] += other_report[name]
         for name in ("uptime_seconds", "worker_round_seconds", "store_bytes"):  # they share one store
-            report[name] = max(report[name], other[name])
-        report["connection"] = report["connection"] or other["connection"]
-        report["process"] = f"{report['process']}, {other['process']}"
+            report[name] = max(report[name], other_report[name])
+        report["connection"] = report["connection"] or other_report["connection"]
+        report["process"] = f"{report['process']}, {other_report['process']}"
     return report
 
 
@@ -531,5 +534,5 @@ def _has_own_folder(store: Location) -> bool:
     return not isinstance(store, Path) and store.has_own_folder
 
 
-def _fields(alarm: _Alarm, what: str) -> dict[str, Any]:
-    return {"alarm": str(alarm.code), "device": alarm.name, "what": what, "count": alarm.count}
+def _fields(alarm: _Alarm, event: str) -> dict[str, Any]:
+    return {"alarm": str(alarm.code), "device": alarm.name, "what": event, "count": alarm.count}

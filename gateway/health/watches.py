@@ -62,56 +62,56 @@ class Contradictions(Part):
         self._monitor = monitor
         self._stopping = stopping
         stops = self._conflicts.stops()
-        self._known = {device: version for device, (version, _) in stops.items()}
+        self._stopped_versions = {device: version for device, (version, _) in stops.items()}
         self._stops = {device: version for device, (version, over) in stops.items() if not over}
-        self._due = set(self._stops)
-        self._found: dict[str, int] = {}
-        self._look_at = 0.0
+        self._due_devices = set(self._stops)
+        self._conflict_versions: dict[str, int] = {}
+        self._next_look = 0.0
         for conflict in self._conflicts.every():
-            name, detail = _words(conflict.device, conflict.sequence, conflict.first)
+            name, detail = _conflict_words(conflict.device, conflict.sequence, conflict.first)
             monitor.remember(AlarmCode.CONFLICT, name, detail, conflict.times, since=conflict.since, last=conflict.last)
 
     def record(self, device: str, sequence: str, frame: AnyFrame) -> None:
         """Take a frame that contradicts a stored one, within the transaction in which that was seen."""
         self._conflicts.note(device, sequence, frame.first, int(time.time()))
-        self._monitor.note(AlarmCode.CONFLICT, *_words(device, sequence, frame.first))
+        self._monitor.note(AlarmCode.CONFLICT, *_conflict_words(device, sequence, frame.first))
         if self._stopping is None or device not in self._stopping.in_force():
             return  # it would not believe a stop
-        if frame.policy_version > self._known.get(device, 0):
-            self._found[device] = max(self._found.get(device, 0), frame.policy_version)
+        if frame.policy_version > self._stopped_versions.get(device, 0):
+            self._conflict_versions[device] = max(self._conflict_versions.get(device, 0), frame.policy_version)
 
     def connected(self, *, begun_anew: bool) -> None:
         """There is a new connection: a broker may have lost what it had."""
-        self._due |= set(self._stops)
+        self._due_devices |= set(self._stops)
 
     def pump(self, *, idle: bool = False) -> None:
         """Stop devices, and let those with a newer document go on. Raises DatabaseError; it is tried again."""
         if self._stopping is None:
             return
-        for device, version in list(self._found.items()):
-            self._known[device] = self._stops[device] = max(version, self._stopping.newest())
+        for device, version in list(self._conflict_versions.items()):
+            self._stopped_versions[device] = self._stops[device] = max(version, self._stopping.newest())
             self._conflicts.stop(device, self._stops[device])
-            self._due.add(device)
-            del self._found[device]
-        if self._due and self._link.connected:
-            for device in sorted(self._due):
+            self._due_devices.add(device)
+            del self._conflict_versions[device]
+        if self._due_devices and self._link.connected:
+            for device in sorted(self._due_devices):
                 self._publish(device, self._stopping.sign(device, self._stops[device]))
-        if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + _LOOK_SECONDS
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_SECONDS
             in_force = self._stopping.in_force()
             for device in [stopped for stopped, version in self._stops.items() if in_force.get(stopped, 0) > version]:
                 self._conflicts.go_on(device)
                 del self._stops[device]
-                self._due.discard(device)
+                self._due_devices.discard(device)
                 self._publish(device, b"")
         self._monitor.hold(AlarmCode.STOPPED, self._stops)
 
     def _publish(self, device: str, payload: bytes) -> None:
         if self._link.publish(topic_of("stop", self._fleet, device), payload, retain=True) is not None:
-            self._due.discard(device)
+            self._due_devices.discard(device)
 
 
-def _words(device: str, sequence: str, first: int) -> tuple[str, str]:
+def _conflict_words(device: str, sequence: str, first: int) -> tuple[str, str]:
     return f"{device}/{sequence}", f"first at tick {first}"
 
 

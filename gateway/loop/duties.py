@@ -150,14 +150,14 @@ class Alone:
         if stopping is not None:
             loop.parts.append(contradictions)
         publisher = Publisher(link, settings.fleet, store, recorder, counters, key=key)
-        tells = publisher.born, monitor.refused, monitor.received
+        callbacks = publisher.born, monitor.refused, monitor.received
         if enrolled is not None or catalogue.groups():
             from gateway.loop.sums import Reports
 
-            loop.parts.append(Reports(store, catalogue, recorder, counters, *tells))
+            loop.parts.append(Reports(store, catalogue, recorder, counters, *callbacks))
         loop.parts.append(publisher)
-        keep = settings.keep, store, catalogue, recorder, needed, settings.lag, counters
-        loop.parts.append(Retention(*keep, may_forget=may_forget))
+        retention_args = settings.keep, store, catalogue, recorder, needed, settings.lag, counters
+        loop.parts.append(Retention(*retention_args, may_forget=may_forget))
         return recorder, monitor
 
     def _do_once(self, loop: Loop, monitor: Monitor, progress: Callable[[], StoreProgress]) -> None:
@@ -165,9 +165,9 @@ class Alone:
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters
         has_left = (lambda _device: False) if enrolled is None else enrolled.has_left
         is_enrolled = (lambda _device: False) if enrolled is None else enrolled.has
-        refusing = partial(monitor.hold, AlarmCode.POLICY_REFUSED)
-        taken = (link, catalogue, store.versions, counters, has_left, refusing, is_enrolled)
-        describing = Describing(*taken, shared=self.shares)
+        hold_refusals = partial(monitor.hold, AlarmCode.POLICY_REFUSED)
+        arguments = (link, catalogue, store.versions, counters, has_left, hold_refusals, is_enrolled)
+        describing = Describing(*arguments, shared=self.shares)
         loop.parts.append(describing)
 
         def hold_shared(details: Mapping[str, str]) -> None:
@@ -175,11 +175,11 @@ class Alone:
 
         loop.parts.append(SharedSubscriptions(catalogue, hold_shared))
         if enrolled is not None and settings.signed is not None:
-            tells = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused
+            callbacks = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused
             from gateway.fleet.service import FleetService
 
             operator = Link(settings.operator, client_id=f"operator-{settings.fleet}")
-            loop.parts.append(FleetService(settings.signed, operator, link, enrolled, counters, *tells))
+            loop.parts.append(FleetService(settings.signed, operator, link, enrolled, counters, *callbacks))
         if settings.home_assistant or store.discovered.every():  # what was told before is taken back
             from gateway.parts.home_assistant import HomeAssistant
 
@@ -204,8 +204,8 @@ class Alone:
         if enrolled is not None or catalogue.groups():
             from gateway.loop.sums import Sums
 
-            lost = partial(monitor.note, AlarmCode.RELEASE_REFUSED)
-            loop.parts.append(Sums(store, catalogue, link, self._releasing, counters, lost))
+            note_lost = partial(monitor.note, AlarmCode.RELEASE_REFUSED)
+            loop.parts.append(Sums(store, catalogue, link, self._releasing, counters, note_lost))
 
 
 def frame_topics(fleet: str, device: str = "+") -> tuple[str, ...]:

@@ -63,7 +63,7 @@ class HistoryCheck:
         self._path = location if isinstance(location, Path) else None
         self._db: sqlite3.Connection | None = None
         self._thread = threading.Thread(target=self._read, name="gateway-history-check", daemon=True)
-        self._ending = False
+        self._is_ending = False
         self.problem = ""
 
     def before(self, store: Store) -> None:
@@ -81,7 +81,7 @@ class HistoryCheck:
 
     def stop(self) -> None:
         """Read no further."""
-        self._ending = True
+        self._is_ending = True
         while self._db is not None and self._thread.is_alive():
             with suppress(sqlite3.ProgrammingError):  # it has been closed
                 self._db.interrupt()
@@ -102,7 +102,7 @@ class HistoryCheck:
         assert self._db is not None
         with closing(self._db) as db:
             problem = damage(db)
-        if problem and not self._ending:
+        if problem and not self._is_ending:
             self.doubt()
             self.problem = f"the store {self._path.name} is damaged ({problem}): {STORE.remedy}"
 
@@ -122,7 +122,7 @@ _LARGEST_BYTES = 1 << 16
 _CALLS = ("busy", "finished", "heard", "born", "stored", "acknowledged", "connected", "renew", "pump")
 
 
-def _named(device: str) -> str:
+def _alarm_name(device: str) -> str:
     """Return a device's name for an alarm; empty if no device can have it: whoever publishes may make up anything."""
     try:
         check_device_name(device)
@@ -156,11 +156,11 @@ class Gateway:
         self._size, self._size_due = 0, float("-inf")
         self._enrolled: Enrolled | None = None
         self._parts: list[Part] = []
-        self._seats: dict[str, list[Part]] = {}
+        self._parts_by_call: dict[str, list[Part]] = {}
         self._recorder: Recorder | None = None
         self._metrics: Metrics | None = None
         self._catalogue: Catalogue | None = None
-        self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS, knows=self._hears)
+        self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS, knows=self._is_known_name)
         self._link = Link(
             duty.broker,
             client_id=duty.client_id,
@@ -200,7 +200,7 @@ class Gateway:
             self._usage = usage = Usage(self._inbox.sender)
             loop = Loop(self._store, self._link, catalogue, self.counters, usage, self._enrolled, watch, self._parts)
             self._recorder = recorder = duty.open(loop)
-            self._seats = {  # of each call the parts that do something at it
+            self._parts_by_call = {  # of each call the parts that do something at it
                 call: [part for part in self._parts if getattr(type(part), call) is not getattr(Part, call)]
                 for call in _CALLS
             }
@@ -243,7 +243,7 @@ class Gateway:
         with contextlib.suppress(DatabaseError):  # the worker finds the same, and says what is wrong
             listener({**brief, "alive": self.is_alive, "inbox": self._inbox.waiting})
 
-    def _hears(self, name: str) -> bool:
+    def _is_known_name(self, name: str) -> bool:
         """True if a name in topics is of a device, or is reserved; any thread may ask."""
         if name in RESERVED_DEVICES or self._catalogue is None:  # nothing is delivered before there is one
             return True
@@ -254,20 +254,20 @@ class Gateway:
         device = ""
         with suppress(TopicError):  # it may come on any topic, and a large one is refused before that is looked at
             device = parse_topic(topic).device
-        waits = self._enrolled is not None and self._enrolled.has(device)
-        if not (waits and reason is Reason.UNKNOWN_DEVICE):
+        is_enrolled = self._enrolled is not None and self._enrolled.has(device)
+        if not (is_enrolled and reason is Reason.UNKNOWN_DEVICE):
             self._monitor.refused(device, reason)
 
     def _certificates(self) -> dict[str, float]:
         broker, settings = self._duty.broker, self._settings
         files = {"authority": broker.ca_file, "gateway": broker.cert_file}
         files["operator"] = None if settings.signed is None else settings.operator.cert_file
-        ends = {} if self._link.certificate_end is None else {"broker": self._link.certificate_end}
+        end_times = {} if self._link.certificate_end is None else {"broker": self._link.certificate_end}
         for name, file in files.items():
             if file is not None:
                 with contextlib.suppress(OSError, ValueError):  # without them there is no connection, which is said
-                    ends[name] = certificate_end(Path(file))[1]
-        return ends
+                    end_times[name] = certificate_end(Path(file))[1]
+        return end_times
 
     def _store_bytes(self) -> int:
         """Bytes of the store on its disk; of one on a server as it was a short while ago."""
@@ -333,13 +333,13 @@ class Gateway:
         return self._link.last_error
 
     def _delivered(self, messages: Sequence[tuple[str, bytes, bool]]) -> None:
-        taken = [
+        accepted = [
             Message(topic, digest(payload) if topic.startswith(self._descriptions) else payload)
             for topic, payload, retained in messages
             if retained or not topic.startswith(self._descriptions)  # else it is our own, as it is published
         ]
-        if missed := self._inbox.deliver(taken):
-            self.counters["not_taken"] += missed
+        if refused_count := self._inbox.deliver(accepted):
+            self.counters["not_taken"] += refused_count
 
     def _answered(self, message_id: int, accepted: bool) -> None:
         if not accepted:
@@ -353,10 +353,10 @@ class Gateway:
         elif not self._link.connected and self._link.last_error:
             self._say_unreachable(self._link.last_error)
 
-    def _say_unreachable(self, why: str) -> None:
+    def _say_unreachable(self, reason: str) -> None:
         if not self._unreachable:
             fleet = self._settings.fleet
-            _log.warning("fleet %s: no connection to the broker: %s; trying until there is one", fleet, why)
+            _log.warning("fleet %s: no connection to the broker: %s; trying until there is one", fleet, reason)
         self._unreachable = True
 
     def _work(self) -> None:
@@ -384,29 +384,29 @@ class Gateway:
 
     @property
     def _finished(self) -> bool:
-        return all(part.finished for part in self._seats["finished"])
+        return all(part.finished for part in self._parts_by_call["finished"])
 
     def _patience(self) -> float:
         """Seconds to wait for messages: none if a part has work, unless that waits for a store that is away."""
-        busy = not self._store_is_away and any(part.busy for part in self._seats["busy"])
-        return 0.0 if busy else IDLE_SECONDS
+        is_busy = not self._store_is_away and any(part.busy for part in self._parts_by_call["busy"])
+        return 0.0 if is_busy else IDLE_SECONDS
 
     def _round(self, events: Sequence[Message | Acknowledged | None]) -> None:
         self._store_is_away = False
-        oversized, beyond = self._inbox.refused()
+        oversized, flooded = self._inbox.refused()
         for device, count in oversized.items():
             self.counters["received"] += count
             self.counters[Reason.OVERSIZED] += count
-            self._monitor.refused(_named(device), Reason.OVERSIZED, times=count)
-        for device, count in beyond.items():
-            self._monitor.note(AlarmCode.FLOOD, _named(device), times=count)
+            self._monitor.refused(_alarm_name(device), Reason.OVERSIZED, times=count)
+        for device, count in flooded.items():
+            self._monitor.note(AlarmCode.FLOOD, _alarm_name(device), times=count)
         messages: list[Message] = []
         for event in events:
             if isinstance(event, Message):
                 if event.topic in self._symbols or not self._hear(event):
                     messages.append(event)
             elif isinstance(event, Acknowledged):
-                for part in self._seats["acknowledged"]:
+                for part in self._parts_by_call["acknowledged"]:
                     self._use_store(partial(part.acknowledged, *event))
             else:
                 self._connected()
@@ -414,10 +414,10 @@ class Gateway:
             self._take(messages)
         self._account()
         if self._enrolled is not None and self._enrolled.refresh():
-            for part in self._seats["renew"]:
+            for part in self._parts_by_call["renew"]:
                 self._use_store(part.renew)
         now = time.monotonic()
-        for part in self._seats["pump"]:
+        for part in self._parts_by_call["pump"]:
             if part.due <= now:
                 self._use_store(partial(part.pump, idle=not events))
         if self._recorder is not None:
@@ -425,20 +425,20 @@ class Gateway:
 
     def _hear(self, message: Message) -> bool:
         """Let parts take note of a message; whether it was for nobody else."""
-        began, taken = time.perf_counter(), False
+        start, is_taken = time.perf_counter(), False
         try:
-            taken = any(part.heard(message) for part in self._seats["heard"])
+            is_taken = any(part.heard(message) for part in self._parts_by_call["heard"])
         except (DatabaseError, LedgerError) as error:
             self._store_failed(error)
-        self._usage.add(message.topic, time.perf_counter() - began, words=taken)
-        return taken
+        self._usage.add(message.topic, time.perf_counter() - start, words=is_taken)
+        return is_taken
 
     def _account(self) -> None:
         """Let the inbox know what each device has taken of the worker's time, and the monitor who talks too much."""
-        used = self._usage.take()
-        self._inbox.spent(used.seconds)
-        self._monitor.often(AlarmCode.FLOOD, used.words)
-        self._monitor.often(AlarmCode.REPEATS, used.repeats)
+        usage = self._usage.take()
+        self._inbox.spent(usage.seconds)
+        self._monitor.often(AlarmCode.FLOOD, usage.words)
+        self._monitor.often(AlarmCode.REPEATS, usage.repeats)
 
     def _take(self, messages: Sequence[Message]) -> None:
         arrivals, births = self._ingest.take(messages)
@@ -446,14 +446,14 @@ class Gateway:
             return  # what is of no device of any policy has been refused
         self.counters["births"] += len(births)
         for device in dict.fromkeys(births):
-            for part in self._seats["born"]:
+            for part in self._parts_by_call["born"]:
                 self._use_store(partial(part.born, device))
         if arrivals.frames:
-            heard = [*arrivals.newest(recorder.streams)]
-            self._monitor.received(heard)
+            newest_frames = [*arrivals.newest(recorder.streams)]
+            self._monitor.received(newest_frames)
             self._record(recorder, arrivals)
-            for part in self._seats["stored"]:
-                self._use_store(partial(part.stored, heard))
+            for part in self._parts_by_call["stored"]:
+                self._use_store(partial(part.stored, newest_frames))
 
     def _use_store(self, pump: Callable[[], None]) -> None:
         try:
@@ -465,7 +465,7 @@ class Gateway:
         """Tell the broker again: it may have come back without what was retained."""
         self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
-        for part in self._seats["connected"]:
+        for part in self._parts_by_call["connected"]:
             self._use_store(partial(part.connected, begun_anew=begun_anew))
 
     def _record(self, recorder: Recorder, arrivals: Arrivals) -> None:

@@ -32,7 +32,7 @@ _LEAST_MESSAGES, _LEAST_BYTES = 64, 1 << 19
 """Of a device these may always wait, if there is room at all."""
 _AT_ONCE, _SECONDS = 256, 0.02
 """Messages of a device in a round, and seconds that they may take, at most: others wait for no more."""
-_AROUND = 200
+_OVERHEAD_BYTES = 200
 """Bytes of a message in memory beside its topic and payload."""
 
 
@@ -87,10 +87,10 @@ class Inbox:
         self._served: Counter[str] = Counter()
         self._count = self._bytes = 0
         self._oversized: Counter[str] = Counter()
-        self._beyond: Counter[str] = Counter()
+        self._flood_counts: Counter[str] = Counter()
         self._answers: deque[Acknowledged | None] = deque()
         self._queues: dict[str, _Queue] = {}
-        self._slow: dict[str, _Queue] = {}
+        self._slow_queues: dict[str, _Queue] = {}
         self._sizes: Counter[str] = Counter()
         self._slow_due = 0.0
         self._changed = Condition()
@@ -98,26 +98,26 @@ class Inbox:
 
     def deliver(self, messages: Sequence[Message]) -> int:
         """Append messages of valid size; how many were not taken: closed, full, or beyond their device's share."""
-        missed = 0
+        refused_count = 0
         with self._changed:
-            for at, message in enumerate(messages):
+            for index, message in enumerate(messages):
                 device = self.sender(message.topic)
                 if is_oversized(message):
                     self._oversized[device] += 1
                     continue
-                size = len(message.topic) + len(message.payload) + _AROUND
+                size = len(message.topic) + len(message.payload) + _OVERHEAD_BYTES
                 queue = self._queue(device)
-                if queue is not None and self._is_beyond(len(queue), self._sizes[device]):
-                    self._beyond[device] += 1
-                    missed += 1
-                    self._slow[device] = queue
+                if queue is not None and self._exceeds_share(len(queue), self._sizes[device]):
+                    self._flood_counts[device] += 1
+                    refused_count += 1
+                    self._slow_queues[device] = queue
                     self._queues.pop(device, None)
                     continue
                 if self._closed or not self._accepts:
                     self._changed.notify_all()
                     accepts = self._changed.wait_for(lambda: self._closed or self._accepts, timeout=self._patience)
                     if self._closed or not accepts:
-                        return missed + len(messages) - at
+                        return refused_count + len(messages) - index
                     queue = self._queue(device)
                 if queue is None:
                     queue = self._queues[device] = deque()
@@ -126,7 +126,7 @@ class Inbox:
                 self._count += 1
                 self._bytes += size
             self._changed.notify_all()
-            return missed
+            return refused_count
 
     def sender(self, topic: str) -> str:
         """The name in a topic under which its sender is served; empty for all that nobody knows."""
@@ -142,11 +142,11 @@ class Inbox:
         self._served.clear()
 
     def _queue(self, device: str) -> _Queue | None:
-        return self._queues.get(device) or self._slow.get(device)
+        return self._queues.get(device) or self._slow_queues.get(device)
 
-    def _is_beyond(self, waiting: int, size: int) -> bool:
-        most, most_bytes = self._capacity - self._count, self._capacity_bytes - self._bytes
-        return waiting >= max(most, _LEAST_MESSAGES) or size >= max(most_bytes, _LEAST_BYTES)
+    def _exceeds_share(self, waiting_count: int, size: int) -> bool:
+        max_messages, max_bytes = self._capacity - self._count, self._capacity_bytes - self._bytes
+        return waiting_count >= max(max_messages, _LEAST_MESSAGES) or size >= max(max_bytes, _LEAST_BYTES)
 
     def notify(self, event: Acknowledged | None) -> None:
         """Append what takes next to no memory, and is wanted after closing, too."""
@@ -154,16 +154,16 @@ class Inbox:
             self._answers.append(event)
             self._changed.notify_all()
 
-    def take(self, most: int, timeout: float) -> list[_Event]:
+    def take(self, max_messages: int, timeout: float) -> list[_Event]:
         """Remove all answers and of each device its oldest messages; empty after the timeout, or if closed and empty.
 
-        Of a device at most so many of `most` messages are taken that a round with them is short.
+        Of a device at most so many of `max_messages` messages are taken that a round with them is short.
         """
         with self._changed:
-            if self._slow:
+            if self._slow_queues:
                 timeout = min(timeout, max(self._slow_due - time.monotonic(), 0.0))
             self._changed.wait_for(lambda: self._is_ready or self._closed, timeout=timeout)
-            return self._take(most)
+            return self._take(max_messages)
 
     def take_after_close(self, timeout: float) -> list[_Event]:
         """Remove everything; wait for it although the queue is closed."""
@@ -171,47 +171,47 @@ class Inbox:
             self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
             return self._take(self._count, self._count)
 
-    def _take(self, most: int, per_device: int = _AT_ONCE) -> list[_Event]:
-        taken: list[_Event] = [*self._answers]
+    def _take(self, max_messages: int, per_device: int = _AT_ONCE) -> list[_Event]:
+        events: list[_Event] = [*self._answers]
         self._answers.clear()
-        slow = self._slow if self._slow_due <= (now := time.monotonic()) or self._closed else {}
-        if slow:
-            self._slow, self._slow_due = {}, now + self._pause
-            self._queues |= slow
+        slow_queues = self._slow_queues if self._slow_due <= (now := time.monotonic()) or self._closed else {}
+        if slow_queues:
+            self._slow_queues, self._slow_due = {}, now + self._pause
+            self._queues |= slow_queues
         shares = dict.fromkeys(self._queues, per_device)
         for device in self._costs.keys() & shares.keys() if per_device == _AT_ONCE else ():
             shares[device] = max(1, int(_SECONDS / self._costs[device]))
         self._served.clear()
-        while most and shares:
-            share = max(most // len(shares), 1)
-            for device in [*shares][:most]:
+        while max_messages and shares:
+            share = max(max_messages // len(shares), 1)
+            for device in [*shares][:max_messages]:
                 queue = self._queues.pop(device)
-                turn = [queue.popleft() for _ in range(min(share, shares[device], len(queue)))]
-                self._served[device] += len(turn)
-                size = sum(size for _, size in turn)
+                batch = [queue.popleft() for _ in range(min(share, shares[device], len(queue)))]
+                self._served[device] += len(batch)
+                size = sum(size for _, size in batch)
                 self._sizes[device] -= size
                 self._bytes -= size
-                self._count -= len(turn)
-                most -= len(turn)
-                shares[device] -= len(turn)
-                taken += [message for message, _ in turn]
+                self._count -= len(batch)
+                max_messages -= len(batch)
+                shares[device] -= len(batch)
+                events += [message for message, _ in batch]
                 if queue:
                     self._queues[device] = queue  # behind the others
                 else:
                     del self._sizes[device]
                 if not (queue and shares[device]):
                     del shares[device]
-        self._slow |= {device: self._queues.pop(device) for device in slow if device in self._queues}
+        self._slow_queues |= {device: self._queues.pop(device) for device in slow_queues if device in self._queues}
         if self._accepts:
             self._changed.notify_all()
-        return taken
+        return events
 
     def refused(self) -> tuple[Counter[str], Counter[str]]:
         """Count messages too large to be taken, and those beyond a share, by sender, since this was asked last."""
         with self._changed:
-            counted = self._oversized, self._beyond
-            self._oversized, self._beyond = Counter(), Counter()
-            return counted
+            counts = self._oversized, self._flood_counts
+            self._oversized, self._flood_counts = Counter(), Counter()
+            return counts
 
     def close(self) -> None:
         """Refuse messages from now on."""
@@ -232,7 +232,7 @@ class Inbox:
 
     @property
     def _is_ready(self) -> bool:
-        return bool(self._answers or self._queues or (self._slow and self._slow_due <= time.monotonic()))
+        return bool(self._answers or self._queues or (self._slow_queues and self._slow_due <= time.monotonic()))
 
     @property
     def _accepts(self) -> bool:
@@ -301,8 +301,8 @@ class Usage:
 
     def take(self) -> Used:
         """Return the use since this was asked last."""
-        used, self.now = self.now, Used({}, Counter(), Counter())
-        return used
+        usage, self.now = self.now, Used({}, Counter(), Counter())
+        return usage
 
 
 class Ingest:
@@ -327,7 +327,7 @@ class Ingest:
         self._refused = refused
         self._streams = Streams() if streams is None else streams
         self._usage = Usage() if usage is None else usage
-        self._said = float("-inf")
+        self._last_warning = float("-inf")
 
     def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[str]]:
         """Messages that may be stored, and devices that have come online.
@@ -337,31 +337,31 @@ class Ingest:
         """
         slots = np.array([self._streams.topics.get(message.topic, -1) for message in messages], dtype=np.int64)
         rows = np.flatnonzero(slots >= 0)
-        columns, read = parse([messages[row].payload for row in rows.tolist()])
-        passed = self._streams.passing(slots[rows], columns, read, self._now_us())
-        self._counters["received"] += int(passed.sum())
-        fast = rows[passed]
-        columns = columns.take(np.flatnonzero(passed))
-        if len(fast) == len(messages):
+        columns, is_frame = parse([messages[row].payload for row in rows.tolist()])
+        is_passed = self._streams.passing(slots[rows], columns, is_frame, self._now_us())
+        self._counters["received"] += int(is_passed.sum())
+        fast_rows = rows[is_passed]
+        columns = columns.take(np.flatnonzero(is_passed))
+        if len(fast_rows) == len(messages):
             return Arrivals(slots, columns, []), []
-        by_itself = np.ones(len(messages), dtype=np.bool_)
-        by_itself[fast] = False
-        places, meanings, births = [], [], []
-        for row in np.flatnonzero(by_itself).tolist():
-            began = time.perf_counter()
-            meaning = self.read(messages[row])
-            took = time.perf_counter() - began
-            self._usage.add(messages[row].topic, took, words=not isinstance(meaning, Received))
-            if isinstance(meaning, Received):
-                meanings.append(meaning)
-                if isinstance(meaning.frame, SymbolFrame):
-                    places.append(row)
-            elif isinstance(meaning, str):
-                births.append(meaning)
-        more = Arrivals.of(self._streams, meanings)
-        order = np.argsort(np.concatenate((fast, np.array(places, dtype=np.int64))))
-        symbols = Columns.joined((columns, more.symbols)).take(order)
-        return Arrivals(np.concatenate((slots[fast], more.slots))[order], symbols, more.others), births
+        is_slow = np.ones(len(messages), dtype=np.bool_)
+        is_slow[fast_rows] = False
+        symbol_rows, received, births = [], [], []
+        for row in np.flatnonzero(is_slow).tolist():
+            start = time.perf_counter()
+            content = self.read(messages[row])
+            seconds = time.perf_counter() - start
+            self._usage.add(messages[row].topic, seconds, words=not isinstance(content, Received))
+            if isinstance(content, Received):
+                received.append(content)
+                if isinstance(content.frame, SymbolFrame):
+                    symbol_rows.append(row)
+            elif isinstance(content, str):
+                births.append(content)
+        others = Arrivals.of(self._streams, received)
+        order = np.argsort(np.concatenate((fast_rows, np.array(symbol_rows, dtype=np.int64))))
+        symbols = Columns.joined((columns, others.symbols)).take(order)
+        return Arrivals(np.concatenate((slots[fast_rows], others.slots))[order], symbols, others.others), births
 
     def read(self, message: Message) -> Received | str | None:
         """The frame, or the device that has come online; none if it is refused, or says that a device is offline."""
@@ -402,15 +402,15 @@ class Ingest:
     def _refuse_future(self, device: str, stream: str, frame: AnyFrame) -> None:
         """Refuse ticks that nobody can have drawn yet; say so, because this machine's clock may be the wrong one."""
         clock, now = self._catalogue.policy(device, stream, frame.policy_version).clock, self._now_us()
-        if (last := frame.last - frame.shift) <= newest_tick(clock, now):
+        if (last_tick := frame.last - frame.shift) <= newest_tick(clock, now):
             return
-        if time.monotonic() - self._said >= _REPEAT_SECONDS:
-            self._said = time.monotonic()
-            ahead = (last - tick_at(clock, now)) * clock.period_us // 1_000_000
+        if time.monotonic() - self._last_warning >= _REPEAT_SECONDS:
+            self._last_warning = time.monotonic()
+            lead_s = (last_tick - tick_at(clock, now)) * clock.period_us // 1_000_000
             _log.warning(
                 "a frame of %s/%s is refused: it ends %d s after this machine's clock, which says %s. Set the clock if "
                 "it is wrong: devices keep what is refused, and send it again",
-                *(device, stream, ahead, datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")),
+                *(device, stream, lead_s, datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")),
             )
         raise RefusedError("the frame is of ticks that have not come yet", Reason.FROM_THE_FUTURE)
 

@@ -73,14 +73,14 @@ class Waiting:
     """Waiting frames and windows, by sequence; the store has the same."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, tuple[Outgoing, dict[int, int]]] = {}  # one of each sequence, and serials by frame
+        self._sequences: dict[int, tuple[Outgoing, dict[int, int]]] = {}  # one of each sequence, and serials by frame
 
     def __len__(self) -> int:
-        return sum(len(serials) for _, serials in self._lines.values())
+        return sum(len(serials) for _, serials in self._sequences.values())
 
     def put(self, outgoing: Outgoing) -> int | None:
         """Add one in place of what waits of its frame; the serial of one that is now one too many, if any."""
-        _, serials = self._lines.setdefault(outgoing.key.number, (outgoing, {}))
+        _, serials = self._sequences.setdefault(outgoing.key.number, (outgoing, {}))
         serials[outgoing.frame] = outgoing.serial
         return serials.pop(min(serials)) if len(serials) > MOST_WAITING else None
 
@@ -89,15 +89,15 @@ class Waiting:
 
         Also returns the serials of those that are not published any more, because newer ones of their sequence are.
         """
-        taken: list[Outgoing] = []
-        overtaken: list[int] = []
-        share = max(1, capacity // max(1, len(self._lines)))
-        while self._lines and (free := capacity - len(taken)) > 0:
-            of, serials = self._lines.pop(next(iter(self._lines)))
-            newest = sorted(serials)[-min(share, free) :]
-            taken += [of._replace(serial=serials.pop(frame), frame=frame) for frame in newest]
-            overtaken += serials.values()
-        return taken, overtaken
+        outgoing: list[Outgoing] = []
+        superseded: list[int] = []
+        share = max(1, capacity // max(1, len(self._sequences)))
+        while self._sequences and (room := capacity - len(outgoing)) > 0:
+            template, serials = self._sequences.pop(next(iter(self._sequences)))
+            newest = sorted(serials)[-min(share, room) :]
+            outgoing += [template._replace(serial=serials.pop(frame), frame=frame) for frame in newest]
+            superseded += serials.values()
+        return outgoing, superseded
 
 
 _READ = 1_000
@@ -133,27 +133,27 @@ class Publisher(Part):
         self._store = store
         self._recorder = recorder
         self._counters = counters
-        self._owed: dict[str, None] = {}
+        self._owed_devices: dict[str, None] = {}
         self._watermarks: set[int] = set()
         self._reports: dict[int, int] = {}
         self._symbols: Reports = recorder.symbols.reports
-        self._told_symbols: dict[int, tuple[int, int]] = {}
-        self._symbols_told: dict[int, datetime] = {}
+        self._symbol_messages: dict[int, tuple[int, int]] = {}
+        self._symbol_times: dict[int, datetime] = {}
         self._waiting = Waiting()
-        self._before = store.newest_frames()
-        self._told: dict[int, datetime | None] = {}
+        self._start_frames = store.newest_frames()
+        self._report_times: dict[int, datetime | None] = {}
         self._read_through, self._queued = 0, -1
-        self._done: list[int] = []
+        self._done_serials: list[int] = []
         self._counter = WatermarkCounter(store)
         self._key = key
 
     def born(self, device: str) -> None:
         """Publish the device's watermark at the next opportunity."""
-        self._owed[device] = None
+        self._owed_devices[device] = None
 
     def stored(self, heard: Sequence[Heard]) -> None:
         """Publish the watermarks of devices whose frames were stored, or refused for good."""
-        self._owed.update(dict.fromkeys(heard_frame.device for heard_frame in heard))
+        self._owed_devices.update(dict.fromkeys(heard_frame.device for heard_frame in heard))
 
     def connected(self, *, begun_anew: bool) -> None:
         """Forget what will never be answered: reports are published again, watermarks when they are owed."""
@@ -161,9 +161,9 @@ class Publisher(Part):
             return
         self._watermarks.clear()
         self._reports.clear()
-        for number, _ in self._told_symbols.values():
+        for number, _ in self._symbol_messages.values():
             self._symbols.put_again(number)
-        self._told_symbols.clear()
+        self._symbol_messages.clear()
         self._waiting = Waiting()
         self._read_through, self._queued = 0, -1
 
@@ -171,8 +171,8 @@ class Publisher(Part):
         """The broker has a message."""
         self._watermarks.discard(message_id)
         if (serial := self._reports.pop(message_id, None)) is not None:
-            self._done.append(serial)
-        elif (symbol := self._told_symbols.pop(message_id, None)) is not None:
+            self._done_serials.append(serial)
+        elif (symbol := self._symbol_messages.pop(message_id, None)) is not None:
             self._symbols.acknowledged(*symbol)
 
     def pump(self, *, idle: bool = False) -> None:
@@ -180,25 +180,25 @@ class Publisher(Part):
         self._say_watermarks()
         self._report_symbols()
         self._report()
-        if self._done and (idle or len(self._done) >= _FORGET_EVERY):
-            self._store.forget_outgoing(self._done)
-            self._done.clear()
+        if self._done_serials and (idle or len(self._done_serials) >= _FORGET_EVERY):
+            self._store.forget_outgoing(self._done_serials)
+            self._done_serials.clear()
 
     @property
     def finished(self) -> bool:
         """True if nothing is owed or under way."""
-        under_way = self._watermarks or self._reports or self._told_symbols
-        return not (self._owed or under_way or self._done)
+        under_way = self._watermarks or self._reports or self._symbol_messages
+        return not (self._owed_devices or under_way or self._done_serials)
 
     def details(self) -> dict[str, object]:
         """How many frames and windows wait to be reported."""
         return {"estimates_waiting": len(self._symbols) + len(self._waiting)}
 
     def _say_watermarks(self) -> None:
-        if self._owed and self._link.connected:
+        if self._owed_devices and self._link.connected:
             self._store.check()  # what has gone with its file is not durable, whatever was noted of it
-        while self._owed and self._link.connected and len(self._watermarks) < self.MAX_IN_FLIGHT:
-            device = next(iter(self._owed))
+        while self._owed_devices and self._link.connected and len(self._watermarks) < self.MAX_IN_FLIGHT:
+            device = next(iter(self._owed_devices))
             for message in self._recorder.committed(device):
                 signed = replace(message, counter=self._counter.next())
                 if self._key is not None and (key := self._key(device)) is not None:
@@ -208,68 +208,68 @@ class Publisher(Part):
                     return
                 self._watermarks.add(message_id)
                 self._counters["committed"] += 1
-            del self._owed[device]
+            del self._owed_devices[device]
 
     def _report_symbols(self) -> None:
         if not self._link.connected:
             return
-        under_way = len(self._reports) + len(self._told_symbols)
-        reports = self._symbols.take(max(self.MAX_IN_FLIGHT - under_way, 0))
-        for sent, (key, tick, estimate, refused) in enumerate(reports):
+        in_flight = len(self._reports) + len(self._symbol_messages)
+        reports = self._symbols.take(max(self.MAX_IN_FLIGHT - in_flight, 0))
+        for sent_count, (key, tick, estimate, error) in enumerate(reports):
             if estimate is None:
-                self._counters[Reason.UNEXPECTED if refused is None else refused.reason] += 1
+                self._counters[Reason.UNEXPECTED if error is None else error.reason] += 1
                 continue
-            if (newest := self._symbols_told.get(key.number)) is not None and estimate.time < newest:
+            if (newest := self._symbol_times.get(key.number)) is not None and estimate.time < newest:
                 self._counters["coalesced"] += 1
                 continue
             topic = topic_of("estimate", self._fleet, key.device, key.stream)
             if (message_id := self._link.publish(topic, estimate.encode())) is None:
-                for unsent in reports[sent:]:
+                for unsent in reports[sent_count:]:
                     self._symbols.put_again(unsent.key.number)
                 return
-            self._symbols_told[key.number] = estimate.time
-            self._told_symbols[message_id] = key.number, tick
+            self._symbol_times[key.number] = estimate.time
+            self._symbol_messages[message_id] = key.number, tick
             self._counters["estimates"] += 1
 
     def _report(self) -> None:
         if self._queued != self._store.queued:
-            while new := self._store.outbox(self._read_through, _READ):
-                for outgoing in new:
-                    if (left_out := self._waiting.put(outgoing)) is not None:
-                        self._leave_out(left_out)
-                self._read_through = new[-1].serial
+            while outgoing_rows := self._store.outbox(self._read_through, _READ):
+                for outgoing in outgoing_rows:
+                    if (excess_serial := self._waiting.put(outgoing)) is not None:
+                        self._leave_out(excess_serial)
+                self._read_through = outgoing_rows[-1].serial
             self._queued = self._store.queued
         if not self._link.connected:
             return
-        under_way = len(self._reports) + len(self._told_symbols)
-        taken, overtaken = self._waiting.take(max(self.MAX_IN_FLIGHT - under_way, 0))
-        for serial in overtaken:
+        in_flight = len(self._reports) + len(self._symbol_messages)
+        rows, superseded = self._waiting.take(max(self.MAX_IN_FLIGHT - in_flight, 0))
+        for serial in superseded:
             self._leave_out(serial)
-        sent = 0
+        sent_count = 0
         try:
-            while sent < len(taken) and self._send(taken[sent]):
-                sent += 1
+            while sent_count < len(rows) and self._send(rows[sent_count]):
+                sent_count += 1
         finally:
-            for unsent in taken[sent:]:
+            for unsent in rows[sent_count:]:
                 self._waiting.put(unsent)
 
     def _leave_out(self, serial: int) -> None:
-        self._done.append(serial)
+        self._done_serials.append(serial)
         self._counters["coalesced"] += 1
 
     def _send(self, outgoing: Outgoing) -> bool:
         """Publish what is known of a frame, unless that is nothing or a newer one was; whether it is dealt with."""
         if (report := self._report_of(outgoing)) is None:
-            self._done.append(outgoing.serial)
+            self._done_serials.append(outgoing.serial)
             return True
-        if (time := self._last_told(outgoing)) is not None and report.time < time:
+        if (last_time := self._last_report_time(outgoing)) is not None and report.time < last_time:
             self._leave_out(outgoing.serial)
             return True
         key = outgoing.key
         topic = topic_of("count" if key.window else "estimate", self._fleet, key.device, key.stream)
         if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
-        self._told[key.number] = report.time
+        self._report_times[key.number] = report.time
         self._reports[message_id] = outgoing.serial
         self._counters["counts" if key.window else "estimates"] += 1
         return True
@@ -281,11 +281,11 @@ class Publisher(Part):
             self._counters[error.reason] += 1
             return None
 
-    def _last_told(self, outgoing: Outgoing) -> datetime | None:
+    def _last_report_time(self, outgoing: Outgoing) -> datetime | None:
         """The time of the newest report that may have been published of a sequence, also before the start."""
         number = outgoing.key.number
-        if number not in self._told:
-            frame = self._before.pop(number, None)
+        if number not in self._report_times:
+            frame = self._start_frames.pop(number, None)
             newest = None if frame is None else self._report_of(outgoing._replace(frame=frame))
-            self._told[number] = None if newest is None else newest.time
-        return self._told[number]
+            self._report_times[number] = None if newest is None else newest.time
+        return self._report_times[number]

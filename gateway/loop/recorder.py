@@ -99,8 +99,8 @@ class Recorder:
         self._sequences: dict[tuple[str, str], _Sequence] = {}
         self._usage = Usage() if usage is None else usage
         self._seconds: Callable[[], float] = time.monotonic
-        self._sealed = self._seconds()
-        self._seal_from = 0.0
+        self._last_seal = self._seconds()
+        self._next_seal = 0.0
         self.streams = Streams()
         self.symbols = Symbols(store, catalogue, lag, self.streams, counters)
         self._windows = Windows(store, catalogue)
@@ -112,27 +112,27 @@ class Recorder:
         for device, stream, frame in arrivals.others:
             kind = self._kind(type(frame))
             groups.setdefault((kind, device, stream, kind.sequence(stream, frame)), []).append(frame)
-        counted: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         try:
             with self._store.transaction():
-                for slot, gap in self.symbols.begin(arrivals, counted).items():
-                    self._record_symbols(slot, gap, counted)
+                for slot, gap_frames in self.symbols.begin(arrivals, counts).items():
+                    self._record_symbols(slot, gap_frames, counts)
                 for (kind, device, stream, name), frames in groups.items():
-                    with self._timed(device):
-                        self._record(kind, device, stream, name, frames, counted)
+                    with self._use_time(device):
+                        self._record(kind, device, stream, name, frames, counts)
                 self.symbols.write()
         except BaseException:
             self._read_again()
             raise
         self.symbols.confirm()
-        self._counters.update(counted)
+        self._counters.update(counts)
 
     def account(self, reports: Sequence[Accounted]) -> None:
         """Account for reports that are kept, for all or none. Raises DatabaseError."""
         try:
             with self._store.transaction():
                 for device, stream, report, group in reports:
-                    with self._timed(device):
+                    with self._use_time(device):
                         self._account_report(device, stream, report, group)
         except BaseException:
             self._read_again()
@@ -158,7 +158,7 @@ class Recorder:
         self._store.versions.put(device, stream, timeline, is_whole=True)
 
     @contextmanager
-    def _timed(self, device: str) -> Iterator[None]:
+    def _use_time(self, device: str) -> Iterator[None]:
         began = time.perf_counter()
         try:
             yield
@@ -166,15 +166,15 @@ class Recorder:
             seconds = self._usage.now.seconds
             seconds[device] = seconds.get(device, 0.0) + time.perf_counter() - began
 
-    def _record_symbols(self, slot: int, frames: list[SymbolFrame], counted: Counter[str]) -> None:
+    def _record_symbols(self, slot: int, frames: list[SymbolFrame], counts: Counter[str]) -> None:
         device, stream = self.streams.names[slot]
         sequence = self._load(device, stream)
         is_known = sequence.coverage.end >= 0
-        with self._timed(device):
-            self._record(self.symbols, device, stream, stream, [*frames], counted)
+        with self._use_time(device):
+            self._record(self.symbols, device, stream, stream, [*frames], counts)
         assert sequence.number is not None
-        last = sequence.coverage.last if len(sequence.coverage) else None
-        self.symbols.mark(slot, sequence.number, last, sequence.shifts.newest, is_known=is_known)
+        last_interval = sequence.coverage.last if len(sequence.coverage) else None
+        self.symbols.mark(slot, sequence.number, last_interval, sequence.shifts.newest, is_known=is_known)
 
     def _read_again(self) -> None:
         """Drop what is in memory: it may be ahead of the store."""
@@ -185,26 +185,26 @@ class Recorder:
         """Seal the journal if large or old, or `now`, with what the broker has. Raises DatabaseError without loss."""
         tail, seconds = self._store.symbols.tail, self._seconds()
         if not tail.rows and not now:
-            self._sealed = seconds
+            self._last_seal = seconds
             return
-        if not now and seconds < self._seal_from:
+        if not now and seconds < self._next_seal:
             return
         limit = min(max(SEAL_BYTES, STREAM_BYTES * len(tail.numbers)), MOST_SEAL_BYTES)
-        if not (now or tail.size >= limit or seconds - self._sealed >= SEAL_SECONDS):
+        if not (now or tail.size >= limit or seconds - self._last_seal >= SEAL_SECONDS):
             return
         try:
             with self._store.transaction():
                 self._store_coverage(self.symbols.seal())
         except BaseException:
-            self._seal_from = seconds + SEAL_AGAIN_SECONDS
+            self._next_seal = seconds + SEAL_AGAIN_SECONDS
             self._read_again()
             raise
         self.symbols.sealed()
-        self._sealed = seconds
+        self._last_seal = seconds
 
-    def _store_coverage(self, places: list[Place]) -> None:
+    def _store_coverage(self, keys: list[Place]) -> None:
         ends = []
-        for number, device, stream in places:
+        for number, device, stream in keys:
             sequence = self._load(device, stream)
             if sequence.rewritten:
                 self._store.aged.put_coverage(number, sequence.coverage.intervals)
@@ -225,8 +225,8 @@ class Recorder:
 
     def coverage_of(self, device: str, name: str) -> tuple[Coverage, Shifts]:
         """The ticks that a sequence has accounted for, and by how much its numbers are ahead of the wall clock."""
-        loaded = self._load(device, name)
-        return loaded.coverage, loaded.shifts
+        sequence = self._load(device, name)
+        return sequence.coverage, sequence.shifts
 
     def removed(self, device: str, sequence: str, begin: int) -> None:
         """Note that frames of a sequence that begin before a tick, or a window's index, have been removed."""
@@ -235,11 +235,11 @@ class Recorder:
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         """Report about a stored frame; `None` if it is gone. Raises FuguError if there can be none."""
-        _, place, frame = outgoing
-        if place.window:
-            return self._windows.report(place, frame)
-        measured = self._catalogue.is_measured(place.device, place.stream)
-        return self.points.report(place, frame) if measured else self.symbols.report(place, frame)
+        _, key, frame = outgoing
+        if key.window:
+            return self._windows.report(key, frame)
+        is_measured = self._catalogue.is_measured(key.device, key.stream)
+        return self.points.report(key, frame) if is_measured else self.symbols.report(key, frame)
 
     @cached_property
     def points(self) -> Points:
@@ -254,108 +254,108 @@ class Recorder:
         return self.points if frames is MeasureFrame else self.symbols
 
     def _record(
-        self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counted: Counter[str]
+        self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counts: Counter[str]
     ) -> None:
         sequence = self._load(device, name)
         if sequence.number is None:
             sequence.number = self._store.number(device, name)
-        place = Place(sequence.number, device, name)
-        late: list[int] = []
+        key = Place(sequence.number, device, name)
+        late_firsts: list[int] = []
         timeline: Timeline | None = None
         for frame in sorted(frames, key=lambda frame: kind.span(frame).first):
             span = kind.span(frame)
             is_late = span.first <= sequence.coverage.end
-            touched = is_late and sequence.coverage.meets(span.first, span.last)
-            if touched and (stored := kind.overlapping(place, frame)) is not None:
+            overlaps = is_late and sequence.coverage.meets(span.first, span.last)
+            if overlaps and (stored := kind.overlapping(key, frame)) is not None:
                 self._usage.now.repeats[device] += 1
                 if kind.same(stored, frame):  # it may account for more now: for frames that its device had to drop
-                    counted[kind.counter + "duplicate"] += 1
-                    self._account_for(sequence, kind, place, span, stored=True)
+                    counts[kind.counter + "duplicate"] += 1
+                    self._account_for(sequence, kind, key, span, is_stored=True)
                 else:
-                    counted[kind.counter + "conflict"] += 1
+                    counts[kind.counter + "conflict"] += 1
                     self.conflict(device, name, frame)
                 continue
             if span.first < sequence.begin:
                 self._usage.now.repeats[device] += 1
                 timeline = self._note_version(device, stream, frame, timeline)
-                counter = self._dismissed(sequence, kind, place, span)
-                counted[kind.counter + counter] += 1
+                counter = self._account_for_removed(sequence, kind, key, span)
+                counts[kind.counter + counter] += 1
                 if counter == "conflict":
                     self.conflict(device, name, frame)
                 continue
             if len(sequence.coverage) >= MAX_INTERVALS and not sequence.coverage.joins(span.previous, span.last):
-                counted[kind.counter + "scattered"] += 1
+                counts[kind.counter + "scattered"] += 1
                 continue
             try:
-                changed = sequence.shifts.add(frame.shift, span.first, span.last, sequence.coverage.end)
+                spans = sequence.shifts.add(frame.shift, span.first, span.last, sequence.coverage.end)
             except ShiftError as error:
-                counted[error.reason] += 1
+                counts[error.reason] += 1
                 continue
-            if changed:
-                self._store.put_shifts(place.number, changed, sequence.shifts.oldest)
+            if spans:
+                self._store.put_shifts(key.number, spans, sequence.shifts.oldest)
             if is_late:
-                late.append(span.first)
-            elif late:
-                kind.revise(place, late)
-                late = []
-            kind.add(place, frame, counted, late=is_late)
+                late_firsts.append(span.first)
+            elif late_firsts:
+                kind.revise(key, late_firsts)
+                late_firsts = []
+            kind.add(key, frame, counts, late=is_late)
             timeline = self._note_version(device, stream, frame, timeline)
-            self._account_for(sequence, kind, place, span, stored=False)
+            self._account_for(sequence, kind, key, span, is_stored=False)
             if frame.policy_version not in sequence.versions:
                 policy = self._catalogue.policy(device, stream, frame.policy_version)
-                self._store.add_policy(place.number, frame.policy_version, policy.to_json())
+                self._store.add_policy(key.number, frame.policy_version, policy.to_json())
                 sequence.versions.add(frame.policy_version)
-            counted[kind.counter + "stored"] += 1
-        if late:
-            kind.revise(place, late)
+            counts[kind.counter + "stored"] += 1
+        if late_firsts:
+            kind.revise(key, late_firsts)
         if timeline is not None:
             self._store.versions.put(device, stream, timeline, is_whole=kind is self._windows)
 
     def _note_version(self, device: str, stream: str, frame: AnyFrame, timeline: Timeline | None) -> Timeline | None:
         """Note in a stream's timeline under which version a frame was drawn, of windows only without symbols."""
-        begin, absent = frame.previous + 1, 0
+        begin, absent_ticks = frame.previous + 1, 0
         if isinstance(frame, WindowFrame):
             policy = self._catalogue.policy(device, stream, frame.policy_version)
             if not isinstance(policy, Policy) or policy.table is not None:
                 return timeline
-            absent = frame.length - frame.observed
+            absent_ticks = frame.length - frame.observed
             if (window := policy.window(frame.window)) is not None and frame.previous >= 0:
-                skipped = (frame.index - frame.previous) * window.stride - frame.length
-                begin = max(0, frame.first - max(0, skipped))  # of a window that is never released no tick counts
+                skipped_ticks = (frame.index - frame.previous) * window.stride - frame.length
+                begin = max(0, frame.first - max(0, skipped_ticks))  # of a window that is never released no tick counts
         timeline = timeline or self._store.versions.timeline(device, stream)
         timeline.extend(min(self._load(device, stream).coverage.end, frame.first - 1))
-        timeline.add(Drawn(frame.first, frame.last, frame.policy_version, begin, absent))
+        timeline.add(Drawn(frame.first, frame.last, frame.policy_version, begin, absent_ticks))
         return timeline
 
-    def _dismissed(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan) -> str:
+    def _account_for_removed(self, sequence: _Sequence, kind: Kind[Any], key: Place, span: FrameSpan) -> str:
         """Span of a frame of ticks whose frames are not kept."""
         is_held = sequence.coverage.holds(span.first, span.last)
         if not is_held and sequence.coverage.meets(span.first, span.last):
             return "conflict"
-        self._account_for(sequence, kind, place, span, stored=True)  # also for frames that its device had to drop since
+        self._account_for(sequence, kind, key, span, is_stored=True)  # also frames that its device had to drop since
         return "duplicate" if is_held else "too_old"
 
     def _account_for(
-        self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan, *, stored: bool
+        self, sequence: _Sequence, kind: Kind[Any], key: Place, span: FrameSpan, *, is_stored: bool
     ) -> None:
-        """Account for a frame's ticks; `stored` if the frame itself is not to be, or is already."""
+        """Account for a frame's ticks; `is_stored` if the frame itself is not to be, or is already."""
         if (merge := sequence.coverage.add(span.previous, span.last)) is None:
             return
         if kind is not self.symbols:
-            self._store.merge_coverage(place.number, *merge)
+            self._store.merge_coverage(key.number, *merge)
             return
         sequence.rewritten = True
-        if stored:
-            self.symbols.account(place, span)
+        if is_stored:
+            self.symbols.account(key, span)
 
     def _load(self, device: str, name: str) -> _Sequence:
-        if (loaded := self._sequences.get((device, name))) is None:
+        if (state := self._sequences.get((device, name))) is None:
             number = self._store.stream_id(device, name)
             intervals = [] if number is None else self._store.coverage(number)
-            unsealed = [] if number is None else self._store.symbols.tail.intervals(number)
+            journaled = [] if number is None else self._store.symbols.tail.intervals(number)
             begin = 0 if number is None else self._store.aged.begin(number)
-            sequence = _Sequence(number, Coverage([*intervals, *unsealed]), self._store.shifts(number), begin)
-            sequence.rewritten = bool(unsealed)
-            loaded = self._sequences[device, name] = sequence
-        loaded.coverage.extend(self.symbols.end(device, name))
-        return loaded
+            sequence = _Sequence(number, Coverage([*intervals, *journaled]), self._store.shifts(number), begin)
+            sequence.rewritten = bool(journaled)
+            state = self._sequences[device, name] = sequence
+        state.coverage.extend(self.symbols.end(device, name))
+        return state

@@ -70,10 +70,10 @@ class InForce:
         self._catalogue = catalogue
         self._enrolled = enrolled
         self._rows = rows
-        self._waiting: dict[str, Status] = {}
-        self._named: dict[tuple[str, str], tuple[int, int]] = {}
-        self._used: dict[tuple[str, str], set[int]] = {}
-        self._since: dict[tuple[str, str], tuple[int, int]] = {}
+        self._waiting_statuses: dict[str, Status] = {}
+        self._named_versions: dict[tuple[str, str], tuple[int, int]] = {}
+        self._used_versions: dict[tuple[str, str], set[int]] = {}
+        self._version_starts: dict[tuple[str, str], tuple[int, int]] = {}
         self._documents: dict[str, int] = {}
         self.refusals: dict[str, str] = {}
 
@@ -81,16 +81,16 @@ class InForce:
         """Take a device's status; whether a version has changed."""
         streams = status.streams if status.online else ()
         if self._enrolled(device) and not all(self._catalogue.has(device, entry.stream) for entry in streams):
-            self._waiting[device] = status
+            self._waiting_statuses[device] = status
         elif streams:
-            self._waiting.pop(device, None)
+            self._waiting_statuses.pop(device, None)
         changed = [self.named(device, stream.stream, stream.policy_version, stream.next_tick) for stream in streams]
         return any(changed)
 
     def renew(self) -> None:
         """Take the statuses that waited for policies again."""
-        waiting, self._waiting = self._waiting, {}
-        for device, status in waiting.items():
+        statuses, self._waiting_statuses = self._waiting_statuses, {}
+        for device, status in statuses.items():
             self.status(device, status)
 
     def named(self, device: str, stream: str, version: int, tick: int) -> bool:
@@ -98,27 +98,27 @@ class InForce:
         if not self._catalogue.has(device, stream):
             return False
         self._catalogue.ran(device, stream, version)
-        before = self._named.get((device, stream), (_STORED, 0))
-        self._named[device, stream] = newest = max(before, (tick, version))
-        if newest[1] != before[1]:
-            self._since[device, stream] = version, tick
-        if (used := self._used.get((device, stream))) is None:
-            used = self._used[device, stream] = set(self._catalogue.stored_versions(device, stream))
-        used_first = version not in used and version in self._catalogue.versions(device, stream)
-        if used_first:
-            used.add(version)
-        return newest[1] != before[1] or used_first
+        version_before = self._named_versions.get((device, stream), (_STORED, 0))
+        self._named_versions[device, stream] = newest_version = max(version_before, (tick, version))
+        if newest_version[1] != version_before[1]:
+            self._version_starts[device, stream] = version, tick
+        if (used_versions := self._used_versions.get((device, stream))) is None:
+            used_versions = self._used_versions[device, stream] = set(self._catalogue.stored_versions(device, stream))
+        is_new_version = version not in used_versions and version in self._catalogue.versions(device, stream)
+        if is_new_version:
+            used_versions.add(version)
+        return newest_version[1] != version_before[1] or is_new_version
 
     def answered(self, device: str, answer: PolicyStatus) -> bool:
         """Take a device's answer to a document; whether its document or its refusal has changed."""
         if not (self._catalogue.has(device) or self._enrolled(device)):
             return False
-        before = self._documents.get(device), self.refusals.get(device, "")
+        answer_before = self._documents.get(device), self.refusals.get(device, "")
         self._documents[device] = answer.version
         self.refusals.pop(device, None)
         if answer.reason:
             self.refusals[device] = answer.reason
-        return before != (answer.version, answer.reason)
+        return answer_before != (answer.version, answer.reason)
 
     def running(self, device: str, stream: str) -> Running | None:
         """The policy of a stream; `None` if the device has refused a document and named no version."""
@@ -127,9 +127,9 @@ class InForce:
         if policy is None or not version:
             return None if policy is None else Running(policy, False)
         versions = self._catalogue.versions(device, stream)
-        used = sorted(number for number in self._versions_used(device, stream) if number in versions)
-        others = [versions[number] for number in used if number != policy.version][-MOST_OTHERS:]
-        return Running(policy, policy.version == version, tuple(others), self.history(device, stream))
+        used_versions = sorted(number for number in self._versions_used(device, stream) if number in versions)
+        other_policies = [versions[number] for number in used_versions if number != policy.version][-MOST_OTHERS:]
+        return Running(policy, policy.version == version, tuple(other_policies), self.history(device, stream))
 
     def policy(self, device: str, stream: str) -> AnyPolicy | None:
         """The policy that `running` describes; the store is not asked."""
@@ -143,10 +143,10 @@ class InForce:
     def _newest(self, device: str, stream: str) -> int:
         """The newest version that a stream is known to have run; 0 if none is."""
         stored = max(self._versions_used(device, stream), default=0)
-        return max(self._named.get((device, stream), (_STORED, stored))[1], self._documents.get(device, 0))
+        return max(self._named_versions.get((device, stream), (_STORED, stored))[1], self._documents.get(device, 0))
 
     def _versions_used(self, device: str, stream: str) -> Set[int]:
-        return self._used.get((device, stream)) or self._catalogue.stored_versions(device, stream)
+        return self._used_versions.get((device, stream)) or self._catalogue.stored_versions(device, stream)
 
     def history(self, device: str, stream: str) -> History:
         """The ticks of all versions of a stream, and those of streams that move with it."""
@@ -159,13 +159,13 @@ class InForce:
         noises = {
             version: Noise.of(policy) if isinstance(policy, Policy) else None for version, policy in versions.items()
         }
-        version, tick = self._since.get((device, stream), (0, _STORED))
-        document, named = self._documents.get(device, 0), None
+        version, tick = self._version_starts.get((device, stream), (0, _STORED))
+        document, named_version = self._documents.get(device, 0), None
         if document in versions and document > max([version, *(row.version for row in rows[-1:])]):
-            named = Named(document, None)
+            named_version = Named(document, None)
         elif version and tick > (rows[-1].last if rows else _STORED):
-            named = Named(version, tick)
-        return history_of(rows, noises, named)
+            named_version = Named(version, tick)
+        return history_of(rows, noises, named_version)
 
 
 QUIET_SECONDS, REST_SECONDS, SLICE_SECONDS = 1.0, 0.25, 0.05
@@ -189,9 +189,11 @@ class Described(NamedTuple):
     @classmethod
     def of(cls, running: Running) -> Self:
         """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
-        for skipped in range(len(running.others) + 1):
-            policy, confirmed, others, history = running
-            description = describe(policy, confirmed=confirmed, history=history, other_policies=others[skipped:])
+        for skip_count in range(len(running.others) + 1):
+            policy, confirmed, other_policies, history = running
+            description = describe(
+                policy, confirmed=confirmed, history=history, other_policies=other_policies[skip_count:]
+            )
             if len(payload := description.encode()) <= MAX_DESCRIPTION_BYTES:
                 break
         return cls(running, description, payload, digest(payload))
@@ -231,14 +233,14 @@ class Describing(Part):
         self._catalogue = catalogue
         self.in_force = InForce(catalogue, enrolled, lambda device, stream: versions.timeline(device, stream).rows)
         self._counters = counters
-        self._left = has_left
+        self._has_left = has_left
         self._described: dict[str, dict[str, Described]] = {}
-        self._marked: set[str] = set(catalogue.names())
-        self._complete = False
-        self._rests: dict[str, float] = {}
-        self._unsent: set[_Stream] = set()
-        self._there: dict[_Stream, bytes] = {}
-        self._foreign: set[_Stream] = set()
+        self._marked_devices: set[str] = set(catalogue.names())
+        self._is_complete = False
+        self._rest_ends: dict[str, float] = {}
+        self._unsent_streams: set[_Stream] = set()
+        self._broker_digests: dict[_Stream, bytes] = {}
+        self._foreign_streams: set[_Stream] = set()
         self.due = self._quiet_at = math.inf
         self._rested_at = -math.inf
         self._greeted = False
@@ -252,15 +254,15 @@ class Describing(Part):
         if not self._greeted:
             self._greeted = True
             NOTICES.info("connected; %s", self._first_share())
-        self._there.clear()
-        self._foreign.clear()
-        self._unsent = {(device, stream) for device, streams in self._described.items() for stream in streams}
+        self._broker_digests.clear()
+        self._foreign_streams.clear()
+        self._unsent_streams = {(device, stream) for device, streams in self._described.items() for stream in streams}
         self.due = self._quiet_at = time.monotonic() + QUIET_SECONDS
 
     def renew(self) -> None:
         """The catalogue may have changed."""
         self.in_force.renew()
-        self._marked.update(self._catalogue.names(), self._described)
+        self._marked_devices.update(self._catalogue.names(), self._described)
         self._refusals_due = True
         self._look_soon()
 
@@ -284,25 +286,25 @@ class Describing(Part):
             self._mark(parsed.device)
         return False
 
-    def stored(self, heard: Sequence[Heard]) -> None:
+    def stored(self, newest_frames: Sequence[Heard]) -> None:
         """Note the versions of stored frames."""
-        for device, stream, version, last, _ in heard:
+        for device, stream, version, last, _ in newest_frames:
             if self.in_force.named(device, stream, version, last):
                 self._mark(device)
         while self._versions.changed:
             self._mark(self._versions.changed.pop()[0])
 
-    def _note(self, stream: _Stream, there: bytes) -> None:
+    def _note(self, stream: _Stream, broker_digest: bytes) -> None:
         """Note the digest of what the broker has of a stream."""
         if self._catalogue.has(*stream):
-            self._there[stream] = there
-            self._unsent.add(stream)
-        elif len(self._foreign) < _MOST_FOREIGN:
-            self._foreign.add(stream)
+            self._broker_digests[stream] = broker_digest
+            self._unsent_streams.add(stream)
+        elif len(self._foreign_streams) < _MOST_FOREIGN:
+            self._foreign_streams.add(stream)
         self._look_soon()
 
     def _mark(self, device: str) -> None:
-        self._marked.update(filter(self._catalogue.has, {device, *self._catalogue.moving_with(device)}))
+        self._marked_devices.update(filter(self._catalogue.has, {device, *self._catalogue.moving_with(device)}))
         self._look_soon()
 
     def _look_soon(self) -> None:
@@ -312,7 +314,7 @@ class Describing(Part):
         """When the first of all devices, if it runs, has shared something."""
         streams = [
             policy
-            for device in filterfalse(self._left, self._catalogue.names())
+            for device in filterfalse(self._has_left, self._catalogue.names())
             for stream in self._catalogue.streams(device)
             if (policy := self.in_force.policy(device, stream)) is not None
         ]
@@ -325,35 +327,35 @@ class Describing(Part):
         """Publish and clear what has to be, as far as the connection takes it."""
         if self._refusals_due:
             self._refusals_due = False
-            self._refusing([device for device in self.in_force.refusals if not self._left(device)])
+            self._refusing([device for device in self.in_force.refusals if not self._has_left(device)])
         if not self._link.connected:
             return
         if self._describe_marked():
             self.changed()
-        rests = self._marked <= self._rests.keys()
-        self._rested_at = time.monotonic() + (REST_SECONDS if rests else 0.0)
-        for device, stream in sorted(self._unsent):
+        is_resting = self._marked_devices <= self._rest_ends.keys()
+        self._rested_at = time.monotonic() + (REST_SECONDS if is_resting else 0.0)
+        for device, stream in sorted(self._unsent_streams):
             described = self._described.get(device, {}).get(stream)
-            there = self._there.get((device, stream), b"")
-            wanted = (described.payload, described.digest) if described is not None else (b"", b"")
-            if there != wanted[1] and not self._publish((device, stream), *wanted):
+            broker_digest = self._broker_digests.get((device, stream), b"")
+            message = (described.payload, described.digest) if described is not None else (b"", b"")
+            if broker_digest != message[1] and not self._publish((device, stream), *message):
                 return
-            self._unsent.discard((device, stream))
-        for foreign in sorted(self._foreign):
-            if not self._publish(foreign, b"", b""):
+            self._unsent_streams.discard((device, stream))
+        for stream_key in sorted(self._foreign_streams):
+            if not self._publish(stream_key, b"", b""):
                 return
-            self._foreign.discard(foreign)
-        ready = min((self._rests.get(device, self._rested_at) for device in self._marked), default=math.inf)
+            self._foreign_streams.discard(stream_key)
+        ready = min((self._rest_ends.get(device, self._rested_at) for device in self._marked_devices), default=math.inf)
         self.due = max(ready, self._rested_at)
 
     @property
     def busy(self) -> bool:
         """True if devices wait to be described."""
-        return self.due <= time.monotonic() and not self._marked <= self._rests.keys()
+        return self.due <= time.monotonic() and not self._marked_devices <= self._rest_ends.keys()
 
     def described(self) -> dict[str, list[Description]] | None:
         """By device, what its streams are; `None` until all have been described once."""
-        if not self._complete:
+        if not self._is_complete:
             return None
         return {
             device: [stream.description for stream in streams.values()] for device, streams in self._described.items()
@@ -361,16 +363,16 @@ class Describing(Part):
 
     def _describe_marked(self) -> bool:
         """Describe the streams of marked devices for a short while; whether anything is described in another way."""
-        changed, now = False, time.monotonic()
-        self._rests = {device: until for device, until in self._rests.items() if until > now}
+        is_changed, now = False, time.monotonic()
+        self._rest_ends = {device: until for device, until in self._rest_ends.items() if until > now}
         end = math.inf
-        for device in sorted(self._marked - self._rests.keys()):
+        for device in sorted(self._marked_devices - self._rest_ends.keys()):
             if (began := time.perf_counter()) >= end:
                 break
             end = min(end, began + SLICE_SECONDS)
             before = self._described.get(device, {})
             after: dict[str, Described] = {}
-            for stream in () if self._left(device) else self._catalogue.streams(device):
+            for stream in () if self._has_left(device) else self._catalogue.streams(device):
                 if (running := self.in_force.running(device, stream)) is not None:
                     same = before.get(stream)
                     after[stream] = same if same is not None and same.running == running else Described.of(running)
@@ -378,23 +380,23 @@ class Describing(Part):
                 self._described[device] = after
             else:
                 self._described.pop(device, None)
-            others = [stream for stream in before | after if before.get(stream) is not after.get(stream)]
-            self._unsent.update((device, stream) for stream in others)
-            changed |= bool(others)
-            if others:
-                self._rests[device] = now + _RESTS * (time.perf_counter() - began)
-            self._marked.discard(device)
-        if not (self._marked or self._complete):
-            self._complete = changed = True
-        return changed
+            streams = [stream for stream in before | after if before.get(stream) is not after.get(stream)]
+            self._unsent_streams.update((device, stream) for stream in streams)
+            is_changed |= bool(streams)
+            if streams:
+                self._rest_ends[device] = now + _RESTS * (time.perf_counter() - began)
+            self._marked_devices.discard(device)
+        if not (self._marked_devices or self._is_complete):
+            self._is_complete = is_changed = True
+        return is_changed
 
     def _publish(self, stream: _Stream, payload: bytes, its_digest: bytes) -> bool:
         if self._link.publish(topic_of("description", self._catalogue.fleet, *stream), payload, retain=True) is None:
             return False
         if payload:
-            self._there[stream] = its_digest
+            self._broker_digests[stream] = its_digest
         else:
-            self._there.pop(stream, None)
+            self._broker_digests.pop(stream, None)
         self._counters["descriptions"] += 1
         return True
 
@@ -408,8 +410,8 @@ def share_due_us(policy: AnyPolicy, now_us: int) -> int:
         for window in policy.windows:
             ends.append(window.start + window.length - 1)  # the first window's; the others follow by the stride
             ends[-1] += max(-((ends[-1] - tick) // window.stride), 0) * window.stride
-        for shared in policy.sums:
-            group = shared.group
+        for window_sum in policy.sums:
+            group = window_sum.group
             ends.append(group.start + max(-((group.start - tick - 1) // group.length), 1) * group.length - 1)
     if not isinstance(policy, Policy) or policy.table is not None:
         ends.append(tick + policy.frame_ticks - 1)

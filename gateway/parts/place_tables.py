@@ -60,8 +60,8 @@ def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noi
 
 def policy_graph(model: MeasureModel) -> NDArray[np.bool_]:
     """The policy graph as an N x N matrix."""
-    count = len(model.values)
-    return np.array([[bool(others >> y & 1) for y in range(count)] for others in model.measurement.neighbours])
+    states = len(model.values)
+    return np.array([[bool(neighbours >> y & 1) for y in range(states)] for neighbours in model.measurement.neighbours])
 
 
 _log = logging.getLogger(__name__)
@@ -108,12 +108,12 @@ class TableSender(Part):
         self._streams = catalogue.measured()
         self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
         self._versions: dict[_Key, int] = {}
-        self._look_at: dict[_Key, float] = {}
-        self._rests: dict[_Key, float] = {}
-        self._looked: dict[_Key, float] = {}
-        self._waits = False
-        self._failed: set[tuple[_Key, int, bytes]] = set()
-        self._made: dict[tuple[_Key, int, bytes], TimedTable] = {}
+        self._next_looks: dict[_Key, float] = {}
+        self._rest_ends: dict[_Key, float] = {}
+        self._last_looks: dict[_Key, float] = {}
+        self._has_waiting = False
+        self._failed_keys: set[tuple[_Key, int, bytes]] = set()
+        self._cached_tables: dict[tuple[_Key, int, bytes], TimedTable] = {}
 
     def renew(self) -> None:
         """The catalogue has new policies."""
@@ -126,26 +126,28 @@ class TableSender(Part):
         for key in self._streams:
             if key[0] == device:
                 self._sent[key].clear()
-                self._look_at.pop(key, None)
+                self._next_looks.pop(key, None)
 
-    def stored(self, heard: Sequence[Heard]) -> None:
+    def stored(self, newest_frames: Sequence[Heard]) -> None:
         """Note that the beliefs about streams have changed."""
-        for frame in heard:
-            self._look_at.pop((frame.device, frame.stream), None)
+        for frame in newest_frames:
+            self._next_looks.pop((frame.device, frame.stream), None)
 
     def pump(self, *, idle: bool = False) -> None:
         """Send what will be needed soon and has not been sent. Raises DatabaseError for a damaged or lost store."""
         if not self._link.connected:
             return
-        now, end = self._seconds(), math.inf
-        due = [key for key in self._streams if max(self._look_at.get(key, 0.0), self._rests.get(key, 0.0)) <= now]
-        self._waits = False
-        for key in sorted(due, key=lambda key: self._looked.get(key, -math.inf)):
-            if (began := time.perf_counter()) >= end:
-                self._waits = True
+        now, slice_end = self._seconds(), math.inf
+        due = [
+            key for key in self._streams if max(self._next_looks.get(key, 0.0), self._rest_ends.get(key, 0.0)) <= now
+        ]
+        self._has_waiting = False
+        for key in sorted(due, key=lambda key: self._last_looks.get(key, -math.inf)):
+            if (start := time.perf_counter()) >= slice_end:
+                self._has_waiting = True
                 return
-            end = min(end, began + _SLICE_SECONDS)
-            self._looked[key], self._look_at[key] = now, now + _LOOK_SECONDS
+            slice_end = min(slice_end, start + _SLICE_SECONDS)
+            self._last_looks[key], self._next_looks[key] = now, now + _LOOK_SECONDS
             try:
                 self._send(key)
             except DatabaseError as error:
@@ -155,17 +157,17 @@ class TableSender(Part):
             except Exception as error:  # the device has its fallback, and the gateway goes on
                 self._counters["unexpected"] += 1
                 _log.error("%s/%s: no tables: %s", *key, cause(error))
-                self._look_at[key] = now + _REST_SECONDS
-            self._rests[key] = now + _RESTS * (time.perf_counter() - began)
+                self._next_looks[key] = now + _REST_SECONDS
+            self._rest_ends[key] = now + _RESTS * (time.perf_counter() - start)
 
     @property
     def busy(self) -> bool:
         """True if streams wait to be looked at."""
-        return self._waits and self._link.connected
+        return self._has_waiting and self._link.connected
 
     def _send(self, key: _Key) -> None:
-        newest = self._points.newest(*key)
-        model = self._model(key, newest)
+        newest_frame = self._points.newest(*key)
+        model = self._model(key, newest_frame)
         if self._versions.get(key) != model.policy.version:  # a device forgets its tables with their policy
             self._versions[key] = model.policy.version
             self._sent[key] = {}
@@ -173,43 +175,43 @@ class TableSender(Part):
         tick = tick_at(clock, self._now_us()) + 1
         if tick < 0:
             return
-        if newest is not None:
-            tick += newest.frame.shift  # tables are for the device's own numbers
-        sent = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
-        for table in self._due_tables(key, model, newest, tick):
-            if sent.get(table.number) == table.until:
+        if newest_frame is not None:
+            tick += newest_frame.frame.shift  # tables are for the device's own numbers
+        sent_tables = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
+        for table in self._due_tables(key, model, newest_frame, tick):
+            if sent_tables.get(table.number) == table.until:
                 continue
             if self._link.publish(topic_of("table", self._catalogue.fleet, *key), self._sealed(*key, table)) is None:
                 return
-            sent[table.number] = table.until
+            sent_tables[table.number] = table.until
             self._counters["tables_sent"] += 1
 
-    def _model(self, key: _Key, newest: Measured | None) -> MeasureModel:
+    def _model(self, key: _Key, newest_frame: Measured | None) -> MeasureModel:
         """The policy that the device runs, as its newest frame says; the newest one as long as there is none."""
-        if newest is not None:
+        if newest_frame is not None:
             with suppress(RefusedError):
-                return self._catalogue.find(*key, newest.frame.policy_version, MeasureModel)
+                return self._catalogue.find(*key, newest_frame.frame.policy_version, MeasureModel)
         policy = self._catalogue.newest(*key)
         assert policy is not None
         return self._catalogue.find(*key, policy.version, MeasureModel)
 
     def _due_tables(self, key: _Key, model: MeasureModel, newest: Measured | None, tick: int) -> Iterator[TimedTable]:
         policy = model.policy
-        ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
-        yield from self._scheduled(key, model, tick, ahead)
+        ticks_ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
+        yield from self._scheduled(key, model, tick, ticks_ahead)
         if policy.delta > 0.0 and newest is not None and newest.frame.last < tick:
-            yield from self._likely(key, model, newest, tick, ahead)
+            yield from self._likely(key, model, newest, tick, ticks_ahead)
 
     def _scheduled(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[TimedTable]:
-        ours = {table.constraint for table in model.policy.measure_tables}
+        policy_sets = {table.constraint for table in model.policy.measure_tables}
         if not model.policy.changes:  # otherwise sets may stay for many ticks, and change later
             ahead = min(ahead, len(model.reach.all()))
-        near = {model.reach.at(later): later for later in range(tick + ahead, tick - 1, -1)}
-        for constraint, later in sorted(near.items(), key=itemgetter(1)):
-            if constraint in ours or constraint.bit_count() < 2:
+        tick_of_set = {model.reach.at(set_tick): set_tick for set_tick in range(tick + ahead, tick - 1, -1)}
+        for constraint, set_tick in sorted(tick_of_set.items(), key=itemgetter(1)):
+            if constraint in policy_sets or constraint.bit_count() < 2:
                 continue
             first, until = model.reach.ticks(constraint)
-            possible, ticks = model.possible(later), (first, FOR_EVER if until is None else until)
+            possible, ticks = model.possible(set_tick), (first, FOR_EVER if until is None else until)
             table = self._table(key, model, possible, possible, ticks, MOST_HELD - _SPARE)
             if table is not None:
                 yield table
@@ -239,11 +241,11 @@ class TableSender(Part):
         """
         policy = model.policy
         name = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
-        if (key, policy.version, name) in self._failed:
+        if (key, policy.version, name) in self._failed_keys:
             return None
         store = self._store.points
         stream = self._store.number(*key)
-        before = self._made.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
+        before = self._cached_tables.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
         if (before is None or before.number not in self._sent[key]) and len(self._sent[key]) >= capacity:
             return None
         if before is not None and before.until >= ticks[1]:
@@ -255,9 +257,9 @@ class TableSender(Part):
             try:
                 noise, added = make_noise(model, possible, likely)
             except (TableError, GraphError, FuguError) as error:
-                if len(self._failed) >= _MOST_REMEMBERED:
-                    self._failed.clear()
-                self._failed.add((key, policy.version, name))
+                if len(self._failed_keys) >= _MOST_REMEMBERED:
+                    self._failed_keys.clear()
+                self._failed_keys.add((key, policy.version, name))
                 self._counters["tables_failed"] += 1
                 _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), error)
                 return None
@@ -276,6 +278,6 @@ class TableSender(Part):
         return table
 
     def _remember(self, name: tuple[_Key, int, bytes], table: TimedTable) -> None:
-        if name not in self._made and len(self._made) >= _MOST_REMEMBERED:
-            del self._made[next(iter(self._made))]
-        self._made[name] = table
+        if name not in self._cached_tables and len(self._cached_tables) >= _MOST_REMEMBERED:
+            del self._cached_tables[next(iter(self._cached_tables))]
+        self._cached_tables[name] = table

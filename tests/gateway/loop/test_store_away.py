@@ -49,7 +49,7 @@ def test_a_store_that_is_away_at_any_call_of_a_part_stops_nothing(
             driver.round()
         assert gateway.counters["store_errors"] == 0
         away, after = Away(call), Called(call)
-        gateway._seats[call][:0] = [away, after]
+        gateway._parts_by_call[call][:0] = [away, after]
         status = Status(True, "1", 0, (), (StreamStatus("hr", 1, 1),)).encode()
         frame = SymbolFrame(1, START - 1, START, bytes(4)).encode()
         gateway._answered(1, True)
@@ -73,12 +73,12 @@ def test_parts_that_wait_for_a_store_that_is_away_do_not_keep_the_loop_busy(
 
     with Driver(tmp_path, monkeypatch, devices=4) as driver:
         gateway = driver.gateway
-        gateway._seats["busy"].append(Waiting())
+        gateway._parts_by_call["busy"].append(Waiting())
         driver.round()
         assert gateway._patience() == 0.0
-        gateway._seats["pump"][:0] = [Away("pump")]
+        gateway._parts_by_call["pump"][:0] = [Away("pump")]
         driver.round()
         assert gateway._patience() == IDLE_SECONDS
-        del gateway._seats["pump"][0]
+        del gateway._parts_by_call["pump"][0]
         driver.round()
         assert gateway._patience() == 0.0

@@ -103,7 +103,7 @@ def test_many_unknown_devices_fill_nothing_even_until_what_was_heard_is_next_wri
     with Driver(tmp_path, monkeypatch) as driver:
         driver.round()
         looking = _Looking(driver)
-        driver.gateway._seats["pump"].insert(0, looking)
+        driver.gateway._parts_by_call["pump"].insert(0, looking)
         for number, generator in enumerate(GENERATORS.values()):
             messages = [
                 (re.sub(r"/home/[^/]+/", f"/home/unknown-{number}-{which}/", topic), payload)

@@ -423,7 +423,7 @@ def test_the_journal_is_sealed_when_it_is_old_or_large_and_not_before(
     scene = Scene(tmp_path / "s.sqlite")
     now = [0.0]
     scene.recorder._seconds = lambda: now[0]
-    scene.recorder._sealed = 0.0
+    scene.recorder._last_seal = 0.0
     scene.record(*frames([10] * 10))
     now[0] = 3_599.0
     scene.recorder.seal()
@@ -446,7 +446,7 @@ def test_a_seal_that_fails_is_tried_again_after_a_minute_and_frames_go_on_meanwh
     scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "r.sqlite")
     now, sequence = [0.0], frames([10] * 4)
     scene.recorder._seconds = lambda: now[0]
-    scene.recorder._sealed = 0.0
+    scene.recorder._last_seal = 0.0
     scene.record(sequence[0])
     scene.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON chunks BEGIN SELECT RAISE(ABORT, 'full'); END")
     for moment, frame, tried in (
