@@ -287,7 +287,7 @@ def _exact(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
 
 
 def _wasserstein(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
-    furthest = spec.distributions.furthest(secrets)
+    furthest = spec.distributions.largest_distance(secrets)
     scale = float(furthest.distance) / spec.epsilon
     return scale, f"distance {furthest.distance}; {_secret_words(spec, furthest.node, furthest.values)}"
 

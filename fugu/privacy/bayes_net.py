@@ -65,8 +65,8 @@ class BayesNet:
             table = np.asarray(node.table, dtype=np.float64)
             if node.name in sizes:
                 raise ChainClassError(f"two nodes are called {node.name!r}")
-            if missing := [parent for parent in node.parents if parent not in sizes]:
-                raise ChainClassError(f"{node.name!r} comes before its parent {missing[0]!r}")
+            if missing_parents := [parent for parent in node.parents if parent not in sizes]:
+                raise ChainClassError(f"{node.name!r} comes before its parent {missing_parents[0]!r}")
             if table.ndim != len(node.parents) + 1 or table.shape[:-1] != tuple(sizes[p] for p in node.parents):
                 raise ChainClassError(f"the table of {node.name!r} needs an axis for each parent and one of its own")
             # negated, so that it also refuses what is not a number
@@ -84,23 +84,23 @@ class BayesNet:
     @cached_property
     def joint(self) -> Floats:
         """The joint distribution, one axis per node in order."""
-        place = {node.name: axis for axis, node in enumerate(self.nodes)}
+        axis_of_node = {node.name: axis for axis, node in enumerate(self.nodes)}
         joint = np.ones((1,) * len(self.nodes))
-        possible = joint > 0.0
+        is_possible = joint > 0.0
         for node in self.nodes:
-            axes = [place[name] for name in (*node.parents, node.name)]
+            axes = [axis_of_node[name] for name in (*node.parents, node.name)]
             shape = [1] * len(self.nodes)
             for axis, size in zip(axes, np.shape(node.table), strict=True):
                 shape[axis] = size
             table = np.transpose(node.table, np.argsort(axes)).reshape(shape)
-            joint, possible = joint * table, possible & (table > 0.0)
-        if np.any(possible & (joint < TINY)):
+            joint, is_possible = joint * table, is_possible & (table > 0.0)
+        if np.any(is_possible & (joint < TINY)):
             raise ChainClassError("some joint state is so rare that its probability does not fit a float")
         return np.asarray(joint / joint.sum())
 
     def connected(self, node: str, evidence: Iterable[str]) -> frozenset[str]:
         """The nodes that are not d-separated from a node given the observed ones: itself among them, none of those."""
-        seen = set(evidence)
+        observed_nodes = set(evidence)
         parents = {member.name: member.parents for member in self.nodes}
         children: dict[str, list[str]] = {member.name: [] for member in self.nodes}
         for member in self.nodes:
@@ -108,17 +108,17 @@ class BayesNet:
                 children[parent].append(member.name)
         # a path arrives at a node from a child ("up") or from a parent ("down"), and that decides where it may go on.
         # An observed node sends what comes from a parent back to its parents, which opens colliders above it.
-        waiting, visited = [(node, True)], set()
-        while waiting:
-            name, up = waiting.pop()
-            if (name, up) in visited:
+        path_stack, visited_steps = [(node, True)], set()
+        while path_stack:
+            name, is_from_child = path_stack.pop()
+            if (name, is_from_child) in visited_steps:
                 continue
-            visited.add((name, up))
-            if name not in seen:
-                waiting += [(child, False) for child in children[name]]
-            if (up and name not in seen) or (not up and name in seen):
-                waiting += [(parent, True) for parent in parents[name]]
-        return frozenset(name for name, _ in visited) - seen
+            visited_steps.add((name, is_from_child))
+            if name not in observed_nodes:
+                path_stack += [(child, False) for child in children[name]]
+            if (is_from_child and name not in observed_nodes) or (not is_from_child and name in observed_nodes):
+                path_stack += [(parent, True) for parent in parents[name]]
+        return frozenset(name for name, _ in visited_steps) - observed_nodes
 
     @cached_property
     def moral(self) -> dict[str, frozenset[str]]:
@@ -131,11 +131,11 @@ class BayesNet:
 
     def layers(self, node: str) -> list[tuple[str, ...]]:
         """The nodes at distance 1, 2 and so on in the moral graph: each layer separates a node from what is beyond."""
-        seen, layer, names = {node}, {node}, []
-        while layer := set[str]().union(*(self.moral[name] for name in layer)) - seen:
-            seen |= layer
-            names.append(tuple(member.name for member in self.nodes if member.name in layer))
-        return names
+        visited, layer, name_layers = {node}, {node}, []
+        while layer := set[str]().union(*(self.moral[name] for name in layer)) - visited:
+            visited |= layer
+            name_layers.append(tuple(member.name for member in self.nodes if member.name in layer))
+        return name_layers
 
     def influence(
         self, quilt: Iterable[str], node: str, secret_pairs: Sequence[tuple[int, int]] | None = None
@@ -146,21 +146,21 @@ class BayesNet:
         `secret_pairs` of its values are compared, in either order, or all.
         """
         names = [variable.name for variable in self.nodes]
-        at, keep = names.index(node), {names.index(name) for name in quilt}
-        others = tuple(axis for axis in range(len(names)) if axis != at and axis not in keep)
-        together = np.moveaxis(self.joint.sum(axis=others, keepdims=True), at, 0)
-        together = together.reshape(self.joint.shape[at], -1)
-        total = together.sum(axis=1, keepdims=True)
-        distributions = together / np.where(total > 0.0, total, 1.0)
-        compared = combinations(range(len(distributions)), 2) if secret_pairs is None else secret_pairs
-        worst = 0.0
-        for a, b in compared:
-            if total[a] > 0.0 and total[b] > 0.0:
-                pair = distributions[[a, b]]
-                high, low = pair.max(axis=0), pair.min(axis=0)
+        node_axis, quilt_axes = names.index(node), {names.index(name) for name in quilt}
+        summed_axes = tuple(axis for axis in range(len(names)) if axis != node_axis and axis not in quilt_axes)
+        joint = np.moveaxis(self.joint.sum(axis=summed_axes, keepdims=True), node_axis, 0)
+        joint = joint.reshape(self.joint.shape[node_axis], -1)
+        node_distribution = joint.sum(axis=1, keepdims=True)
+        distributions = joint / np.where(node_distribution > 0.0, node_distribution, 1.0)
+        value_pairs = combinations(range(len(distributions)), 2) if secret_pairs is None else secret_pairs
+        largest_log_ratio = 0.0
+        for a, b in value_pairs:
+            if node_distribution[a] > 0.0 and node_distribution[b] > 0.0:
+                pair_rows = distributions[[a, b]]
+                high, low = pair_rows.max(axis=0), pair_rows.min(axis=0)
                 with np.errstate(divide="ignore"):
-                    worst = max(worst, float(np.log(high[high > 0.0] / low[high > 0.0]).max()))
-        return worst
+                    largest_log_ratio = max(largest_log_ratio, float(np.log(high[high > 0.0] / low[high > 0.0]).max()))
+        return largest_log_ratio
 
     def quilt_scale(
         self,
@@ -178,17 +178,17 @@ class BayesNet:
         if not 0.0 < epsilon < math.inf:
             raise ChainClassError(f"the mechanism needs an epsilon above 0, got {epsilon}")
         weights = sensitivities or {node.name: 1.0 for node in self.nodes}
-        worst: NetworkQuilt | None = None
+        worst_quilt: NetworkQuilt | None = None
         for node in self.nodes:
             if secrets is None or node.name in secrets:
                 secret_pairs = None if secrets is None else secrets[node.name]
-                enough = worst.scale if worst else 0.0
-                quilt = _node_scale(self, node.name, epsilon, enough, weights, secret_pairs)
-                if worst is None or quilt.scale > worst.scale:
-                    worst = quilt
-        if worst is None:
+                scale_floor = worst_quilt.scale if worst_quilt else 0.0
+                quilt = _node_scale(self, node.name, epsilon, scale_floor, weights, secret_pairs)
+                if worst_quilt is None or quilt.scale > worst_quilt.scale:
+                    worst_quilt = quilt
+        if worst_quilt is None:
             raise ChainClassError("there is no secret to protect")
-        return worst._replace(scale=worst.scale * _UP)
+        return worst_quilt._replace(scale=worst_quilt.scale * _UP)
 
 
 class NetworkQuilt(NamedTuple):
@@ -208,25 +208,25 @@ def _node_scale(
     network: BayesNet,
     node: str,
     epsilon: float,
-    enough: float,
+    scale_floor: float,
     weights: Mapping[str, float],
     secret_pairs: Sequence[tuple[int, int]] | None,
 ) -> NetworkQuilt:
-    """The best quilt of one node, or any with a scale not above `enough`; the scale is not rounded."""
-    everything = frozenset(other.name for other in network.nodes)
-    best = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), everything, 0.0)
-    others = [other.name for other in network.nodes if other.name != node]
-    quilts = {*chain.from_iterable(combinations(others, size) for size in range(_LARGEST_QUILT + 1))}
+    """The best quilt of one node, or any with a scale not above `scale_floor`; the scale is not rounded."""
+    all_names = frozenset(other.name for other in network.nodes)
+    best_quilt = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), all_names, 0.0)
+    other_names = [other.name for other in network.nodes if other.name != node]
+    quilts = {*chain.from_iterable(combinations(other_names, size) for size in range(_LARGEST_QUILT + 1))}
     candidates = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
-    sized = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
-    for size, nearby, quilt in sorted(sized, key=lambda triple: triple[0]):
+    sized_quilts = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
+    for size, nearby, quilt in sorted(sized_quilts, key=lambda triple: triple[0]):
         # no influence could make up for this much nearby, nor for any later one
-        if best.scale <= enough or size / epsilon >= best.scale:
+        if best_quilt.scale <= scale_floor or size / epsilon >= best_quilt.scale:
             break
         influence = network.influence(quilt, node, secret_pairs) if quilt else 0.0
-        if influence < epsilon and size / (epsilon - influence) < best.scale:
-            best = NetworkQuilt(size / (epsilon - influence), node, quilt, nearby, influence)
-    return best
+        if influence < epsilon and size / (epsilon - influence) < best_quilt.scale:
+            best_quilt = NetworkQuilt(size / (epsilon - influence), node, quilt, nearby, influence)
+    return best_quilt
 
 
 _MOST_OUTCOMES = 1 << 16
@@ -263,30 +263,30 @@ class SumDistributions(NamedTuple):
             raise ChainClassError(
                 f"{math.prod(sizes.values())} outcomes are too many to add up: at most {_MOST_OUTCOMES} are"
             )
-        place = {node.name: index for index, node in enumerate(nodes)}
-        unit = math.lcm(*(add.denominator for node in nodes for add in node.adds))
+        node_index = {node.name: index for index, node in enumerate(nodes)}
+        unit = math.lcm(*(summand.denominator for node in nodes for summand in node.adds))
         # whole numbers all along: fractions would be brought to lowest terms a million times
-        reached: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]
+        outcomes: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]
         for node in nodes:
             scale = math.lcm(*(p.denominator for row in node.rows for p in row))
             weights = [[int(p * scale) for p in row] for row in node.rows]
             rows = dict(zip(product(*(range(sizes[name]) for name in node.parents)), weights, strict=True))
-            steps = [int(add * unit) for add in node.adds]
-            at = [place[name] for name in node.parents]
-            reached = [
-                ((*values, x), weight * p, total + steps[x])
-                for values, weight, total in reached
-                for x, p in enumerate(rows[tuple(values[i] for i in at)])
+            unit_steps = [int(summand * unit) for summand in node.adds]
+            parent_indices = [node_index[name] for name in node.parents]
+            outcomes = [
+                ((*values, x), weight * p, total + unit_steps[x])
+                for values, weight, total in outcomes
+                for x, p in enumerate(rows[tuple(values[i] for i in parent_indices)])
                 if p
             ]
         conditionals: dict[tuple[str, int], dict[int, int]] = {}
-        for values, weight, total in reached:
+        for values, weight, total in outcomes:
             for node, x in zip(nodes, values, strict=True):
                 distribution = conditionals.setdefault((node.name, x), {})
                 distribution[total] = distribution.get(total, 0) + weight
         return cls(Fraction(1, unit), conditionals)
 
-    def furthest(self, secrets: Secrets) -> NetworkDistance:
+    def largest_distance(self, secrets: Secrets) -> NetworkDistance:
         """W of the sum (algorithm 1); the mechanism's scale is W / epsilon. ChainClassError if nothing is secret."""
         distances = [
             (infinity_wasserstein(self.given[name, a].items(), self.given[name, b].items()), name, (a, b))
@@ -303,21 +303,21 @@ class SumDistributions(NamedTuple):
         answers = sorted({answer for distribution in self.given.values() for answer in distribution})
         if len(answers) > _MOST_ANSWERS:
             raise ChainClassError(f"{len(answers)} different answers are too many: at most {_MOST_ANSWERS}")
-        at = np.array([float(answer * self.unit) for answer in answers])
-        gaps = np.abs(at[:, None] - at[None, :])
+        positions = np.array([float(answer * self.unit) for answer in answers])
+        distances = np.abs(positions[:, None] - positions[None, :])
         pairs = self._pairs(secrets)
-        exact = {key: _masses(self.given[key], answers) for name, values in pairs for key in product([name], values)}
-        masses = {key: np.array([float(p) for p in distribution]) for key, distribution in exact.items()}
-        differ = [(name, (a, b)) for name, (a, b) in pairs if exact[name, a] != exact[name, b]]
-        if not differ:
+        shares = {key: _masses(self.given[key], answers) for name, values in pairs for key in product([name], values)}
+        masses = {key: np.array([float(p) for p in distribution]) for key, distribution in shares.items()}
+        unequal_pairs = [(name, (a, b)) for name, (a, b) in pairs if shares[name, a] != shares[name, b]]
+        if not unequal_pairs:
             return ExactScale(0.0, *pairs[0])
 
         def losses(scale: float) -> list[float]:
             """Of each pair: between two neighbouring answers the ratio is monotone, beyond the last ones constant."""
-            densities = {key: _log_density(gaps / scale, mass) for key, mass in masses.items()}
-            return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in differ]
+            densities = {key: _log_density(distances / scale, mass) for key, mass in masses.items()}
+            return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in unequal_pairs]
 
-        spread = float(at[-1] - at[0])
+        spread = float(positions[-1] - positions[0])
         high = 2.0 * spread / epsilon  # the loss is at most spread / scale, and often just that
         low = high
         for _ in range(_WIDEST):
@@ -326,12 +326,12 @@ class SumDistributions(NamedTuple):
                 break
         else:
             raise ChainClassError("these secrets can be told apart by so little that any noise hides them")
-        meets = brentq(lambda scale: max(losses(scale)) - epsilon, low, high, xtol=1e-300, rtol=1e-13)
-        scale = float(meets) * _DECIMALS
-        loss_list = losses(scale)
-        if max(loss_list) > epsilon:
+        root = brentq(lambda scale: max(losses(scale)) - epsilon, low, high, xtol=1e-300, rtol=1e-13)
+        scale = float(root) * _DECIMALS
+        pair_losses = losses(scale)
+        if max(pair_losses) > epsilon:
             raise ChainClassError("the least noise could not be computed to eleven digits")
-        return ExactScale(scale, *differ[int(np.argmax(loss_list))])
+        return ExactScale(scale, *unequal_pairs[int(np.argmax(pair_losses))])
 
     def _pairs(self, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]:
         pairs = [
@@ -369,6 +369,6 @@ def _masses(distribution: Mapping[int, int], answers: Sequence[int]) -> list[Fra
 def _log_density(costs: Floats, mass: Floats) -> Floats:
     """log of the sum of mass[j] e^-costs[i, j], for each i; some mass is positive."""
     with np.errstate(divide="ignore"):
-        logs = np.log(mass)[None, :] - costs
-    top = logs.max(axis=1, keepdims=True)
-    return np.asarray(top[:, 0] + np.log(np.exp(logs - top).sum(axis=1)))
+        log_terms = np.log(mass)[None, :] - costs
+    largest_logs = log_terms.max(axis=1, keepdims=True)
+    return np.asarray(largest_logs[:, 0] + np.log(np.exp(log_terms - largest_logs).sum(axis=1)))

@@ -165,9 +165,9 @@ def followed(chains: ReleaseClass) -> Chains:
     return chains.chains if isinstance(chains, ListedChains) else chains
 
 
-def follow(reach: Bools, possible: Bools) -> Bools:
-    """Boolean product: where a step leads from `reach`. Products of small floats are the fast ones."""
-    return np.asarray((reach.astype(np.float32) @ possible.astype(np.float32)) > 0.0)
+def follow(is_reachable: Bools, is_step: Bools) -> Bools:
+    """Boolean product: where a step leads from `is_reachable`. Products of small floats are the fast ones."""
+    return np.asarray((is_reachable.astype(np.float32) @ is_step.astype(np.float32)) > 0.0)
 
 
 def read_chains(text: str | bytes) -> tuple[MarkovChain, ...]:
@@ -180,16 +180,16 @@ def read_chains(text: str | bytes) -> tuple[MarkovChain, ...]:
         document = json.loads(text)
     except (ValueError, RecursionError):
         raise ChainClassError("a chain file must be JSON") from None
-    entries = document.get("chains", [document]) if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not entries or not all(isinstance(fields, dict) for fields in entries):
+    members = document.get("chains", [document]) if isinstance(document, dict) else None
+    if not isinstance(members, list) or not members or not all(isinstance(fields, dict) for fields in members):
         raise ChainClassError('a chain file needs "transition" and "initial", or "chains": a list of such')
-    chains = tuple(_chain(fields) for fields in entries)
+    chains = tuple(_read_chain(fields) for fields in members)
     if len({chain.states for chain in chains}) != 1:
         raise ChainClassError("the chains of a class need the same number of states")
     return chains
 
 
-def _chain(fields: dict[str, Any]) -> MarkovChain:
+def _read_chain(fields: dict[str, Any]) -> MarkovChain:
     if "transition" not in fields:
         raise ChainClassError('a chain needs "transition"')
     initial = fields.get("initial", "stationary")
@@ -206,8 +206,8 @@ def _distributions(values: object, name: str) -> Floats:
         distributions = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ChainClassError(f"{name} must hold numbers, in rows of one length") from None
-    usable = (distributions >= 0.0) & (distributions < np.inf)  # which what is no number is not
-    if not (distributions.ndim and distributions.size and usable.all()):
+    is_probability = (distributions >= 0.0) & (distributions < np.inf)  # which what is no number is not
+    if not (distributions.ndim and distributions.size and is_probability.all()):
         raise ChainClassError(f"{name} must hold probabilities")
     sums = distributions.sum(axis=-1, keepdims=True)
     if np.any(np.abs(sums - 1.0) > _SUM_TOLERANCE):

@@ -52,29 +52,29 @@ def fit(
                 "states, which tell nothing of a chain"
             )
     if order == 2:
-        segments, joint, shows = _pairs(states[:, 0], segments, streams[0])
+        segments, joint, shown = _state_pairs(states[:, 0], segments, streams[0])
     else:
-        shows, joint = joint_states(states, streams)
-    size = len(shows)
+        shown, joint = joint_states(states, streams)
+    size = len(shown)
     counts = count_transitions(joint, segments, size)
     if not counts.sum():
         names = " and ".join(dict.fromkeys(stream.source for stream in streams))
         raise ChainClassError(f"{names}: no two neighbouring rows, so there is no transition to count")
-    covered, refused = _covered(joint, segments, size) if order == 1 else (None, _order_two(joint, segments, size))
-    if covered is None and len(streams) > 1:
-        seen = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows))
-        refused = f"{refused} (joint states {seen})"
+    covering, refusal = _cover(joint, segments, size) if order == 1 else (None, _refusal(joint, segments, size))
+    if covering is None and len(streams) > 1:
+        state_words = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shown))
+        refusal = f"{refusal} (joint states {state_words})"
     return ChainModel(
         streams=tuple(streams),
         order=order,
         longest_segment=int(np.unique(segments, return_counts=True)[1].max()),
         period_seconds=period_seconds,
-        shows=shows,
+        shows=shown,
         counts=_count_rows(counts),
-        chains=None if covered is None else covered.chains,
-        refused=refused,
-        alone=tuple(_odds(column, segments) for column in states.T) if len(streams) > 1 else (),
-        stretches=None if covered is None else _stretches(covered),
+        chains=None if covering is None else covering.chains,
+        refused=refusal,
+        alone=tuple(_odds_bound(column, segments) for column in states.T) if len(streams) > 1 else (),
+        stretches=None if covering is None else _stretches(covering),
         more=order_test(count_triples(joint, segments, size)),
         warning=_WARNING,
     )
@@ -87,46 +87,46 @@ def joint_states(states: Ints, streams: Sequence[StreamStates]) -> tuple[Counts,
     """
     if len(streams) == 1:
         return shown_states(streams[0].states, 1), states[:, 0]
-    shows, joint = np.unique(states, axis=0, return_inverse=True)
-    if len(shows) > _MOST:
-        raise ChainClassError(f"there are {len(shows)} joint states; at most {_MOST} are allowed: take fewer states")
-    return _count_rows(shows), joint.reshape(-1).astype(np.int64)
+    rows, state_indices = np.unique(states, axis=0, return_inverse=True)
+    if len(rows) > _MOST:
+        raise ChainClassError(f"there are {len(rows)} joint states; at most {_MOST} are allowed: take fewer states")
+    return _count_rows(rows), state_indices.reshape(-1).astype(np.int64)
 
 
-def _pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[Ints, Ints, Counts]:
+def _state_pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[Ints, Ints, Counts]:
     """Segments and states of the chain of a state and the next, and what these show."""
     k = stream.states
     if k * k > _MOST:
         raise ChainClassError(f"{stream.name}: {k} states have {k * k} pairs; at most {_MOST} will do: take fewer")
-    inside = segments[1:] == segments[:-1]
-    return segments[1:][inside], (states[:-1] * k + states[1:])[inside], shown_states(k, 2)
+    same_segment = segments[1:] == segments[:-1]
+    return segments[1:][same_segment], (states[:-1] * k + states[1:])[same_segment], shown_states(k, 2)
 
 
-def _order_two(joint: Ints, segments: Ints, size: int) -> str:
+def _refusal(joint: Ints, segments: Ints, size: int) -> str:
     """Why a chain of order 2 has no class, and whether it changes."""
-    refused = "a chain of order 2 is taken as it is, by the odds ratio of two of its steps"
+    refusal = "a chain of order 2 is taken as it is, by the odds ratio of two of its steps"
     if joint.size >= _LEAST_ROWS:
         transitions = local_transitions(joint, segments, size, stretch_lengths(joint.size))
-        if changed := [transition.length for transition in transitions if transition.changes.any()]:
-            refused += f", and it changes over stretches of {changed[0]} ticks"
-    return refused
+        if changed_lengths := [transition.length for transition in transitions if transition.changes.any()]:
+            refusal += f", and it changes over stretches of {changed_lengths[0]} ticks"
+    return refusal
 
 
-def _covered(states: Ints, segments: Ints, k: int) -> tuple[Covered | None, str | None]:
+def _cover(states: Ints, segments: Ints, k: int) -> tuple[Covered | None, str | None]:
     try:
         return covering_class(states, segments, k), None
     except ChainClassError as error:
         return None, str(error)
 
 
-def _odds(states: Ints, segments: Ints) -> float | None:
-    covered, _ = _covered(states, segments, int(states.max()) + 1)
+def _odds_bound(states: Ints, segments: Ints) -> float | None:
+    covered, _ = _cover(states, segments, int(states.max()) + 1)
     return None if covered is None else covered.chains.odds_bound
 
 
-def _stretches(covered: Covered) -> Stretches:
-    lengths = covered.lengths
-    return Stretches(shortest=lengths[0].length, longest=lengths[-1].length, covered=covered.share())
+def _stretches(covering: Covered) -> Stretches:
+    lengths = covering.lengths
+    return Stretches(shortest=lengths[0].length, longest=lengths[-1].length, covered=covering.share())
 
 
 def _count_rows(counts: Ints) -> Counts:

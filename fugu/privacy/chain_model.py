@@ -163,7 +163,7 @@ class ChainModel(ModelFile):
     warning: str
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         size, streams = len(self.shows), len(self.streams)
         if len(self.counts) != size or any(len(row) != size for row in self.counts):
             raise ValueError(f"counts need {size} rows of {size} numbers")
@@ -199,13 +199,13 @@ class ChainModel(ModelFile):
         assert self.chains is not None
         assert self.stretches is not None
         shortest, longest, covered = self.stretches.shortest, self.stretches.longest, self.stretches.covered
-        over = f"{shortest} to {longest}" if longest > shortest else f"{longest}"
+        ticks = f"{shortest} to {longest}" if longest > shortest else f"{longest}"
         if not self.chains.changes:
-            return f"q and r do not change over stretches of {over} ticks; each end of their intervals holds with 90 %"
+            return f"q and r do not change over stretches of {ticks} ticks; each end of their intervals holds with 90 %"
         return (
             f"{'joint ' * (len(self.streams) > 1)}steps of odds ratios up to {self.chains.odds_bound:.4g}, which may "
             f"change from tick to tick; it covers {covered_words(covered)} "
-            f"of {over} ticks"
+            f"of {ticks} ticks"
         )
 
 

@@ -37,7 +37,7 @@ from fugu.chains.kernel import kernel
 from fugu.contract.chains import ChainClass
 from fugu.contract.losses import Adversary
 
-__all__ = ["won"]
+__all__ = ["largest_capital"]
 
 
 _CHECK = 256
@@ -68,47 +68,47 @@ def bet(
     Returns:
         The largest value of that least capital at every 256th symbol and the last.
     """
-    best = 0.0
-    chances = np.empty(len(alternatives))
+    best_capital = 0.0
+    symbol_probabilities = np.empty(len(alternatives))
     for t in range(len(symbols)):
         z = symbols[t]
         if z >= 0:
             for a in range(len(alternatives)):
-                chances[a] = emission[0, z] + beliefs[a] * (emission[1, z] - emission[0, z])
+                symbol_probabilities[a] = emission[0, z] + beliefs[a] * (emission[1, z] - emission[0, z])
         for c in range(len(cells)):
             low, high = bounds[0, c], bounds[1, c]
             if z >= 0:
                 step = emission[1, z] - emission[0, z]
-                per_low, per_high = 1.0 / (emission[0, z] + low * step), 1.0 / (emission[0, z] + high * step)
+                low_factor, high_factor = 1.0 / (emission[0, z] + low * step), 1.0 / (emission[0, z] + high * step)
                 for a in range(len(alternatives)):
-                    factor = per_high if beliefs[a] > high else per_low if beliefs[a] < low else 0.0
-                    if factor > 0.0:
-                        capital[c, a] = min(capital[c, a] * (chances[a] * factor), _MOST)
-                low, high = low * emission[1, z] * per_low, high * emission[1, z] * per_high
+                    bet_factor = high_factor if beliefs[a] > high else low_factor if beliefs[a] < low else 0.0
+                    if bet_factor > 0.0:
+                        capital[c, a] = min(capital[c, a] * (symbol_probabilities[a] * bet_factor), _MOST)
+                low, high = low * emission[1, z] * low_factor, high * emission[1, z] * high_factor
             q0, q1, r0, r1 = cells[c, 0], cells[c, 1], cells[c, 2], cells[c, 3]
             bounds[0, c] = q0 + min(low * (1.0 - q0 - r1), high * (1.0 - q0 - r1))
             bounds[1, c] = q1 + max(low * (1.0 - q1 - r0), high * (1.0 - q1 - r0))
         for a in range(len(alternatives)):
             belief = beliefs[a]
             if z >= 0:
-                belief *= emission[1, z] / chances[a]
+                belief *= emission[1, z] / symbol_probabilities[a]
             beliefs[a] = alternatives[a, 0] + belief * (1.0 - alternatives[a, 0] - alternatives[a, 1])
         if (t + 1) % _CHECK == 0 or t + 1 == len(symbols):
-            least = np.inf
+            least_capital = np.inf
             for c in range(len(cells)):
-                total = 0.0
+                cell_capital = 0.0
                 for a in range(len(alternatives)):
-                    total += capital[c, a]
-                least = min(least, total)
-            best = max(best, least)
-    return best
+                    cell_capital += capital[c, a]
+                least_capital = min(least_capital, cell_capital)
+            best_capital = max(best_capital, least_capital)
+    return best_capital
 
 
 _PARTS = 8
 _SLOWER = ((1.5, 1.5), (3.0, 3.0), (10.0, 10.0), (1.0, 3.0), (3.0, 1.0), (1.0, 10.0), (10.0, 1.0))
 
 
-def won(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Ints) -> float:
+def largest_capital(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Ints) -> float:
     """Bet 1 on symbols (n,), -1 where there is none, being of no chain of the class; the most that it ever becomes.
 
     `emission` (2, m) is positive. It is 0 where nothing could be seen: chains that may change at every step.
@@ -116,8 +116,8 @@ def won(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Int
     if adversary == "universal" or chains.changes:
         return 0.0
     cells = _cells(chains)
-    slowest = cells[:, [0, 2]].min(axis=0)
-    alternatives = np.array([slowest / factors for factors in _SLOWER])
+    slowest_rates = cells[:, [0, 2]].min(axis=0)
+    alternatives = np.array([slowest_rates / slowdowns for slowdowns in _SLOWER])
     return bet(
         np.ascontiguousarray(symbols, dtype=np.int64),
         *(np.ascontiguousarray(emission, dtype=np.float64), cells, alternatives),
@@ -129,11 +129,11 @@ def won(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Int
 
 def _cells(chains: ChainClass) -> Floats:
     """Boxes (c, 4) of q and r that cover a class, each rate cut into parts of equal ratio."""
-    parts = [map(_parts, box) for box in chains.boxes]
+    parts = [map(_cut_interval, box) for box in chains.boxes]
     return np.array([(*q, *r) for pair in parts for q, r in product(*pair)], dtype=np.float64)
 
 
-def _parts(interval: tuple[Fraction, Fraction]) -> list[tuple[float, float]]:
+def _cut_interval(interval: tuple[Fraction, Fraction]) -> list[tuple[float, float]]:
     low, high = map(float, interval)
     if low == high:
         return [(low, high)]

@@ -105,19 +105,19 @@ def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[
     """
     rows = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
     from_states, to_states = states[rows], states[rows + 1]
-    return tuple(_of_length(rows, from_states, to_states, k, length, states.size) for length in stretches)
+    return tuple(_local_estimate(rows, from_states, to_states, k, length, states.size) for length in stretches)
 
 
-def _of_length(rows: Ints, from_states: Ints, to_states: Ints, k: int, length: int, n: int) -> LocalTransitions:
-    number = max(1, (n + length // 2) // length)
-    cells = (np.minimum(rows // length, number - 1) * k + from_states) * k + to_states
-    counts = np.bincount(cells, minlength=number * k * k).reshape(number, k, k).astype(np.int64)
-    p_value = np.array([_scatter(to_states[from_states == x], k, number) for x in range(k)])
+def _local_estimate(rows: Ints, from_states: Ints, to_states: Ints, k: int, length: int, n: int) -> LocalTransitions:
+    stretch_count = max(1, (n + length // 2) // length)
+    cell_indices = (np.minimum(rows // length, stretch_count - 1) * k + from_states) * k + to_states
+    counts = np.bincount(cell_indices, minlength=stretch_count * k * k).reshape(stretch_count, k, k).astype(np.int64)
+    p_value = np.array([_scatter_p_values(to_states[from_states == x], k, stretch_count) for x in range(k)])
     changes = p_value < _SIGNIFICANT / max(1, int((p_value < 1.0).sum()))
     low, high = np.empty(counts.shape), np.empty(counts.shape)
     for x, y in product(range(k), repeat=2):
         if k > 2 or x != y:
-            low[:, x, y], high[:, x, y] = _range(counts[:, x], y, changes=bool(changes[x, y]))
+            low[:, x, y], high[:, x, y] = _probability_range(counts[:, x], y, changes=bool(changes[x, y]))
     for x in range(k) if k == 2 else ():  # staying is not leaving
         low[:, x, x], high[:, x, x] = 1.0 - high[:, x, 1 - x], 1.0 - low[:, x, 1 - x]
     log_odds = np.array([largest_log_odds(*pair) for pair in zip(low, high, strict=True)])
@@ -126,60 +126,60 @@ def _of_length(rows: Ints, from_states: Ints, to_states: Ints, k: int, length: i
 
 def largest_log_odds(low: Floats, high: Floats) -> float:
     """Bound log( P[x,y] P[w,z] / (P[x,z] P[w,y]) ) over all matrices between two (k, k), inside (0, 1]."""
-    least, most = np.log(low), np.log(high)
-    above = most[:, None, :] - least[None, :, :]
-    order = np.argsort(above, axis=2)
-    best, second = (np.take_along_axis(above, order[:, :, -i, None], axis=2)[:, :, 0] for i in (1, 2))
-    first = order[:, :, -1]  # no two entries of an odds ratio are in one column
-    pairs = np.where(first == first.T, np.maximum(best + second.T, second + best.T), best + best.T)
+    log_low, log_high = np.log(low), np.log(high)
+    quotients = log_high[:, None, :] - log_low[None, :, :]
+    order = np.argsort(quotients, axis=2)
+    largest, second = (np.take_along_axis(quotients, order[:, :, -i, None], axis=2)[:, :, 0] for i in (1, 2))
+    columns = order[:, :, -1]  # no two entries of an odds ratio are in one column
+    pairs = np.where(columns == columns.T, np.maximum(largest + second.T, second + largest.T), largest + largest.T)
     np.fill_diagonal(pairs, 0.0)
     return float(pairs.max())
 
 
-def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats | float]:
+def _probability_range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats | float]:
     """The range of a probability in each stretch: posterior quantiles under all stretches' mixing distribution."""
-    seen, of = row[:, y], row.sum(axis=1)
+    hits, trials = row[:, y], row.sum(axis=1)
     if not changes:
-        return constant_probability(int(seen.sum()), int(of.sum()))
-    middle = special.logit((seen + 0.5) / (of + 1.0))[of > 0]
-    grid = np.linspace(middle.min(), middle.max(), _GRID)
-    logs = seen[:, None] * special.log_expit(grid) + (of - seen)[:, None] * special.log_expit(-grid)
-    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return constant_probability(int(hits.sum()), int(trials.sum()))
+    logits = special.logit((hits + 0.5) / (trials + 1.0))[trials > 0]
+    grid = np.linspace(logits.min(), logits.max(), _GRID)
+    log_likelihood = hits[:, None] * special.log_expit(grid) + (trials - hits)[:, None] * special.log_expit(-grid)
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
     weights = np.full(grid.size, 1.0 / grid.size)
-    visited = likelihood[of > 0]
+    visited_rows = likelihood[trials > 0]
     for _ in range(_ROUNDS):  # expectation maximisation, from the uniform distribution
-        weights *= (visited / (visited @ weights)[:, None]).mean(axis=0)
-    sums = np.cumsum(likelihood * weights, axis=1)
-    sums /= sums[:, -1:]
+        weights *= (visited_rows / (visited_rows @ weights)[:, None]).mean(axis=0)
+    cumulative = np.cumsum(likelihood * weights, axis=1)
+    cumulative /= cumulative[:, -1:]
     probabilities = special.expit(grid)
-    low, high = (probabilities[np.minimum((sums < level).sum(axis=1), _GRID - 1)] for level in (TAIL, 1.0 - TAIL))
+    low, high = (probabilities[np.minimum((cumulative < level).sum(axis=1), _GRID - 1)] for level in (TAIL, 1.0 - TAIL))
     return low, high
 
 
-def _scatter(followers: Ints, k: int, number: int) -> Floats:
+def _scatter_p_values(followers: Ints, k: int, block_count: int) -> Floats:
     """How likely blocks of visits scatter so much by Pearson's statistic, by next state; 1 if too little was seen."""
-    size = followers.size // number
+    size = followers.size // block_count
     p_value = np.ones(k)
-    if size < 2 or number < 2:
+    if size < 2 or block_count < 2:
         return p_value
-    blocks = followers[: size * number].reshape(number, size)
+    blocks = followers[: size * block_count].reshape(block_count, size)
     for y in range(k):
-        seen = (blocks == y).sum(axis=1)
-        probability = float(seen.mean()) / size
+        hits = (blocks == y).sum(axis=1)
+        probability = float(hits.mean()) / size
         if min(probability, 1.0 - probability) * size >= _LEAST_EXPECTED:
-            statistic = float(((seen - size * probability) ** 2).sum()) / (size * probability * (1.0 - probability))
-            p_value[y] = special.chdtrc(number - 1, statistic)
+            statistic = float(((hits - size * probability) ** 2).sum()) / (size * probability * (1.0 - probability))
+            p_value[y] = special.chdtrc(block_count - 1, statistic)
     return p_value
 
 
-def constant_probability(seen: int, of: int, tail: float = TAIL) -> tuple[float, float]:
+def constant_probability(hits: int, trials: int, tail: float = TAIL) -> tuple[float, float]:
     """The interval of a constant probability; each end fails with `tail`, and an odds ratio, made of several, less.
 
     What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
     """
-    if not of:
+    if not trials:
         return _NEVER, 1.0 - _NEVER
-    low, high = share_bounds(max(seen, 1), of, tail)[0], share_bounds(min(seen, of - 1), of, tail)[1]
+    low, high = share_bounds(max(hits, 1), trials, tail)[0], share_bounds(min(hits, trials - 1), trials, tail)[1]
     return max(low, _NEVER), min(high, 1.0 - _NEVER)
 
 
@@ -208,36 +208,36 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
     states, segments = states[:_MOST_TICKS], segments[:_MOST_TICKS]
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], np.diff(segments) != 0, [True]])))
     counts = count_transitions(states, segments, k) + 1.0 / k
-    base = np.asarray(counts / counts.sum(axis=1, keepdims=True))
+    base_transition = np.asarray(counts / counts.sum(axis=1, keepdims=True))
     fits = []
     for count in range(1, _MOST + 1 if k <= _MOST_STATES else 2):
         learned = baum_welch(
             states,
             np.tile(np.eye(k), (count, 1)),
             lengths=lengths,
-            transition=_start(base, count),
+            transition=_initial_regimes(base_transition, count),
             iterations=_FIT_ROUNDS,
             tolerance=_FIT_TOLERANCE,
         )
-        free = count * (count - 1) + count * k * (k - 1)
-        fits.append((learned.log_likelihoods[-1] - free / 2.0 * math.log(states.size), learned.transition))
+        parameters = count * (count - 1) + count * k * (k - 1)
+        fits.append((learned.log_likelihoods[-1] - parameters / 2.0 * math.log(states.size), learned.transition))
         if len(fits) > 1 and fits[-1][0] <= fits[-2][0]:
             break
     _, transition = max(fits, key=lambda fit: fit[0])
     return _regimes(transition, k)
 
 
-def _start(base: Floats, count: int) -> Floats:
+def _initial_regimes(transition: Floats, count: int) -> Floats:
     """Regimes from slow to fast: the whole recording's chain, with its moves made rarer or more frequent."""
     speeds = np.exp(_SPREAD * (2.0 * np.arange(count) - (count - 1)))
-    switch = (1.0 - _STAY) / max(count - 1, 1) * np.ones((count, count))
-    np.fill_diagonal(switch, _STAY if count > 1 else 1.0)
+    regime_switches = (1.0 - _STAY) / max(count - 1, 1) * np.ones((count, count))
+    np.fill_diagonal(regime_switches, _STAY if count > 1 else 1.0)
     blocks = []
     for speed in speeds:
-        moves = base * (1.0 - np.eye(len(base))) * speed
+        moves = transition * (1.0 - np.eye(len(transition))) * speed
         moves /= np.maximum(1.0, moves.sum(axis=1, keepdims=True) / 0.95)
         blocks.append(moves + np.diag(1.0 - moves.sum(axis=1)))
-    return np.block([[switch[i, j] * block for j, block in enumerate(blocks)] for i in range(count)])
+    return np.block([[regime_switches[i, j] * block for j, block in enumerate(blocks)] for i in range(count)])
 
 
 def _regimes(transition: Floats, k: int) -> tuple[Regime, ...]:
@@ -246,12 +246,12 @@ def _regimes(transition: Floats, k: int) -> tuple[Regime, ...]:
     blocks = transition.reshape(count, k, count, k)
     regimes = []
     for i in range(count):
-        inside = blocks[i, :, i, :]
-        stays = inside.sum(axis=1)
+        inner_chain = blocks[i, :, i, :]
+        stay_probability = inner_chain.sum(axis=1)
         share = float(distribution[i].sum())
-        leaving = float(distribution[i] @ (1.0 - stays))
-        ticks = share / leaving if leaving > 0.0 else math.inf
-        regimes.append(Regime(share, ticks, inside / np.maximum(stays, 1e-300)[:, None]))
+        exit_rate = float(distribution[i] @ (1.0 - stay_probability))
+        ticks = share / exit_rate if exit_rate > 0.0 else math.inf
+        regimes.append(Regime(share, ticks, inner_chain / np.maximum(stay_probability, 1e-300)[:, None]))
     return tuple(sorted(regimes, key=lambda regime: -regime.share))
 
 
@@ -310,25 +310,25 @@ def covering_class(states: Ints, segments: Ints, k: int) -> Covered:
     lengths = local_transitions(states, segments, k, stretch_lengths(states.size))
     transition = smoothed(counts)
     order = order_test(count_triples(states, segments, k))
-    visited = counts.sum(axis=1)
-    slow = [regime for regime in regimes if regime.ticks >= lengths[0].length / 2 and regime.share >= _SHARE]
-    logs = [largest_log_odds(*(_floored(regime, visited),) * 2) for regime in slow]
-    logs += [length.covered_log for length in lengths]
-    covered = Covered(bounded_class(max(logs), transition), transition, lengths, regimes, order)
-    return covered._replace(chains=_constant(counts)) if k == 2 and not covered.changes else covered
+    visit_counts = counts.sum(axis=1)
+    slow_regimes = [regime for regime in regimes if regime.ticks >= lengths[0].length / 2 and regime.share >= _SHARE]
+    log_odds = [largest_log_odds(*(_floor_regime(regime, visit_counts),) * 2) for regime in slow_regimes]
+    log_odds += [length.covered_log for length in lengths]
+    covering = Covered(bounded_class(max(log_odds), transition), transition, lengths, regimes, order)
+    return covering._replace(chains=_constant_class(counts)) if k == 2 and not covering.changes else covering
 
 
 def _without_gaps(states: Ints, segments: Ints) -> tuple[Ints, Ints]:
     """Ticks that have a state; others end a stretch. Where stretches are cut depends on nothing else."""
-    seen = states >= 0
-    begins = (np.diff(segments, prepend=segments[:1]) != 0).astype(np.int64) + ~seen
-    return states[seen], np.cumsum(begins)[seen]
+    has_state = states >= 0
+    segment_steps = (np.diff(segments, prepend=segments[:1]) != 0).astype(np.int64) + ~has_state
+    return states[has_state], np.cumsum(segment_steps)[has_state]
 
 
 def smoothed(counts: Ints, possible: Floats | float = 1.0) -> Floats:
     """The chain of transition counts; a step that was never seen, and is possible (1, else 0), counts as half a one."""
-    seen = np.maximum(counts, 0.5) * possible
-    return np.asarray(seen / seen.sum(axis=1, keepdims=True), dtype=np.float64)
+    smoothed_counts = np.maximum(counts, 0.5) * possible
+    return np.asarray(smoothed_counts / smoothed_counts.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def smoothed_pairs(counts: Ints) -> Floats:
@@ -339,14 +339,14 @@ def smoothed_pairs(counts: Ints) -> Floats:
 
 def widened(chains: CoveringChains, factor: float) -> BoundedChains:
     """A class whose windows need `factor` >= 1 times the noise, about: it grows with the root of the odds ratio."""
-    return _bounded(chains.odds_bound * factor * factor, np.array(chains.typical[0]))
+    return _bounded_class(chains.odds_bound * factor * factor, np.array(chains.typical[0]))
 
 
 def union(classes: Sequence[CoveringChains]) -> CoveringChains:
     """The least class, intervals or odds ratio, that has all chains of several."""
     if all(member.boxes for member in classes):
-        sides = zip(*(box for member in classes for box in member.boxes), strict=True)
-        q, r = ((float(min(low for low, _ in side)), float(max(high for _, high in side))) for side in sides)
+        spans = zip(*(box for member in classes for box in member.boxes), strict=True)
+        q, r = ((float(min(low for low, _ in span)), float(max(high for _, high in span))) for span in spans)
         return BinaryChains(q=q, r=r)
     return max((widened(member, 1.0) for member in classes), key=lambda member: member.odds_bound)
 
@@ -355,10 +355,10 @@ def _refuse_short(counts: Ints) -> None:
     steps, departures = int(counts.sum()), counts.sum(axis=1) - np.diag(counts)
     if steps < _LEAST_ROWS or departures.min() < _LEAST_LEFT:
         state = int(departures.argmin())
-        times = "once" if departures[state] == 1 else f"{departures[state]} times"
-        seen = f"state {state} is left {times} in {steps} steps"
+        times_words = "once" if departures[state] == 1 else f"{departures[state]} times"
+        count_words = f"state {state} is left {times_words} in {steps} steps"
         raise ChainClassError(
-            f"too short to tell how readings depend on one another: {seen}; at least {_LEAST_LEFT} times and "
+            f"too short to tell how readings depend on one another: {count_words}; at least {_LEAST_LEFT} times and "
             f"{_LEAST_ROWS} steps are needed"
         )
 
@@ -369,23 +369,23 @@ def stretch_lengths(rows: int) -> list[int]:
     return [length << i for i in range(64) if (length << i) * _FEWEST <= rows]
 
 
-def _floored(regime: Regime, visited: Ints) -> Floats:
+def _floor_regime(regime: Regime, visit_counts: Ints) -> Floats:
     """The chain of a regime; a step is never rarer than half a time in the visits of one stay, as in a stretch."""
-    least = 0.5 / (np.minimum(visited * min(regime.share, 1.0), regime.ticks) + 1.0)
-    chain = np.maximum(regime.transition, least[:, None])
+    min_probability = 0.5 / (np.minimum(visit_counts * min(regime.share, 1.0), regime.ticks) + 1.0)
+    chain = np.maximum(regime.transition, min_probability[:, None])
     return np.asarray(chain / chain.sum(axis=1, keepdims=True))
 
 
-def _constant(counts: Ints) -> BinaryChains:
+def _constant_class(counts: Ints) -> BinaryChains:
     """One chain within intervals of both probabilities, so long that the odds ratio, which they make, holds with 90 %.
 
     Their errors are independent, and the logarithm of the odds ratio is the sum of their log-odds.
     """
-    seen, of = counts[[0, 1], [1, 0]], counts.sum(axis=1)
-    share = (seen + 0.5) / (of + 1.0)
-    deviations = 1.0 / np.sqrt(of * share * (1.0 - share))
+    hits, trials = counts[[0, 1], [1, 0]], counts.sum(axis=1)
+    share = (hits + 0.5) / (trials + 1.0)
+    deviations = 1.0 / np.sqrt(trials * share * (1.0 - share))
     tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*deviations) / deviations.sum()))
-    q, r = (constant_probability(int(n), int(m), tail) for n, m in zip(seen, of, strict=True))
+    q, r = (constant_probability(int(n), int(m), tail) for n, m in zip(hits, trials, strict=True))
     return BinaryChains(q=outward(*q), r=outward(*r))
 
 
@@ -394,10 +394,10 @@ def bounded_class(logarithm: float, transition: Floats) -> BoundedChains:
 
     If it is smaller than that of the typical member `transition` (k, k), that one's counts.
     """
-    return _bounded(math.exp(min(logarithm, _LARGEST_LOG)) * _OUTWARD, transition)
+    return _bounded_class(math.exp(min(logarithm, _LARGEST_LOG)) * _OUTWARD, transition)
 
 
-def _bounded(odds: float, transition: Floats) -> BoundedChains:
+def _bounded_class(odds: float, transition: Floats) -> BoundedChains:
     rows = tuple(_short_row(row.tolist()) for row in transition)
     odds = float(_two_digits(max(min(odds, _MOST_ODDS), odds_ratio(rows)), ROUND_CEILING))
     return BoundedChains(states=len(rows), odds_ratio=odds, transition=rows)
@@ -412,10 +412,10 @@ def outward(low: float, high: float) -> tuple[float, float]:
 
 def _short_row(row: list[float]) -> tuple[float, ...]:
     """A row of two-digit probabilities; the largest is what the others leave."""
-    short = [_two_digits(p, ROUND_HALF_EVEN) for p in row]
-    at = row.index(max(row))
-    short[at] += 1 - sum(short)
-    return tuple(map(float, short))
+    rounded = [_two_digits(p, ROUND_HALF_EVEN) for p in row]
+    largest_index = row.index(max(row))
+    rounded[largest_index] += 1 - sum(rounded)
+    return tuple(map(float, rounded))
 
 
 def _two_digits(value: float, rounding: str) -> Decimal:

@@ -107,7 +107,7 @@ class LearnedModel(ModelFile):
         )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         for square in (self.transition, self.low, self.high):
             if len(square) != self.states or any(len(row) != self.states for row in square):
                 raise ValueError(f"every matrix needs {self.states} rows of {self.states} numbers")
@@ -167,14 +167,14 @@ class LearnedClass(NamedTuple):
 def log_ratios(transition: Floats) -> Floats:
     """The log-ratios (k (k - 1),) of a chain (k, k), row by row."""
     ratios = np.log(transition) - np.log(np.diag(transition))[:, None]
-    return np.asarray(ratios[_moves(len(transition))])
+    return np.asarray(ratios[_move_indices(len(transition))])
 
 
 def transition_of(ratios: Floats, k: int) -> Floats:
     """The chain (k, k) of log-ratios (k (k - 1),)."""
-    full = np.zeros((k, k))
-    full[_moves(k)] = ratios
-    return np.asarray(special.softmax(full, axis=1))
+    log_odds_matrix = np.zeros((k, k))
+    log_odds_matrix[_move_indices(k)] = ratios
+    return np.asarray(special.softmax(log_odds_matrix, axis=1))
 
 
 def learned_class(transition: Floats, information: Floats, ticks: int, levels: Sequence[Deviations]) -> LearnedClass:
@@ -184,58 +184,58 @@ def learned_class(transition: Floats, information: Floats, ticks: int, levels: S
     log-ratios, `ticks` have a symbol, and `levels` are deviations of stretches of each length.
     """
     k, ratios = len(transition), log_ratios(transition)
-    sums = _log_odds(k)
-    largest_odds = math.exp(min(float((sums @ ratios).max()), 700.0))
-    if problem := _uninformed(transition, information, ticks):
-        return LearnedClass(transition, np.zeros((k, k)), np.ones((k, k)), largest_odds, (), None, problem)
+    log_odds_sums = _log_odds_sums(k)
+    largest_odds = math.exp(min(float((log_odds_sums @ ratios).max()), 700.0))
+    if refusal := _refuse_uninformed(transition, information, ticks):
+        return LearnedClass(transition, np.zeros((k, k)), np.ones((k, k)), largest_odds, (), None, refusal)
     covariance = np.asarray(np.linalg.inv(information), dtype=np.float64)
     spreads = (level.deviations.T @ level.deviations / len(level.ticks) ** 2 for level in levels)
-    errors = [covariance, *(np.asarray(spread, dtype=np.float64) for spread in spreads)]
-    error = np.sqrt(np.max([_variances(sums, matrix_of) for matrix_of in errors], axis=0))
-    middle = sums @ ratios + _quantile(1.0 - _TAIL) * error
-    scales, largest = [], float(middle.max())
+    covariances = [covariance, *(np.asarray(spread, dtype=np.float64) for spread in spreads)]
+    error = np.sqrt(np.max([_variances(log_odds_sums, matrix) for matrix in covariances], axis=0))
+    upper_log_odds = log_odds_sums @ ratios + _quantile(1.0 - _TAIL) * error
+    scales, largest_log_odds = [], float(upper_log_odds.max())
     for level in levels:
-        bound = _covering(level, sums, middle)
+        bound = _covering_log_odds(level, log_odds_sums, upper_log_odds)
         odds = math.exp(min(bound, 700.0))
-        mean, count = round(float(level.ticks.mean())), len(level.ticks)
-        scales.append(LearnedScale(ticks=mean, stretches=count, odds_ratio=odds, p_value=level.p_value))
-        largest = max(largest, bound)
-    low, high = _intervals(transition, errors)
-    chains = bounded_class(largest, transition)
+        mean_ticks, count = round(float(level.ticks.mean())), len(level.ticks)
+        scales.append(LearnedScale(ticks=mean_ticks, stretches=count, odds_ratio=odds, p_value=level.p_value))
+        largest_log_odds = max(largest_log_odds, bound)
+    low, high = _intervals(transition, covariances)
+    chains = bounded_class(largest_log_odds, transition)
     return LearnedClass(transition, low, high, largest_odds, tuple(scales), chains, "")
 
 
-def _uninformed(transition: Floats, information: Floats, ticks: int) -> str:
+def _refuse_uninformed(transition: Floats, information: Floats, ticks: int) -> str:
     k, ratios = len(transition), log_ratios(transition)
     if np.abs(ratios).max() >= _MOST_RATIO:
         return "as far as the symbols tell, some state is never left, or left at once: longer histories tell more"
-    values, vectors = np.linalg.eigh(information)
-    if values[0] <= 0.0:
+    eigenvalues, eigenvectors = np.linalg.eigh(information)
+    if eigenvalues[0] <= 0.0:
         return "the symbols do not tell how often states follow one another"
-    errors = np.sqrt((vectors**2 / values).sum(axis=1))
-    if (worst := float(errors.max())) <= _MOST_ERROR:
+    errors = np.sqrt((eigenvectors**2 / eigenvalues).sum(axis=1))
+    if (largest_error := float(errors.max())) <= _MOST_ERROR:
         return ""
-    state, needed = int(errors.argmax()) // (k - 1), math.ceil(ticks * worst**2)
+    state, required_ticks = int(errors.argmax()) // (k - 1), math.ceil(ticks * largest_error**2)
     return (
         f"the symbols of {ticks} ticks tell how often state {state} is left only within a factor of "
-        f"{math.exp(min(worst, 50.0)):.3g}: about {needed:.2g} ticks are needed"
+        f"{math.exp(min(largest_error, 50.0)):.3g}: about {required_ticks:.2g} ticks are needed"
     )
 
 
-def _moves(k: int) -> tuple[Ints, Ints]:
+def _move_indices(k: int) -> tuple[Ints, Ints]:
     rows, columns = np.nonzero(~np.eye(k, dtype=np.bool_))
     return np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
 
 
-def _log_odds(k: int) -> Floats:
+def _log_odds_sums(k: int) -> Floats:
     """(c, k (k - 1)): all logarithms of odds ratios of a step, as sums of log-ratios."""
-    places = np.full((k, k), -1)
-    places[_moves(k)] = np.arange(k * (k - 1))
+    positions = np.full((k, k), -1)
+    positions[_move_indices(k)] = np.arange(k * (k - 1))
     rows = []
     for (x, w), (y, z) in product(combinations(range(k), 2), permutations(range(k), 2)):
         row = np.zeros(k * (k - 1) + 1)  # what belongs to the diagonal is 0
-        for place, sign in ((places[x, y], 1), (places[w, z], 1), (places[x, z], -1), (places[w, y], -1)):
-            row[place] += sign if place >= 0 else 0
+        for index, sign in ((positions[x, y], 1), (positions[w, z], 1), (positions[x, z], -1), (positions[w, y], -1)):
+            row[index] += sign if index >= 0 else 0
         rows.append(row[:-1])
     return np.array(rows)
 
@@ -248,22 +248,22 @@ def _quantile(probability: float) -> float:
     return float(special.ndtri(probability))
 
 
-def _covering(sample: Deviations, sums: Floats, middle: Floats) -> float:
+def _covering_log_odds(sample: Deviations, log_odds_sums: Floats, upper_log_odds: Floats) -> float:
     """The largest logarithm of an odds ratio of all stretches but a share, each at the far end of its range."""
     count = len(sample.ticks)
-    single = np.array([_variances(sums, noise_row) for noise_row in sample.noise])
-    weights = np.bincount(sample.kinds, 1.0 / sample.ticks, len(single)) / count
-    noise = weights @ single
-    squares = _variances(sums, sample.deviations.T @ sample.deviations)
-    differ = np.maximum(squares / special.chdtri(count, 1.0 - _TAIL) - noise, 0.0)
-    largest = np.empty(count)
+    kind_variances = np.array([_variances(log_odds_sums, noise_row) for noise_row in sample.noise])
+    weights = np.bincount(sample.kinds, 1.0 / sample.ticks, len(kind_variances)) / count
+    mean_noise = weights @ kind_variances
+    squared_deviations = _variances(log_odds_sums, sample.deviations.T @ sample.deviations)
+    spread_variance = np.maximum(squared_deviations / special.chdtri(count, 1.0 - _TAIL) - mean_noise, 0.0)
+    bounds = np.empty(count)
     for low in range(0, count, _AT_ONCE):
-        part = slice(low, low + _AT_ONCE)
-        own = single[sample.kinds[part]] / sample.ticks[part, None]
-        share = differ / (differ + own)
-        tail = _quantile(1.0 - _TAIL) * np.sqrt(differ * (1.0 - share))
-        largest[part] = (middle + share * (sample.deviations[part] @ sums.T) + tail).max(axis=1)
-    return float(np.sort(largest)[math.ceil(count * (1.0 - _SHARE)) - 1])
+        batch = slice(low, low + _AT_ONCE)
+        noise_variance = kind_variances[sample.kinds[batch]] / sample.ticks[batch, None]
+        share = spread_variance / (spread_variance + noise_variance)
+        tail = _quantile(1.0 - _TAIL) * np.sqrt(spread_variance * (1.0 - share))
+        bounds[batch] = (upper_log_odds + share * (sample.deviations[batch] @ log_odds_sums.T) + tail).max(axis=1)
+    return float(np.sort(bounds)[math.ceil(count * (1.0 - _SHARE)) - 1])
 
 
 def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Floats]:
@@ -271,11 +271,13 @@ def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Fl
     k = len(transition)
     low, high = np.empty((k, k)), np.empty((k, k))
     for x in range(k):
-        own = slice(x * (k - 1), (x + 1) * (k - 1))
-        others = [z for z in range(k) if z != x]
+        row = slice(x * (k - 1), (x + 1) * (k - 1))
+        other_states = [z for z in range(k) if z != x]
         for y in range(k):
-            slope = np.array([(z == y) - transition[x, z] for z in others]) / (1.0 - transition[x, y])
-            off = _quantile(1.0 - _TAIL) * math.sqrt(max(float(slope @ matrix[own, own] @ slope) for matrix in errors))
-            middle = float(special.logit(transition[x, y]))
-            low[x, y], high[x, y] = special.expit(middle - off), special.expit(middle + off)
+            slope = np.array([(z == y) - transition[x, z] for z in other_states]) / (1.0 - transition[x, y])
+            width = _quantile(1.0 - _TAIL) * math.sqrt(
+                max(float(slope @ matrix[row, row] @ slope) for matrix in errors)
+            )
+            logit = float(special.logit(transition[x, y]))
+            low[x, y], high[x, y] = special.expit(logit - width), special.expit(logit + width)
     return low, high

@@ -33,46 +33,46 @@ def largest_ratio(rows: Floats, out: Floats) -> None:
     """out[x,x'] = max over y of rows[x,y] / rows[x',y]; 0/0 is passed over, and is -inf if there is nothing else."""
     k, m = rows.shape
     for x in range(k):
-        for other in range(k):
-            out[x, other] = -np.inf
+        for other_row in range(k):
+            out[x, other_row] = -np.inf
     inverse = np.empty(k)
     for y in range(m):
         for x in range(k):
             inverse[x] = 1.0 / rows[x, y]
         for x in range(k):
             p = rows[x, y]
-            for other in range(k):  # the innermost loop has no sum, so that it vectorises
-                ratio = p * inverse[other]
-                out[x, other] = ratio if ratio > out[x, other] else out[x, other]  # 0 * inf is no ratio
+            for other_row in range(k):  # the innermost loop has no sum, so that it vectorises
+                ratio = p * inverse[other_row]
+                out[x, other_row] = ratio if ratio > out[x, other_row] else out[x, other_row]  # 0 * inf is no ratio
 
 
 @kernel
 def grow_tables(
-    transition: Floats, power: Floats, column: Floats, right: Floats, done: int, wanted: int, tiny: float
+    transition: Floats, power: Floats, column: Floats, right: Floats, count: int, target: int, floor: float
 ) -> int:
-    """Fill the tables of the distances done + 1 .. wanted with ratios, not yet their logarithms.
+    """Fill the tables of the distances count + 1 .. target with ratios, not yet their logarithms.
 
-    Entry m - 1 of column and right, (at least wanted, k, k), is distance m; power (k, k) goes on from that of `done`.
-    The result is `wanted`, or the last distance before a positive entry falls below `tiny`, where ratios are inexact.
+    Entry m - 1 of column and right, (at least target, k, k), is distance m; power (k, k) goes on from that of `count`.
+    The result is `target`, or the last distance before a positive entry falls below `floor`, where ratios are inexact.
     """
     k = transition.shape[0]
-    turned = np.empty((k, k))
-    for m in range(done, wanted):
-        ahead = np.dot(power, transition) if m else transition.copy()
+    transposed = np.empty((k, k))
+    for m in range(count, target):
+        next_power = np.dot(power, transition) if m else transition.copy()
         for x in range(k):
             for y in range(k):
-                if 0.0 < ahead[x, y] < tiny:
+                if 0.0 < next_power[x, y] < floor:
                     return m
         for x in range(k):  # an array assigned whole takes numba seconds more to compile
             for y in range(k):
-                power[x, y] = turned[y, x] = ahead[x, y]
+                power[x, y] = transposed[y, x] = next_power[x, y]
         largest_ratio(power, right[m])
-        largest_ratio(turned, column[m])
-    return wanted
+        largest_ratio(transposed, column[m])
+    return target
 
 
 @part
-def _begin(start: Floats, column: Floats, width: int, target: Floats) -> None:
+def _add_left_width(start: Floats, column: Floats, width: int, target: Floats) -> None:
     """Set `target` (k, k) to the term and the table of a width to the left, or to 0 for none."""
     for x in range(target.shape[0]):
         for y in range(target.shape[0]):
@@ -99,28 +99,28 @@ def smallest_scale(
     right: Floats,
     nodes_left: int,
     nodes_right: int,
-    trivial: float,
+    empty_scale: float,
     epsilon: float,
-    enough: float,
+    scale_floor: float,
     seed_left: int,
     seed_right: int,
 ) -> tuple[float, int, int, float, float]:
     """The smallest card / (epsilon - influence) over the quilts of a node, found by trying a seed (or 0, 0) first.
 
     `start` (k, k) is the term of the node's own distribution, for quilts with a width to the left; `column` and `right`
-    are (n, k, k). A side that never ends has more than 2^60 nodes. The empty quilt has the scale `trivial`, inf on an
-    endless stream. A scale not above `enough` ends the search.
+    are (n, k, k). A side that never ends has more than 2^60 nodes. The empty quilt has the scale `empty_scale`, inf on
+    an endless stream. A scale not above `scale_floor` ends the search.
 
     Returns:
-        (scale, left width, right width, influence, wanted): both widths 0 is the empty quilt, and no quilt with a width
-        longer than n can be better if n >= wanted.
+        (scale, left width, right width, influence, need): both widths 0 is the empty quilt, and no quilt with a width
+        longer than n can be better if n >= need.
     """
     endless = 2**60
     n = right.shape[0]
     reach_left, reach_right = min(n, nodes_left), min(n, nodes_right)
-    best, best_left, best_right, best_influence = trivial, 0, 0, 0.0
-    if best <= enough:
-        return best, 0, 0, 0.0, 0.0
+    best_scale, best_left, best_right, best_influence = empty_scale, 0, 0, 0.0
+    if best_scale <= scale_floor:
+        return best_scale, 0, 0, 0.0, 0.0
     left = np.empty(start.shape)
     if seed_left + seed_right > 0:
         a, b = min(seed_left, reach_left), min(seed_right, reach_right)
@@ -128,67 +128,67 @@ def smallest_scale(
         a, b = (a if seed_left <= reach_left else 0), (b if seed_right <= reach_right else 0)
         card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
         if (a or b) and card < endless:
-            _begin(start, column, a, left)
+            _add_left_width(start, column, a, left)
             influence = _largest_sum(left, right, b)[0]
-            if influence < epsilon and card / (epsilon - influence) < best:
-                best, best_left, best_right, best_influence = card / (epsilon - influence), a, b, influence
+            if influence < epsilon and card / (epsilon - influence) < best_scale:
+                best_scale, best_left, best_right, best_influence = card / (epsilon - influence), a, b, influence
     witness_x, witness_y = 0, 0
     left_only = np.empty(reach_left + 1)
     for a in range(reach_left + 1):
         left_only[a] = np.inf
     for a in range(reach_left + 1):
-        if best <= enough:
+        if best_scale <= scale_floor:
             break
-        before = a - 1 if a else nodes_left  # nearby nodes other than those of the right width
-        if before + 1 >= epsilon * best:
+        nearby_count = a - 1 if a else nodes_left  # nearby nodes other than those of the right width
+        if nearby_count + 1 >= epsilon * best_scale:
             if a:
                 break
             continue
-        _begin(start, column, a, left)
+        _add_left_width(start, column, a, left)
         left_only[a] = _largest_sum(left, right, 0)[0]
         if not left_only[a] < epsilon:
             continue
-        if a and nodes_right < endless and (a + nodes_right) < (epsilon - left_only[a]) * best:
-            best, best_left, best_right, best_influence = (
+        if a and nodes_right < endless and (a + nodes_right) < (epsilon - left_only[a]) * best_scale:
+            best_scale, best_left, best_right, best_influence = (
                 (a + nodes_right) / (epsilon - left_only[a]),
                 a,
                 0,
                 left_only[a],
             )
-        limit = (epsilon - left_only[a]) * best - before
-        b = reach_right if limit > reach_right else math.ceil(limit) - 1
+        max_width = (epsilon - left_only[a]) * best_scale - nearby_count
+        b = reach_right if max_width > reach_right else math.ceil(max_width) - 1
         while b >= 1:
             influence = left[witness_x, witness_y] + right[b - 1, witness_x, witness_y]
-            if not (before + b >= (epsilon - influence) * best):
+            if not (nearby_count + b >= (epsilon - influence) * best_scale):
                 influence, x, y = _largest_sum(left, right, b)
                 witness_x, witness_y = x, y
-                if influence < epsilon and before + b < (epsilon - influence) * best:
-                    best, best_left, best_right = (before + b) / (epsilon - influence), a, b
+                if influence < epsilon and nearby_count + b < (epsilon - influence) * best_scale:
+                    best_scale, best_left, best_right = (nearby_count + b) / (epsilon - influence), a, b
                     best_influence = influence
-                    if best <= enough:
+                    if best_scale <= scale_floor:
                         break
             # a smaller right width has at least this influence, so only a card below this can be better
-            limit = (epsilon - influence) * best - before
-            b = min(b - 1, math.ceil(limit) - 1) if limit > 0.0 else 0
-    wanted = 0.0
+            max_width = (epsilon - influence) * best_scale - nearby_count
+            b = min(b - 1, math.ceil(max_width) - 1) if max_width > 0.0 else 0
+    useful_width = 0.0
     if nodes_left > n and nodes_right > n:  # two larger widths have 2n + 1 nodes between them
-        wanted = epsilon * best / 2.0
+        useful_width = epsilon * best_scale / 2.0
     if nodes_right > n:
         for a in range(reach_left + 1):
             if left_only[a] < epsilon:
-                wanted = max(wanted, (epsilon - left_only[a]) * best - (a - 1 if a else nodes_left))
+                useful_width = max(useful_width, (epsilon - left_only[a]) * best_scale - (a - 1 if a else nodes_left))
     if nodes_left > n:
-        wanted = max(wanted, epsilon * best - nodes_right)
+        useful_width = max(useful_width, epsilon * best_scale - nodes_right)
         for x in range(start.shape[0]):
             for y in range(start.shape[0]):
                 left[x, y] = 0.0 if start[x, y] > -np.inf else -np.inf
         for b in range(1, reach_right + 1):
-            if epsilon * best - b + 1 <= wanted:
+            if epsilon * best_scale - b + 1 <= useful_width:
                 break
-            largest = _largest_sum(left, right, b)[0]
-            if largest < epsilon:
-                wanted = max(wanted, (epsilon - largest) * best - b + 1)
-    return best, best_left, best_right, best_influence, wanted
+            largest_sum = _largest_sum(left, right, b)[0]
+            if largest_sum < epsilon:
+                useful_width = max(useful_width, (epsilon - largest_sum) * best_scale - b + 1)
+    return best_scale, best_left, best_right, best_influence, useful_width
 
 
 @kernel
@@ -197,36 +197,36 @@ def smallest_loss(
     column: Floats,
     right: Floats,
     node: int,
-    spent: Floats,
+    sums: Floats,
 ) -> tuple[float, int, int, float]:
     """The smallest influence + charges nearby over the quilts of a node in 0..T-1; spent: (T + 1,) sums of the charges.
 
     The result is (loss, left width, right width, influence); both widths 0 is the empty quilt.
     """
-    length = spent.shape[0] - 1
+    length = sums.shape[0] - 1
     n = right.shape[0]
     reach_left, reach_right = min(n, node), min(n, length - 1 - node)
-    best, best_left, best_right, best_influence = spent[length] - spent[0], 0, 0, 0.0
+    best_loss, best_left, best_right, best_influence = sums[length] - sums[0], 0, 0, 0.0
     left = np.empty(start.shape)
     for a in range(reach_left + 1):
-        first = spent[node - a + 1] if a else spent[0]
-        if spent[node + 1] - first >= best:
+        sum_before = sums[node - a + 1] if a else sums[0]
+        if sums[node + 1] - sum_before >= best_loss:
             if a:
                 break
             continue
-        _begin(start, column, a, left)
+        _add_left_width(start, column, a, left)
         left_only = _largest_sum(left, right, 0)[0]
-        if a and left_only + spent[length] - first < best:
-            best, best_left, best_right, best_influence = left_only + spent[length] - first, a, 0, left_only
+        if a and left_only + sums[length] - sum_before < best_loss:
+            best_loss, best_left, best_right, best_influence = left_only + sums[length] - sum_before, a, 0, left_only
         b, bound = reach_right, left_only
         while b >= 1:
-            if bound + spent[node + b] - first < best:
+            if bound + sums[node + b] - sum_before < best_loss:
                 bound = _largest_sum(left, right, b)[0]
-                if bound + spent[node + b] - first < best:
-                    best, best_left, best_right = bound + spent[node + b] - first, a, b
+                if bound + sums[node + b] - sum_before < best_loss:
+                    best_loss, best_left, best_right = bound + sums[node + b] - sum_before, a, b
                     best_influence = bound
             b -= 1
-    return best, best_left, best_right, best_influence
+    return best_loss, best_left, best_right, best_influence
 
 
 # Products of two entries above this are exact to the last bit, and so are quotients: no ratio is ever made up.
@@ -256,7 +256,7 @@ class QuiltTables:
         self.transition = np.ascontiguousarray(transition)
         self._power = np.eye(k)
         self.column, self.right = np.empty((0, k, k)), np.empty((0, k, k))
-        self._most = max(1, _MOST_ENTRIES // k**2)
+        self._max_width = max(1, _MOST_ENTRIES // k**2)
 
     @property
     def count(self) -> int:
@@ -273,20 +273,20 @@ class QuiltTables:
 
     def grow(self, count: int) -> bool:
         """Make tables for widths up to `count`; whether there are more than before."""
-        done, wanted = self.count, min(count, self._most)
-        if wanted <= done:
+        done_count, target_count = self.count, min(count, self._max_width)
+        if target_count <= done_count:
             return False
         k = self.transition.shape[0]
-        column, right = np.empty((wanted, k, k)), np.empty((wanted, k, k))
-        column[:done], right[:done] = self.column, self.right
+        column, right = np.empty((target_count, k, k)), np.empty((target_count, k, k))
+        column[:done_count], right[:done_count] = self.column, self.right
         with np.errstate(all="ignore"):
-            reached = grow_tables(self.transition, self._power, column, right, done, wanted, _TINY)
-            for fresh in column[done:reached], right[done:reached]:
-                np.log(np.maximum(fresh, 0.0, out=fresh), out=fresh)
-        if reached < wanted:
-            self._most = reached
-        self.column, self.right = column[:reached], right[:reached]
-        return reached > done
+            grown_count = grow_tables(self.transition, self._power, column, right, done_count, target_count, _TINY)
+            for new_tables in column[done_count:grown_count], right[done_count:grown_count]:
+                np.log(np.maximum(new_tables, 0.0, out=new_tables), out=new_tables)
+        if grown_count < target_count:
+            self._max_width = grown_count
+        self.column, self.right = column[:grown_count], right[:grown_count]
+        return grown_count > done_count
 
 
 class NodeTerms(NamedTuple):
@@ -308,7 +308,7 @@ def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
     if node is None or chain.is_stationary:
         distribution = stationary_distribution_of(chain)
         return _terms(distribution[None, :], distribution[None, :] > 0.0, distribution)
-    rows, reach = _first(chain)
+    rows, reach = _start_rows(chain)
     rows = rows @ np.linalg.matrix_power(chain.transition, node - 1)
     reach = follow(reach, np.linalg.matrix_power(chain.transition > 0.0, node - 1))  # products of booleans are logical
     return _terms(rows, reach, _stationary_distribution_or_none(chain))
@@ -318,31 +318,31 @@ def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
     """The terms of the nodes 1, 2, 3 ... for ever, as `node_terms` gives them."""
     if chain.is_stationary:
         yield from repeat(node_terms(chain, 1))
-    fixed, step = _stationary_distribution_or_none(chain), chain.transition > 0.0
-    rows, reach = _first(chain)
+    stationary, is_step = _stationary_distribution_or_none(chain), chain.transition > 0.0
+    rows, reach = _start_rows(chain)
     while True:
-        yield _terms(rows, reach, fixed)
-        rows, reach = rows @ chain.transition, follow(reach, step)
+        yield _terms(rows, reach, stationary)
+        rows, reach = rows @ chain.transition, follow(reach, is_step)
 
 
-def _first(chain: MarkovChain) -> tuple[Floats, Bools]:
+def _start_rows(chain: MarkovChain) -> tuple[Floats, Bools]:
     """The distributions (n, k) of the first tick between which all others lie, and where they are positive."""
     rows = np.eye(chain.states) if chain.initial is None else chain.initial[None, :]
     return rows, rows > 0.0
 
 
-def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
+def _terms(rows: Floats, reach: Bools, stationary: Floats | None) -> NodeTerms:
     """Terms from the distributions (n, k) that a node may have, where these are positive, and the stationary one."""
-    possible: Bools = np.asarray(reach.any(axis=0))
-    pair = possible[:, None] & possible[None, :]
+    is_possible: Bools = np.asarray(reach.any(axis=0))
+    is_possible_pair = is_possible[:, None] & is_possible[None, :]
     # reachable in the graph, and yet too small for exact ratios: nothing is known of the ratio
-    vague: Bools = np.asarray((reach & (rows < _TINY)).any(axis=0))
+    is_vague: Bools = np.asarray((reach & (rows < _TINY)).any(axis=0))
     start = log_ratio_table(np.where(reach, rows, 0.0).T).T.copy()
-    start[vague[:, None] | vague[None, :]] = np.inf
-    start[~pair] = -np.inf
+    start[is_vague[:, None] | is_vague[None, :]] = np.inf
+    start[~is_possible_pair] = -np.inf
     spread = np.inf
-    if fixed is not None and not vague.any() and not (possible & (fixed <= 0.0)).any():
-        ratios = rows[:, fixed > 0.0] / fixed[fixed > 0.0]
+    if stationary is not None and not is_vague.any() and not (is_possible & (stationary <= 0.0)).any():
+        ratios = rows[:, stationary > 0.0] / stationary[stationary > 0.0]
         if ratios.min() > 0.0:
             spread = float(np.log(ratios.max() / ratios.min()))
     return NodeTerms(start, spread)

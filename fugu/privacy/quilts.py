@@ -82,13 +82,13 @@ def mqm_exact(
     no end. Raises ChainClassError if epsilon or length is out of range, or no quilt is good enough on an endless
     stream.
     """
-    _check(epsilon, length)
+    _check_range(epsilon, length)
     members = corner_chains(chains)
     if not members:
         raise ChainClassError("a class needs at least one chain")
     scales = (_chain_scale(chain, length, epsilon) for chain in members)
-    worst = max((scale._replace(chain=index) for index, scale in enumerate(scales)), key=lambda scale: scale.scale)
-    return worst._replace(scale=worst.scale * _UP)
+    maximum = max((scale._replace(chain=index) for index, scale in enumerate(scales)), key=lambda scale: scale.scale)
+    return maximum._replace(scale=maximum.scale * _UP)
 
 
 def corner_chains(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[MarkovChain, ...]:
@@ -108,7 +108,7 @@ def corner_chains(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[Marko
 
 def group_dp_scale(length: int, epsilon: float, *, sensitivity: float = 1.0) -> float:
     """The Laplace scale that protects all ticks of a window as one: sensitivity 1 for a count, 2 for a histogram."""
-    _check(epsilon, length)
+    _check_range(epsilon, length)
     return sensitivity * length / epsilon
 
 
@@ -119,89 +119,93 @@ def best_quilt(
     nodes_right: int,
     epsilon: float,
     *,
-    trivial: float | None = None,
-    enough: float = 0.0,
+    empty_scale: float | None = None,
+    scale_floor: float = 0.0,
     seed: tuple[int | None, int | None] = (None, None),
 ) -> QuiltScale:
     """The best quilt of one node, over all widths that could matter: not rounded, inf if nothing is good enough.
 
     Tables are grown on demand. `start` is of `NodeTerms`. A side has so many nodes, or `ENDLESS`. The empty quilt has
-    the scale `trivial`, by default from these. No scale below `enough` is looked for. `seed` is a quilt to try first.
+    the scale `empty_scale`, by default from these. No scale below `scale_floor` is sought. `seed` is tried first.
     """
     length = nodes_left + nodes_right + 1
-    if trivial is None:
-        trivial = length / epsilon if length < ENDLESS else float("inf")
+    if empty_scale is None:
+        empty_scale = length / epsilon if length < ENDLESS else float("inf")
     tables.grow(min(32, max(1, length - 1)))
     while True:
-        scale, a, b, e, wanted = smallest_scale(
+        scale, a, b, influence, useful_width = smallest_scale(
             start, tables.column, tables.right, nodes_left, nodes_right,
-            trivial, epsilon, enough, seed[0] or 0, seed[1] or 0,
+            empty_scale, epsilon, scale_floor, seed[0] or 0, seed[1] or 0,
         )  # fmt: skip
-        if scale <= enough or tables.count >= wanted or (scale >= trivial and tables.stalled):
+        if scale <= scale_floor or tables.count >= useful_width or (scale >= empty_scale and tables.stalled):
             break
-        if not tables.grow(int(min(1.5 * tables.count, wanted)) + 1):
+        if not tables.grow(int(min(1.5 * tables.count, useful_width)) + 1):
             break
     card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
-    return QuiltScale(scale, None, (a or None, b or None), card, e, 0)
+    return QuiltScale(scale, None, (a or None, b or None), card, influence, 0)
 
 
 def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> QuiltScale:
     tables = QuiltTables(chain.transition)
-    empty = float("inf") if length is None else length / epsilon
-    steady = _steady(tables, chain, epsilon, empty)
+    empty_scale = float("inf") if length is None else length / epsilon
+    middle_scale = _middle_scale(tables, chain, epsilon, empty_scale)
     if length is None:
-        if steady is None or not steady.scale < float("inf"):
+        if middle_scale is None or not middle_scale.scale < float("inf"):
             raise ChainClassError(_NO_QUILT)
         if chain.is_stationary:
-            return steady
-        worst = steady
+            return middle_scale
+        worst_scale = middle_scale
     else:
         # a node in the middle of things decides for all that are far from both ends, so ask it first
-        far = max(length // 2 + 1, length - min(tables.count, length))
-        worst = best_quilt(tables, node_terms(chain, far).start, far - 1, length - far, epsilon)._replace(node=far)
-    seed, spread = worst.quilt, float("inf")
+        mid = max(length // 2 + 1, length - min(tables.count, length))
+        worst_scale = best_quilt(tables, node_terms(chain, mid).start, mid - 1, length - mid, epsilon)._replace(
+            node=mid
+        )
+    seed, spread = worst_scale.quilt, float("inf")
     for node, terms in enumerate(walk(chain), 1):
-        if node - 1 == length or worst.scale >= empty:
+        if node - 1 == length or worst_scale.scale >= empty_scale:
             break
-        bound = empty if steady is None else _later(steady, terms.spread, epsilon, empty)
-        if bound <= worst.scale * _CLOSE:
+        bound = empty_scale if middle_scale is None else _later_bound(middle_scale, terms.spread, epsilon, empty_scale)
+        if bound <= worst_scale.scale * _CLOSE:
             break
-        if node > _MOST_NODES or (spread <= terms.spread and bound <= worst.scale * _NEAR):
-            worst = worst._replace(scale=bound)  # as close as rounding, or patience, allows
+        if node > _MOST_NODES or (spread <= terms.spread and bound <= worst_scale.scale * _NEAR):
+            worst_scale = worst_scale._replace(scale=bound)  # as close as rounding, or patience, allows
             break
         if length is None and node > chain.states**2 and terms.spread == float("inf"):
             raise ChainClassError(
                 "the chain does not converge to a stationary distribution: give the length of the window"
             )
         spread = terms.spread
-        after = ENDLESS if length is None else length - node
-        scale = best_quilt(tables, terms.start, node - 1, after, epsilon, enough=worst.scale, seed=seed)
-        if scale.scale > worst.scale:
-            worst = scale._replace(node=node)
-            seed = worst.quilt
-    if not worst.scale < float("inf"):
+        nodes_right = ENDLESS if length is None else length - node
+        scale = best_quilt(
+            tables, terms.start, node - 1, nodes_right, epsilon, scale_floor=worst_scale.scale, seed=seed
+        )
+        if scale.scale > worst_scale.scale:
+            worst_scale = scale._replace(node=node)
+            seed = worst_scale.quilt
+    if not worst_scale.scale < float("inf"):
         raise ChainClassError(_NO_QUILT)
-    return worst
+    return worst_scale
 
 
-def _steady(tables: QuiltTables, chain: MarkovChain, epsilon: float, empty: float) -> QuiltScale | None:
-    """The best quilt of a stationary node far from both ends; the empty quilt costs `empty`."""
+def _middle_scale(tables: QuiltTables, chain: MarkovChain, epsilon: float, empty_scale: float) -> QuiltScale | None:
+    """The best quilt of a stationary node far from both ends; the empty quilt costs `empty_scale`."""
     try:
         terms = node_terms(chain, None)
     except ChainClassError:
         return None
-    return best_quilt(tables, terms.start, ENDLESS, ENDLESS, epsilon, trivial=empty)
+    return best_quilt(tables, terms.start, ENDLESS, ENDLESS, epsilon, empty_scale=empty_scale)
 
 
-def _later(steady: QuiltScale, spread: float, epsilon: float, empty: float) -> float:
+def _later_bound(middle_scale: QuiltScale, spread: float, epsilon: float, empty_scale: float) -> float:
     """Upper bound for every node from here on. A node too near an end drops the width, and both terms fall."""
-    if steady.quilt == (None, None):
-        return empty
-    remaining = epsilon - spread - steady.influence
-    return min(empty, steady.card / remaining) if remaining > 0.0 else empty
+    if middle_scale.quilt == (None, None):
+        return empty_scale
+    epsilon_left = epsilon - spread - middle_scale.influence
+    return min(empty_scale, middle_scale.card / epsilon_left) if epsilon_left > 0.0 else empty_scale
 
 
-def _check(epsilon: float, length: int | None) -> None:
+def _check_range(epsilon: float, length: int | None) -> None:
     if not 0.0 < epsilon < float("inf"):
         raise ChainClassError(f"epsilon must be above 0 and finite, got {epsilon}")
     if length is not None and length < 1:
@@ -219,7 +223,7 @@ def quilt_accountant(chains: MarkovChain | tuple[MarkovChain, ...], charges: Arr
     # negated, so that it also refuses what is not a number
     if costs.ndim != 1 or not costs.size or not np.all((costs >= 0.0) & (costs < np.inf)) or not members:
         raise ChainClassError("charges are a vector of numbers from 0 on, one per tick, and a class has a chain")
-    losses = [_losses(chain, costs) for chain in members]
+    losses = [_node_losses(chain, costs) for chain in members]
     return np.asarray(np.max(losses, axis=0) * _UP, dtype=np.float64)
 
 
@@ -238,35 +242,35 @@ def quilt_rate_loss(chains: MarkovChain | tuple[MarkovChain, ...], rate: float) 
     return max(_rate_loss(chain, rate) for chain in members) * _UP if rate else 0.0
 
 
-def _losses(chain: MarkovChain, costs: Floats) -> Floats:
+def _node_losses(chain: MarkovChain, costs: Floats) -> Floats:
     length = costs.size
     # a window's charge is a difference of running sums: their rounding is added back below
-    spent = np.concatenate([[0.0], np.cumsum(costs, dtype=np.longdouble)]).astype(np.float64)
-    rounding = 2.0**-50 * float(spent[-1])
+    sums = np.concatenate([[0.0], np.cumsum(costs, dtype=np.longdouble)]).astype(np.float64)
+    rounding = 2.0**-50 * float(sums[-1])
     tables = QuiltTables(chain.transition)
     tables.grow(min(32, length - 1))
     while True:
         terms = zip(range(length), walk(chain), strict=False)
-        losses = np.array([smallest_loss(at.start, tables.column, tables.right, node, spent)[0] for node, at in terms])
+        losses = np.array([smallest_loss(row.start, tables.column, tables.right, node, sums)[0] for node, row in terms])
         # a wider quilt counts all nodes that it passes over
         node = np.arange(length)
-        beyond = tables.count
-        ahead = spent[np.minimum(node + beyond + 1, length)] - spent[node]
-        behind = spent[node + 1] - spent[np.maximum(node - beyond, 0)]
-        open_ahead = (node + beyond + 1 < length) & (ahead < losses)
-        open_behind = (node - beyond > 0) & (behind < losses)
+        max_width = tables.count
+        cost_ahead = sums[np.minimum(node + max_width + 1, length)] - sums[node]
+        cost_behind = sums[node + 1] - sums[np.maximum(node - max_width, 0)]
+        open_ahead = (node + max_width + 1 < length) & (cost_ahead < losses)
+        open_behind = (node - max_width > 0) & (cost_behind < losses)
         if not (open_ahead | open_behind).any() or tables.stalled or not tables.grow(min(2 * tables.count, length - 1)):
             return losses + rounding
 
 
 def _rate_loss(chain: MarkovChain, rate: float) -> float:
     """The loss of a node far from both ends, not rounded."""
-    tables, start = QuiltTables(chain.transition), node_terms(chain, None).start
+    tables, start_terms = QuiltTables(chain.transition), node_terms(chain, None).start
     tables.grow(32)
     while True:
         # on a window this wide, a quilt that makes use of its ends costs more than rate * count
-        spent = rate * np.arange(2.0 * tables.count + 2.0)
-        loss = smallest_loss(start, tables.column, tables.right, tables.count, spent)[0]
+        cumulative = rate * np.arange(2.0 * tables.count + 2.0)
+        loss = smallest_loss(start_terms, tables.column, tables.right, tables.count, cumulative)[0]
         if loss < rate * tables.count:
             return float(loss)
         if tables.stalled or not tables.grow(2 * tables.count):
@@ -311,24 +315,26 @@ def mqm_approx(
     if stationary and not all(chain.is_stationary for chain in members):
         raise ChainClassError("a chain of the class does not start stationary")
     mixed = mixing(members, reversible)
-    trivial = math.inf if length is None else length / epsilon
-    middle = _best(mixed, epsilon, ENDLESS, ENDLESS, trivial, stationary)
-    if not middle.scale < math.inf:
+    empty_scale = math.inf if length is None else length / epsilon
+    middle_quilt = _best_width(mixed, epsilon, ENDLESS, ENDLESS, empty_scale, stationary)
+    if not middle_quilt.scale < math.inf:
         raise ChainClassError("no Markov quilt has an influence below epsilon: give the length of the window")
     # lemma 4.9: on a long window the middle node decides; on a short one a node may do with a single width
     if length is None or length >= fast_path_length(mixed, epsilon):
-        return middle._replace(scale=middle.scale * _UP)
-    worst: QuiltScale | None = None
+        return middle_quilt._replace(scale=middle_quilt.scale * _UP)
+    worst_quilt: QuiltScale | None = None
     for node in range((length + 1) // 2, 0, -1):
-        for at in {node, length + 1 - node}:
-            enough = worst.scale if worst is not None else 0.0
-            quilt = _best(mixed, epsilon, at - 1, length - at, trivial, stationary, enough=enough)
-            if worst is None or quilt.scale > worst.scale:
-                worst = quilt._replace(node=at)
-        if worst is not None and worst.scale >= middle.scale:
+        for tick in {node, length + 1 - node}:
+            scale_floor = worst_quilt.scale if worst_quilt is not None else 0.0
+            quilt = _best_width(
+                mixed, epsilon, tick - 1, length - tick, empty_scale, stationary, scale_floor=scale_floor
+            )
+            if worst_quilt is None or quilt.scale > worst_quilt.scale:
+                worst_quilt = quilt._replace(node=tick)
+        if worst_quilt is not None and worst_quilt.scale >= middle_quilt.scale:
             break
-    assert worst is not None
-    return worst._replace(scale=worst.scale * _UP)
+    assert worst_quilt is not None
+    return worst_quilt._replace(scale=worst_quilt.scale * _UP)
 
 
 def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None) -> Mixing:
@@ -357,8 +363,8 @@ def eigengap(chain: MarkovChain, reversible: bool = False) -> float:
     root = np.sqrt(distribution)
     # similar to P. For a reversible chain it is symmetric, and singular values are absolute eigenvalues. Exactly one
     # unit value belongs to the stationary distribution; any other one belongs to a period or a closed class
-    second = float(np.linalg.svd(root[:, None] * chain.transition / root, compute_uv=False)[1]) + 4e-16 * chain.states
-    gap = 2.0 * (1.0 - second) if reversible else 1.0 - second**2
+    lambda2 = float(np.linalg.svd(root[:, None] * chain.transition / root, compute_uv=False)[1]) + 4e-16 * chain.states
+    gap = 2.0 * (1.0 - lambda2) if reversible else 1.0 - lambda2**2
     if gap < _LEAST_GAP:
         raise ChainClassError(
             "the eigengap is 0: a part of the state is handed on without loss for a tick, so that MQMApprox has "
@@ -386,31 +392,31 @@ def width_influences(mixing: Mixing, widths: NDArray[np.int64]) -> Floats:
     infinite unless width > 2 log(1/p) / g: without that the formula is not a bound.
     """
     distance = np.exp(-mixing.gap * widths / 2.0)
-    inside = (widths > 2.0 * math.log(1.0 / mixing.rarest) / mixing.gap) & (distance < mixing.rarest)
-    bound = np.full(widths.shape, np.inf)
-    bound[inside] = np.log((mixing.rarest + distance[inside]) / (mixing.rarest - distance[inside]))
-    return bound
+    is_valid = (widths > 2.0 * math.log(1.0 / mixing.rarest) / mixing.gap) & (distance < mixing.rarest)
+    influences = np.full(widths.shape, np.inf)
+    influences[is_valid] = np.log((mixing.rarest + distance[is_valid]) / (mixing.rarest - distance[is_valid]))
+    return influences
 
 
-def _best(
+def _best_width(
     mixing: Mixing,
     epsilon: float,
     nodes_left: int,
     nodes_right: int,
-    trivial: float,
+    empty_scale: float,
     stationary: bool,
     *,
-    enough: float = 0.0,
+    scale_floor: float = 0.0,
 ) -> QuiltScale:
     """The best quilt of a node; lemma 4.8 sees neither states nor nodes, so its tables have one entry."""
     # half of lemma 4.9's length, 4 a*, is more than any best width
-    count = min(fast_path_length(mixing, epsilon) // 2, _MOST_WIDTHS, max(nodes_left, nodes_right))
-    right = width_influences(mixing, np.arange(1, max(count, 1) + 1)).reshape(-1, 1, 1)
-    left = right if stationary else 2.0 * right
-    scale, a, b, e, _ = smallest_scale(
-        np.zeros((1, 1)), left, right, nodes_left, nodes_right, trivial, epsilon, enough, 0, 0
+    width_count = min(fast_path_length(mixing, epsilon) // 2, _MOST_WIDTHS, max(nodes_left, nodes_right))
+    right_table = width_influences(mixing, np.arange(1, max(width_count, 1) + 1)).reshape(-1, 1, 1)
+    left_table = right_table if stationary else 2.0 * right_table
+    scale, a, b, influence, _ = smallest_scale(
+        np.zeros((1, 1)), left_table, right_table, nodes_left, nodes_right, empty_scale, epsilon, scale_floor, 0, 0
     )
     card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
     if not a and not b:
-        card = 0 if trivial == math.inf else round(trivial * epsilon)
-    return QuiltScale(scale, None, (a or None, b or None), card, e, 0)
+        card = 0 if empty_scale == math.inf else round(empty_scale * epsilon)
+    return QuiltScale(scale, None, (a or None, b or None), card, influence, 0)

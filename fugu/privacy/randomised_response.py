@@ -61,7 +61,7 @@ def calibrate(
     epsilon: float,
     adversary: Adversary = "informed",
     objective: Objective = "information",
-    beside: tuple[Window, ...] = (),
+    windows: tuple[Window, ...] = (),
     stretch_ticks: int = 1,
     *,
     slack: bool = False,
@@ -81,28 +81,28 @@ def calibrate(
 
     Source: docs/proofs/randomised-response.md, "From epsilon to noise".
     """
-    k, factor = stream_states(chains), float(exp_up(total_rate(beside)))
-    inner = with_slack(epsilon) if slack else epsilon
-    v01, v10 = (ratio / factor for ratio in allowed_ratios(chains, inner, adversary, stretch_ticks))
+    k, window_ratio = stream_states(chains), float(exp_up(total_rate(windows)))
+    table_epsilon = with_slack(epsilon) if slack else epsilon
+    v01, v10 = (ratio / window_ratio for ratio in allowed_ratios(chains, table_epsilon, adversary, stretch_ticks))
     if min(v01, v10) <= 1.0:
         raise ChainClassError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
     if k > 2:
         flips = [1 / (Fraction(v01) + k - 1)] * k
     else:
-        both = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
-        flips = [Fraction(rho) for rho in both]
+        flip_pair = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
+        flips = [Fraction(rho) for rho in flip_pair]
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=stretch_ticks)
-    checked = guarantee.model_copy(update={"epsilon": inner})
-    for bump in range(_BUMPS):
-        weights = [_rounded_up(rho * _SCALE) + bump for rho in flips]
+    table_guarantee = guarantee.model_copy(update={"epsilon": table_epsilon})
+    for increment in range(_BUMPS):
+        weights = [_round_up(rho * _SCALE) + increment for rho in flips]
         if sum(weights) >= _SCALE:
             break
         table = NoiseTable.binary(*weights) if k == 2 else NoiseTable.randomised_response(k, weights[0])
         try:
-            achieved = check_outputs(chains, StreamOutputs(table, beside), checked)
+            loss = check_outputs(chains, StreamOutputs(table, windows), table_guarantee)
         except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
             continue
-        return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, achieved, guarantee)
+        return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, loss, guarantee)
     raise ChainClassError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
 
 
@@ -141,7 +141,7 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
-    highest = min(epsilon, _MOST_LOG_RATIO)
+    max_log_ratio = min(epsilon, _MOST_LOG_RATIO)
 
     @cache  # a search asks for its ends twice
     def losses(log01: float, log10: float) -> tuple[float, float]:
@@ -150,27 +150,27 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
 
     if ticks > 1:
 
-        def lost(log: float) -> float:
+        def stretch_loss(log: float) -> float:
             return chains.stretch_bound(max(losses(log, log)), 1, log, (), adversary).epsilon(ticks)
 
-        equal = _root(lambda log: lost(log) - epsilon, 0.0, min(epsilon / ticks, _MOST_LOG_RATIO))
-        return math.exp(equal), math.exp(equal)
+        log_ratio = _find_root(lambda log: stretch_loss(log) - epsilon, 0.0, min(epsilon / ticks, _MOST_LOG_RATIO))
+        return math.exp(log_ratio), math.exp(log_ratio)
     if adversary == "universal" or not isinstance(chains, BinaryChains):
-        equal = _root(lambda log: losses(log, log)[0] - epsilon, 0.0, highest)
-        return math.exp(equal), math.exp(equal)
+        log_ratio = _find_root(lambda log: losses(log, log)[0] - epsilon, 0.0, max_log_ratio)
+        return math.exp(log_ratio), math.exp(log_ratio)
     # Losses are ordered ignorant <= informed <= universal, and so, the other way round, is what they allow.
     low = math.log(allowed_ratios(chains, epsilon, "universal")[0])
     if chains.q[1] + chains.r[1] <= 1:
         # The loss of the other direction is found at once for a ratio of 1; floats may hide a sum just above 1.
-        apart = Fraction(chains.q[1]) + Fraction(chains.r[1]) <= 1
-        log01 = _root(lambda log: losses(log, 0.0 if apart else log)[0] - epsilon, low, highest)
-        log10 = _root(lambda log: losses(0.0 if apart else log, log)[1] - epsilon, low, highest)
+        is_separable = Fraction(chains.q[1]) + Fraction(chains.r[1]) <= 1
+        log01 = _find_root(lambda log: losses(log, 0.0 if is_separable else log)[0] - epsilon, low, max_log_ratio)
+        log10 = _find_root(lambda log: losses(0.0 if is_separable else log, log)[1] - epsilon, low, max_log_ratio)
         return math.exp(log01), math.exp(log10)
-    equal = _root(lambda log: max(losses(log, log)) - epsilon, low, highest)
-    return math.exp(equal), math.exp(equal)
+    log_ratio = _find_root(lambda log: max(losses(log, log)) - epsilon, low, max_log_ratio)
+    return math.exp(log_ratio), math.exp(log_ratio)
 
 
-def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+def _find_root(excess: Callable[[float], float], low: float, high: float) -> float:
     """The largest log-ratio between two bounds whose loss does not exceed epsilon; losses increase with the ratio."""
     low = max(low * (1 - 1e-9), _LEAST_LOG_RATIO)
     if excess(low) >= 0:
@@ -180,7 +180,7 @@ def _root(excess: Callable[[float], float], low: float, high: float) -> float:
     return float(brentq(excess, low, high, xtol=1e-18, rtol=1e-15))
 
 
-def _rounded_up(value: Fraction) -> int:
+def _round_up(value: Fraction) -> int:
     """The next integer, past the error of a float; a whole number stays."""
     return value.numerator if value.denominator == 1 else math.ceil(value * _OUTWARD)
 
@@ -201,8 +201,8 @@ def _least_flips(chains: ChainClass, v01: float, v10: float) -> tuple[float, flo
         weights = (r / (q + r), q / (q + r))
     else:
         weights = (0.5, 0.5)
-    allowed = [corner for corner in corners if max(corner) <= 0.5]
-    return min(allowed, key=lambda rho: weights[0] * rho[0] + weights[1] * rho[1])
+    allowed_corners = [corner for corner in corners if max(corner) <= 0.5]
+    return min(allowed_corners, key=lambda rho: weights[0] * rho[0] + weights[1] * rho[1])
 
 
 _SEED = 20201
@@ -225,10 +225,10 @@ def assess(table: NoiseTable, transition: Floats, chains: ChainClass, ticks: int
 
     Every call uses the same random numbers, so that options differ by what they are and less by chance.
     """
-    assumed = transition
+    assumed_chain = transition
     if chains.typical and not chains.named_streams:
-        assumed = np.asarray(np.mean(chains.typical, axis=0))
-    return utility(transition, table, np.random.default_rng(_SEED), assumed=assumed, ticks=ticks)
+        assumed_chain = np.asarray(np.mean(chains.typical, axis=0))
+    return utility(transition, table, np.random.default_rng(_SEED), assumed_chain=assumed_chain, ticks=ticks)
 
 
 def utility(
@@ -236,7 +236,7 @@ def utility(
     table: NoiseTable,
     generator: np.random.Generator,
     *,
-    assumed: Floats | None = None,
+    assumed_chain: Floats | None = None,
     ticks: int = 200_000,
 ) -> Utility:
     """Simulate a chain and its symbols, and estimate the states from the symbols.
@@ -244,29 +244,29 @@ def utility(
     Given the symbols, a guess is right with its posterior probability, and a symbol carries KL(emission given the state
     | prediction from the symbols before) nats in the mean. Averages of these are unbiased and vary much less than
     counting hits; their standard error is about 0.001 at 200,000 ticks. The chain starts stationary; the gateway
-    estimates with the `assumed` one, by default the same.
+    estimates with the `assumed_chain` one, by default the same.
 
     Source: the rate is I(X;Z) = H(Z) - H(Z|X) of a hidden Markov chain (Cover and Thomas, section 4.5).
     """
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     initial = stationary_distribution(transition)
     states, symbols = simulate(ticks, initial, transition, emission, generator)
-    accuracy = _accuracy(symbols, initial, transition, emission, transition if assumed is None else assumed)
+    accuracy = _accuracy(symbols, initial, transition, emission, transition if assumed_chain is None else assumed_chain)
     beliefs = filter_beliefs(symbols, initial, transition, emission).beliefs
-    predicted = np.vstack([initial, beliefs[:-1] @ transition]) @ emission
-    divergence = special.rel_entr(emission.take(states, axis=0), predicted, out=predicted)
-    two = divergence.shape[1] == 2  # a sum along a short axis takes long
-    nats = divergence[:, 0] + divergence[:, 1] if two else divergence.sum(axis=1)
+    predicted_symbols = np.vstack([initial, beliefs[:-1] @ transition]) @ emission
+    divergence = special.rel_entr(emission.take(states, axis=0), predicted_symbols, out=predicted_symbols)
+    has_two_symbols = divergence.shape[1] == 2  # a sum along a short axis takes long
+    nats = divergence[:, 0] + divergence[:, 1] if has_two_symbols else divergence.sum(axis=1)
     return Utility(accuracy, float(initial.max()), float(nats.mean()) / float(np.log(2.0)))
 
 
-def _accuracy(symbols: Ints, initial: Floats, transition: Floats, emission: Floats, assumed: Floats) -> float:
-    """The mean probability (n,) of the states that who believes in the `assumed` chain takes for the likeliest."""
-    posterior = believed = posterior_marginals(symbols, initial, transition, emission)
-    if not np.array_equal(assumed, transition):
-        believed = posterior_marginals(symbols, stationary_distribution(assumed), assumed, emission)
-    chosen, most = posterior[:, 0], believed[:, 0]
-    for column, also in zip(posterior.T[1:], believed.T[1:], strict=True):  # argmax takes long along a short axis
-        chosen = np.where(also > most, column, chosen)
-        most = np.maximum(also, most)
-    return float(chosen.mean())
+def _accuracy(symbols: Ints, initial: Floats, transition: Floats, emission: Floats, assumed_chain: Floats) -> float:
+    """The mean probability (n,) of the states that are the likeliest by the chain `assumed_chain`."""
+    posterior = beliefs = posterior_marginals(symbols, initial, transition, emission)
+    if not np.array_equal(assumed_chain, transition):
+        beliefs = posterior_marginals(symbols, stationary_distribution(assumed_chain), assumed_chain, emission)
+    guess_probability, largest_belief = posterior[:, 0], beliefs[:, 0]
+    for column, belief in zip(posterior.T[1:], beliefs.T[1:], strict=True):  # argmax takes long along a short axis
+        guess_probability = np.where(belief > largest_belief, column, guess_probability)
+        largest_belief = np.maximum(belief, largest_belief)
+    return float(guess_probability.mean())

@@ -42,16 +42,16 @@ class LikelihoodRatio(Document):
 
 def count_transitions(states: Ints, segments: Ints, k: int) -> Ints:
     """Count the steps x -> y (k, k) inside segments; states (n,) are -1 where there is none."""
-    inside = (segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0)
-    pairs = (states[:-1] * k + states[1:])[inside]
+    is_step = (segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0)
+    pairs = (states[:-1] * k + states[1:])[is_step]
     return np.bincount(pairs, minlength=k * k).reshape(k, k).astype(np.int64)
 
 
 def count_triples(states: Ints, segments: Ints, k: int) -> Ints:
     """Count the double steps w -> x -> y (k, k, k) inside segments; arguments as for `count_transitions`."""
-    observed = states >= 0
-    inside = (segments[2:] == segments[:-2]) & observed[2:] & observed[1:-1] & observed[:-2]
-    triples = ((states[:-2] * k + states[1:-1]) * k + states[2:])[inside]
+    is_observed = states >= 0
+    is_double_step = (segments[2:] == segments[:-2]) & is_observed[2:] & is_observed[1:-1] & is_observed[:-2]
+    triples = ((states[:-2] * k + states[1:-1]) * k + states[2:])[is_double_step]
     return np.bincount(triples, minlength=k**3).reshape(k, k, k).astype(np.int64)
 
 
@@ -73,10 +73,10 @@ def share_bounds(hits: int, trials: int, level: float) -> tuple[float, float]:
 
 def order_test(triples: Ints) -> LikelihoodRatio:
     """Test a first-order chain against a second-order one, by counts (k, k, k) of w -> x -> y."""
-    pooled = triples.sum(axis=0)
-    contexts, outcomes = (triples.sum(axis=2) > 0).sum(axis=0), (pooled > 0).sum(axis=1)
+    pair_counts = triples.sum(axis=0)
+    contexts, outcomes = (triples.sum(axis=2) > 0).sum(axis=0), (pair_counts > 0).sum(axis=1)
     degrees = int(np.sum(np.maximum(contexts - 1, 0) * np.maximum(outcomes - 1, 0)))
-    gain, steps = max(_log_likelihood(triples) - _log_likelihood(pooled), 0.0), max(int(triples.sum()), 1)
+    gain, steps = max(_log_likelihood(triples) - _log_likelihood(pair_counts), 0.0), max(int(triples.sum()), 1)
     p_value = float(special.chdtrc(degrees, 2.0 * gain)) if degrees else 1.0
     return LikelihoodRatio(statistic=2.0 * gain, degrees=degrees, p_value=p_value, nats_per_step=gain / steps)
 

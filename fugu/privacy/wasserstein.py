@@ -68,10 +68,10 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
     if states is not None and not (states and set(states) <= set(range(k))):
         raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(states)}")
     # A set and its complement: the counts add up to T, so that one distribution is the other's mirror image.
-    sets = [group for size in range(1, k) for group in combinations(range(1, k), size)]
-    sets = sets if states is None else [tuple(sorted(set(states)))]
+    groups = [group for size in range(1, k) for group in combinations(range(1, k), size)]
+    groups = groups if states is None else [tuple(sorted(set(states)))]
     bounds = [
-        CountBound(wasserstein_count(chains, length, [int(x in group) for x in range(k)]), group) for group in sets
+        CountBound(wasserstein_count(chains, length, [int(x in group) for x in range(k)]), group) for group in groups
     ]
     return max(bounds, key=lambda bound: bound.bound.distance)
 
@@ -92,11 +92,11 @@ def wasserstein_count(
     """
     if length < 1 or not chains or min(weights) < 0:
         raise ChainClassError("the Wasserstein mechanism needs a chain, a window of at least one tick, and weights")
-    return _worst(chains, [tuple(((weight, 1),) for weight in weights)] * length, _MOST_BYTES)
+    return _worst_bound(chains, [tuple(((weight, 1),) for weight in weights)] * length, _MOST_BYTES)
 
 
 def wasserstein_symbols(
-    chains: tuple[MarkovChain, ...], hits: Sequence[int], total: int, observed: Sequence[bool]
+    chains: tuple[MarkovChain, ...], hits: Sequence[int], total: int, is_observed: Sequence[bool]
 ) -> WassersteinBound:
     """W of the number of a window's symbols that lie in a set; chains and result as for `wasserstein_count`.
 
@@ -108,28 +108,28 @@ def wasserstein_symbols(
         ChainClassError: no initial distribution, chances that do not fit, or a window that is too long for the exact
             distribution, which takes some seconds at most.
     """
-    ticks = _symbol_ticks(hits, total, observed)
-    return _worst(chains, ticks, _MOST_SYMBOL_BYTES)
+    ticks = _symbol_ticks(hits, total, is_observed)
+    return _worst_bound(chains, ticks, _MOST_SYMBOL_BYTES)
 
 
 def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], total: int, length: int) -> None:
     """Refuse what `wasserstein_symbols` would refuse of a window in which every tick has a symbol."""
     adds = _symbol_ticks(hits, total, [True] * length)
     for chain in chains:
-        _Whole.of(chain).size(adds, _MOST_SYMBOL_BYTES)
+        _IntegerChain.of(chain).size(adds, _MOST_SYMBOL_BYTES)
 
 
-def _symbol_ticks(hits: Sequence[int], total: int, observed: Sequence[bool]) -> list[_Adds]:
-    if not observed or not all(0 <= hit <= total for hit in hits):
+def _symbol_ticks(hits: Sequence[int], total: int, is_observed: Sequence[bool]) -> list[_Adds]:
+    if not is_observed or not all(0 <= hit <= total for hit in hits):
         raise ChainClassError("the Wasserstein mechanism needs a window, and a chance for every state")
-    common = math.gcd(total, *hits)
-    symbol = tuple(tuple((n, p // common) for n, p in enumerate((total - hit, hit)) if p) for hit in hits)
-    silent = (((0, 1),),) * len(hits)
-    return [symbol if seen else silent for seen in observed]
+    divisor = math.gcd(total, *hits)
+    symbol = tuple(tuple((n, p // divisor) for n, p in enumerate((total - hit, hit)) if p) for hit in hits)
+    no_summand = (((0, 1),),) * len(hits)
+    return [symbol if has_symbol else no_summand for has_symbol in is_observed]
 
 
-def _worst(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], most_bytes: int) -> WassersteinBound:
-    worst = WassersteinBound(Fraction(0), 1, (0, 0), 0)
+def _worst_bound(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], max_bytes: int) -> WassersteinBound:
+    worst_bound = WassersteinBound(Fraction(0), 1, (0, 0), 0)
     for index, chain in enumerate(chains):
         if chain.initial is None:
             raise ChainClassError(
@@ -137,12 +137,12 @@ def _worst(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], most_bytes: i
             )
         if chain.states != len(adds[0]):
             raise ChainClassError(f"{chain.states} states need as many weights, got {len(adds[0])}")
-        for node, distributions in enumerate(_sums(chain, adds, most_bytes), 1):
-            for (a, distribution), (b, other) in permutations(distributions.items(), 2):
-                distance = Fraction(_one_way(distribution, other))
-                if distance > worst.distance:
-                    worst = WassersteinBound(distance, node, (min(a, b), max(a, b)), index)
-    return worst
+        for node, distributions in enumerate(_sums_by_node(chain, adds, max_bytes), 1):
+            for (a, distribution), (b, other_distribution) in permutations(distributions.items(), 2):
+                distance = Fraction(_upward_distance(distribution, other_distribution))
+                if distance > worst_bound.distance:
+                    worst_bound = WassersteinBound(distance, node, (min(a, b), max(a, b)), index)
+    return worst_bound
 
 
 def infinity_wasserstein(
@@ -153,37 +153,37 @@ def infinity_wasserstein(
     Each distribution is (value, weight) in any order, with some positive weight, and is normalised. The distance is the
     smallest d such that mass can be moved from one to the other with no piece going further than d.
     """
-    first, second = _sorted(distribution), _sorted(other)
-    return Fraction(max(_one_way(first, second), _one_way(second, first)))
+    first, second = _sorted_weights(distribution), _sorted_weights(other)
+    return Fraction(max(_upward_distance(first, second), _upward_distance(second, first)))
 
 
-def _one_way(distribution: Distribution, other: Distribution) -> Exact:
+def _upward_distance(distribution: Distribution, other: Distribution) -> Exact:
     """The furthest that mass goes up from `distribution` to `other`, at least 0.
 
     The mass of a value, in rising order, goes at most to the other's first value whose running sum is no smaller.
     """
     total, other_total = sum(weight for _, weight in distribution), sum(weight for _, weight in other)
-    running = [weight * total for weight in accumulate(weight for _, weight in other)]
+    other_sums = [weight * total for weight in accumulate(weight for _, weight in other)]
     furthest: Exact = 0
-    upto: Exact = 0
-    place = 0
+    running_sum: Exact = 0
+    other_index = 0
     for value, weight in distribution:
-        upto += weight
-        while running[place] < upto * other_total:
-            place += 1
-        furthest = max(furthest, other[place][0] - value)
+        running_sum += weight
+        while other_sums[other_index] < running_sum * other_total:
+            other_index += 1
+        furthest = max(furthest, other[other_index][0] - value)
     return furthest
 
 
-def _sorted(distribution: Iterable[tuple[Number, Number]]) -> Distribution:
+def _sorted_weights(distribution: Iterable[tuple[Number, Number]]) -> Distribution:
     weights: dict[Exact, Exact] = {}
     for value, weight in distribution:
-        place = _exact(value)
-        weights[place] = weights.get(place, 0) + _exact(weight)
+        exact_value = _exact_number(value)
+        weights[exact_value] = weights.get(exact_value, 0) + _exact_number(weight)
     return sorted((value, weight) for value, weight in weights.items() if weight)
 
 
-class _Whole(NamedTuple):
+class _IntegerChain(NamedTuple):
     """A chain in whole numbers: weights of the first state out of `start`, and of steps, each row out of `scale`."""
 
     initial: list[int]
@@ -192,50 +192,50 @@ class _Whole(NamedTuple):
     scale: int
 
     @classmethod
-    def of(cls, chain: MarkovChain) -> _Whole:
+    def of(cls, chain: MarkovChain) -> _IntegerChain:
         assert chain.initial is not None
         initial, start = integer_weights(stationary_distribution_of(chain) if chain.is_stationary else chain.initial)
         rows = [integer_weights(row) for row in chain.transition]
         scale = math.lcm(*(total for _, total in rows))
         return cls(initial, start, [[p * (scale // total) for p in row] for row, total in rows], scale)
 
-    def size(self, adds: Sequence[_Adds], most_bytes: int) -> int:
+    def size(self, adds: Sequence[_Adds], max_bytes: int) -> int:
         """Bytes of a coefficient of a distribution of the sum of what all ticks add."""
-        chances = math.prod(max(sum(weight for _, weight in distribution) for distribution in tick) for tick in adds)
-        size: int = (self.start * self.scale ** len(adds) * chances).bit_length() // 8 + 1
+        product = math.prod(max(sum(weight for _, weight in distribution) for distribution in tick) for tick in adds)
+        size: int = (self.start * self.scale ** len(adds) * product).bit_length() // 8 + 1
         terms = sum(max(power for distribution in tick for power, _ in distribution) for tick in adds) + 1
-        if len(self.initial) * len(adds) * terms * size > most_bytes:
+        if len(self.initial) * len(adds) * terms * size > max_bytes:
             raise ChainClassError(_TOO_LONG)
         return size
 
 
-def _sums(chain: MarkovChain, adds: Sequence[_Adds], most_bytes: int) -> Iterable[dict[int, Distribution]]:
+def _sums_by_node(chain: MarkovChain, adds: Sequence[_Adds], max_bytes: int) -> Iterable[dict[int, Distribution]]:
     """For each node, the distribution of the sum of what all ticks add, given each possible state there.
 
     A polynomial sum of c_s z^s is held as the integer that it is at z = 256^size, with room for every coefficient.
     """
-    initial, _, transition, _ = integer_chain = _Whole.of(chain)
-    k, length, size = len(initial), len(adds), integer_chain.size(adds, most_bytes)
+    initial, _, transition, _ = integer_chain = _IntegerChain.of(chain)
+    k, length, size = len(initial), len(adds), integer_chain.size(adds, max_bytes)
 
-    def added(value: int, distribution: Sequence[tuple[int, int]]) -> int:
+    def extend(value: int, distribution: Sequence[tuple[int, int]]) -> int:
         return sum((value if weight == 1 else value * weight) << (8 * size * power) for power, weight in distribution)
 
-    after = [[1] * k]
+    suffixes = [[1] * k]
     for tick in reversed(adds[1:]):
-        ahead = [added(value, tick[y]) for y, value in enumerate(after[-1])]
-        after.append([sum(transition[x][y] * ahead[y] for y in range(k) if transition[x][y]) for x in range(k)])
-    before = [added(initial[x], adds[0][x]) for x in range(k)]
+        sums = [extend(value, tick[y]) for y, value in enumerate(suffixes[-1])]
+        suffixes.append([sum(transition[x][y] * sums[y] for y in range(k) if transition[x][y]) for x in range(k)])
+    prefixes = [extend(initial[x], adds[0][x]) for x in range(k)]
     for node in range(length):
         if node:
-            before = [added(sum(before[x] * transition[x][y] for x in range(k)), adds[node][y]) for y in range(k)]
-        yield {x: _coefficients(before[x] * after[length - 1 - node][x], size) for x in range(k) if before[x]}
+            prefixes = [extend(sum(prefixes[x] * transition[x][y] for x in range(k)), adds[node][y]) for y in range(k)]
+        yield {x: _coefficients(prefixes[x] * suffixes[length - 1 - node][x], size) for x in range(k) if prefixes[x]}
 
 
 def _coefficients(packed: int, size: int) -> Distribution:
     """(power, coefficient) of a packed polynomial, where the coefficient is positive."""
     terms = packed.bit_length() // (8 * size) + 1
-    raw = packed.to_bytes(terms * size, "little")
-    all_terms = ((power, int.from_bytes(raw[power * size : (power + 1) * size], "little")) for power in range(terms))
+    blob = packed.to_bytes(terms * size, "little")
+    all_terms = ((power, int.from_bytes(blob[power * size : (power + 1) * size], "little")) for power in range(terms))
     return [(power, coefficient) for power, coefficient in all_terms if coefficient]
 
 
@@ -249,7 +249,7 @@ def integer_weights(distribution: Floats) -> tuple[list[int], int]:
     return [int(p * denominator) for p in row], denominator
 
 
-def _exact(value: Number) -> Exact:
+def _exact_number(value: Number) -> Exact:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ChainClassError(f"{value} is no number to add up")

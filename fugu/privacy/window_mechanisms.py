@@ -73,32 +73,32 @@ def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
     return BinaryChains(q=(q, q), r=(r, r)) if 0.0 < q < 1.0 and 0.0 < r < 1.0 else None
 
 
-def _excess(scale: Fraction, request: WindowRequest, declared: ChainClass) -> float:
+def _excess(scale: Fraction, request: WindowRequest, device_class: ChainClass) -> float:
     """By how much the device's check finds a policy with this scale above its promise; 0 or below: accepted."""
     ratio = exp_up(request.sensitivity / scale)
     try:
-        return min(declared.ratio_loss(ratio, ratio, request.adversary).epsilon, 1e6) - request.epsilon
+        return min(device_class.ratio_loss(ratio, ratio, request.adversary).epsilon, 1e6) - request.epsilon
     except GuaranteeError:
         return 1e6
 
 
-def _raised(scale: Fraction, request: WindowRequest, declared: ChainClass) -> Fraction:
+def _raise_scale(scale: Fraction, request: WindowRequest, device_class: ChainClass) -> Fraction:
     """The least lawful scale above a refused one that is accepted, to some ten-millionths."""
 
     def excess(factor: float) -> float:
-        return _excess(lawful_scale(scale * Fraction(factor)), request, declared)
+        return _excess(lawful_scale(scale * Fraction(factor)), request, device_class)
 
-    if _excess(scale, request, declared) <= 0.0:
+    if _excess(scale, request, device_class) <= 0.0:
         return scale
     high = 1.0 + float(_FINE)
     while excess(high) > 0.0:
         if high > _WIDEST:
             raise ChainClassError("the device's check accepts no noise for such chains")
         high = 1.0 + 4.0 * (high - 1.0)
-    factor, back = float(brentq(excess, 1.0, high, xtol=1e-9, rtol=1e-8)), float(_FINE)
+    factor, increase = float(brentq(excess, 1.0, high, xtol=1e-9, rtol=1e-8)), float(_FINE)
     while excess(factor) > 0.0:
-        factor *= 1.0 + back
-        back *= 2.0
+        factor *= 1.0 + increase
+        increase *= 2.0
     return lawful_scale(scale * Fraction(factor))
 
 
@@ -181,7 +181,7 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
     if not covers(mechanism, request.adversary):
         raise ChainClassError(f"protects against the ignorant adversary only, not against the {request.adversary} one")
     scale, reason, composes = _OF[mechanism](request)
-    start = _start(request, mechanism)
+    start = _noise_start(request, mechanism)
     return WindowNoise(mechanism, scale * _OUTWARD, request.epsilon, request.adversary, composes, reason, start)
 
 
@@ -199,58 +199,58 @@ def least_noise(request: WindowRequest) -> WindowNoise:
     return min(noises, key=lambda noise: noise.scale)
 
 
-def _chain(request: WindowRequest) -> tuple[float, str, bool]:
+def _chain_noise(request: WindowRequest) -> tuple[float, str, bool]:
     accountant = ChainAccountant(request.accounted)
     rate = accountant.allowance(request.epsilon, request.adversary, request.life)
     bound = accountant.loss(rate, request.adversary, request.life).bound
     return request.sensitivity / rate, f"{bound}; {rate:.6g} nats a tick", request.length is None
 
 
-def _quilt(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple[float, str, bool]:
-    scale = scale_of(known_chains(request.chains, request.start), request.life, request.epsilon)
-    a, b = scale.quilt
-    widths = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
-    where = " and ".join(width for width in widths if width) or "none: the whole window"
-    node = "any tick far from the ends" if scale.node is None else f"tick {scale.node}"
-    reason = f"{node}, quilt {where}, {scale.card} near ticks, influence {scale.influence:.4g}"
-    return request.sensitivity * scale.scale, reason, request.length is None
+def _quilt_noise(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple[float, str, bool]:
+    quilt_scale = scale_of(known_chains(request.chains, request.start), request.life, request.epsilon)
+    a, b = quilt_scale.quilt
+    width_words = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
+    quilt_words = " and ".join(width for width in width_words if width) or "none: the whole window"
+    node = "any tick far from the ends" if quilt_scale.node is None else f"tick {quilt_scale.node}"
+    reason = f"{node}, quilt {quilt_words}, {quilt_scale.card} near ticks, influence {quilt_scale.influence:.4g}"
+    return request.sensitivity * quilt_scale.scale, reason, request.length is None
 
 
-def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
-    length = _bounded(request.length)
+def _wasserstein_noise(request: WindowRequest) -> tuple[float, str, bool]:
+    length = _required_length(request.length)
     if request.segments is not None:
         raise ChainClassError("its noise need not grow with the length: plan each segment with its --length")
     if not WINDOW_QUERIES[request.query].single:
         raise ChainClassError(f"releases one count: it has no {request.query}")
     members = only_chains(request.chains, request.start)
     (distance, node, pair, _), states = wasserstein_states(members, length, request.states)
-    counted = f"a count of state{'s' * (len(states) > 1)} {', '.join(map(str, states))}"
+    count_words = f"a count of state{'s' * (len(states) > 1)} {', '.join(map(str, states))}"
     if request.states is None and members[0].states > 2:
-        counted += " (the worst set)"
+        count_words += " (the worst set)"
     if distance == 0:
-        raise ChainClassError(f"{counted} tells nothing of any tick: it needs no noise")
-    reason = f"{counted}: distance {distance} at tick {node} between states {pair[0]} and {pair[1]}"
+        raise ChainClassError(f"{count_words} tells nothing of any tick: it needs no noise")
+    reason = f"{count_words}: distance {distance} at tick {node} between states {pair[0]} and {pair[1]}"
     return float(distance) / request.epsilon, f"{reason}; covers one release of one number", False
 
 
-def _group(request: WindowRequest) -> tuple[float, str, bool]:
-    length = _bounded(request.life)
+def _group_noise(request: WindowRequest) -> tuple[float, str, bool]:
+    length = _required_length(request.life)
     scale = group_dp_scale(length, request.epsilon, sensitivity=request.sensitivity)
     return scale, f"all {length} ticks are one secret", request.length is None
 
 
-def _entry(request: WindowRequest) -> tuple[float, str, bool]:
+def _entry_noise(request: WindowRequest) -> tuple[float, str, bool]:
     scale = group_dp_scale(1, request.epsilon, sensitivity=request.sensitivity)
     return scale, "takes readings for independent: does not protect correlated ones", False
 
 
 _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
-    "chain": _chain,
-    "mqm-exact": partial(_quilt, mqm_exact),
-    "mqm-approx": partial(_quilt, mqm_approx),
-    "wasserstein": _wasserstein,
-    "group": _group,
-    "entry": _entry,
+    "chain": _chain_noise,
+    "mqm-exact": partial(_quilt_noise, mqm_exact),
+    "mqm-approx": partial(_quilt_noise, mqm_approx),
+    "wasserstein": _wasserstein_noise,
+    "group": _group_noise,
+    "entry": _entry_noise,
 }
 
 
@@ -263,14 +263,14 @@ def only_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain
     return members
 
 
-def _start(request: WindowRequest, mechanism: Mechanism) -> Covered:
+def _noise_start(request: WindowRequest, mechanism: Mechanism) -> Covered:
     """The starts that a mechanism's noise covers, whatever was asked for."""
     if mechanism in ("mqm-approx", "group", "entry") or request.adversary == "universal":
         return "any"
     return covered_start(request.accounted if mechanism == "chain" else known_chains(request.chains, request.start))
 
 
-def _bounded(length: int | None) -> int:
+def _required_length(length: int | None) -> int:
     if length is None:
         raise ChainClassError("needs a length: its noise grows with the stream")
     return length
@@ -298,50 +298,50 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     """
     noise = least_noise(request) if mechanism is None else window_noise(request, mechanism)
     scale = lawful_scale(noise.scale)
-    declared = None
+    device_class = None
     if noise.composes and request.segments is None:  # which no device can check
-        declared = declared_class(request.accounted, request.adversary)
-    accepted = scale if declared is None else _raised(scale, request, declared)
-    rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
+        device_class = declared_class(request.accounted, request.adversary)
+    accepted_scale = scale if device_class is None else _raise_scale(scale, request, device_class)
+    rate = request.sensitivity / float(accepted_scale) * (1.0 + 2.0**-50)
     chains = request.accounted
     accountant = ChainAccountant(chains)
     try:
-        single = accountant.loss(rate, request.adversary, request.life).epsilon
+        tick_loss = accountant.loss(rate, request.adversary, request.life).epsilon
     except ChainClassError:
-        single = math.inf
+        tick_loss = math.inf
     # of a stream that ends, past and future leak differently
-    alike = request.life is None and class_of(chains).equal_leakages(request.adversary)
-    bound = StretchBound(single, 1, rate, equal_leakages=alike, known_elsewhere=request.adversary != "ignorant")
+    symmetric = request.life is None and class_of(chains).equal_leakages(request.adversary)
+    bound = StretchBound(tick_loss, 1, rate, equal_leakages=symmetric, known_elsewhere=request.adversary != "ignorant")
     rows = bound.rows(period_us)
     if (length := request.length) is not None:
-        lost, floor = bound.epsilon(length), bound.floor(length)
-        shorter = (row._replace(ticks=length, epsilon=lost, floor=floor) for row in rows)
-        rows = tuple(row if row.ticks <= length else whole_row for row, whole_row in zip(rows, shorter, strict=True))
-    return PlannedNoise(noise, accepted, declared, accepted > scale, rows)
+        window_loss, window_floor = bound.epsilon(length), bound.floor(length)
+        cut_rows = (row._replace(ticks=length, epsilon=window_loss, floor=window_floor) for row in rows)
+        rows = tuple(row if row.ticks <= length else cut_row for row, cut_row in zip(rows, cut_rows, strict=True))
+    return PlannedNoise(noise, accepted_scale, device_class, accepted_scale > scale, rows)
 
 
 def compare_noise(
-    request: WindowRequest, period_us: int | None, begun: Callable[[Mechanism], None]
+    request: WindowRequest, period_us: int | None, on_mechanism: Callable[[Mechanism], None]
 ) -> tuple[tuple[PlannedNoise, ...], PlannedNoise, dict[Mechanism, str]]:
     """The noise of every mechanism that can be had, the least that composes, and why others cannot be had.
 
-    `begun` is called before each is sought, which can take long.
+    `on_mechanism` is called before each is sought, which can take long.
 
     Raises:
         ChainClassError: none protects these chains.
     """
     noises: list[PlannedNoise] = []
-    refused: dict[Mechanism, str] = {}
+    refusals: dict[Mechanism, str] = {}
     for name in MECHANISMS:
-        begun(name)
+        on_mechanism(name)
         try:
             noises.append(plan_noise(request, name, period_us))
         except FuguError as error:
-            refused[name] = str(error)
-    composing = [planned for planned in noises if planned.noise.mechanism in COMPOSING]
-    if not composing:
-        raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
-    return tuple(noises), min(composing, key=lambda planned: planned.scale), refused
+            refusals[name] = str(error)
+    composing_plans = [noise_plan for noise_plan in noises if noise_plan.noise.mechanism in COMPOSING]
+    if not composing_plans:
+        raise ChainClassError(refusals.get("chain", "no mechanism protects this class of chains"))
+    return tuple(noises), min(composing_plans, key=lambda noise_plan: noise_plan.scale), refusals
 
 
 _MOST_TICKS = 10_000
@@ -388,18 +388,18 @@ class Together(NamedTuple):
 
 def charges(releases: Sequence[WindowRelease], length: int) -> Floats:
     """(length,) what releases add to the loss of each tick."""
-    total = np.zeros(length)
+    tick_charges = np.zeros(length)
     for release in releases:
-        total[release.first - 1 : release.last] += release.rate
-    return total * (1.0 + OUTWARD)
+        tick_charges[release.first - 1 : release.last] += release.rate
+    return tick_charges * (1.0 + OUTWARD)
 
 
 def moved_to_the_front(request: WindowRequest, releases: Sequence[AnyRelease]) -> tuple[AnyRelease, ...]:
     """Windows that begin at tick 1, where earlier ticks are no different: of a stationary chain, or of any steps."""
-    ahead = min(release.first for release in releases) - 1
+    shift = min(release.first for release in releases) - 1
     if covered_start(request.accounted) != "stationary" and not class_of(request.chains).changes:
         return tuple(releases)
-    return tuple(replace(release, first=release.first - ahead) for release in releases)
+    return tuple(replace(release, first=release.first - shift) for release in releases)
 
 
 def lost_together(request: WindowRequest, releases: Sequence[WindowRelease]) -> list[Together]:
@@ -409,35 +409,35 @@ def lost_together(request: WindowRequest, releases: Sequence[WindowRelease]) -> 
     """
     if not releases:
         raise ChainClassError("there is no release to account for")
-    changed = moved_to_the_front(request, releases)
-    number = releases[0].first - changed[0].first + 1  # of the first tick, as it is shown
-    length = max(release.last for release in changed)
+    moved_releases = moved_to_the_front(request, releases)
+    first_tick = releases[0].first - moved_releases[0].first + 1  # of the first tick, as it is shown
+    length = max(release.last for release in moved_releases)
     if length > _MOST_TICKS:
         raise ChainClassError(f"at most {_MOST_TICKS} ticks are accounted for together, got {length}")
-    rates = charges(changed, length)
+    rates = charges(moved_releases, length)
 
-    def accounted(adversary: Adversary) -> tuple[float, str]:
+    def chain_bound(adversary: Adversary) -> tuple[float, str]:
         loss = ChainAccountant(request.accounted).schedule_loss(rates, adversary)
         return loss.epsilon, loss.bound
 
-    def by_quilts() -> tuple[float, str]:
+    def quilt_bound() -> tuple[float, str]:
         losses = quilt_accountant(corner_chains(known_chains(request.chains, request.start)), rates)
-        return float(losses.max()), f"tick {int(losses.argmax()) + number}"
+        return float(losses.max()), f"tick {int(losses.argmax()) + first_tick}"
 
-    def in_full() -> tuple[float, str]:
+    def full_bound() -> tuple[float, str]:
         return float(rates.sum()) * (1.0 + OUTWARD), "all ticks are one secret"
 
     adversaries: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
-    finds: dict[str, Callable[[], tuple[float, str]]] = {
-        **{f"chain accountant, {attacker}": partial(accounted, attacker) for attacker in adversaries},
-        "quilt accountant": by_quilts,
-        "every tick in full": in_full,
+    bound_functions: dict[str, Callable[[], tuple[float, str]]] = {
+        **{f"chain accountant, {attacker}": partial(chain_bound, attacker) for attacker in adversaries},
+        "quilt accountant": quilt_bound,
+        "every tick in full": full_bound,
     }
-    return [_bounded_loss(name, find) for name, find in finds.items()]
+    return [_bounded_loss(name, bound_function) for name, bound_function in bound_functions.items()]
 
 
-def _bounded_loss(name: str, find: Callable[[], tuple[float, str]]) -> Together:
+def _bounded_loss(name: str, bound_function: Callable[[], tuple[float, str]]) -> Together:
     try:
-        return Together(name, *find())
+        return Together(name, *bound_function())
     except FuguError as error:
         return Together(name, None, str(error))

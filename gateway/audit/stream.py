@@ -42,7 +42,7 @@ from fugu.planning.recorded_policy import (
     unknown_ticks,
 )
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.class_watch import won
+from fugu.privacy.class_watch import largest_capital
 from gateway.audit.access import Audience
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences
 from gateway.audit.mechanism import Definition, JointStreams, gateway_releases, mechanism_of, windows, worst_chains
@@ -358,7 +358,7 @@ def _class_findings(policy: Policy, symbols: Ints) -> list[Finding]:
         return []
     weights = np.array(policy.table.weights(), dtype=np.float64)
     emission = weights / weights.sum(axis=1, keepdims=True)
-    capital = won(policy.chains, policy.guarantee.adversary, emission, symbols)
+    capital = largest_capital(policy.chains, policy.guarantee.adversary, emission, symbols)
     if capital * _FALSE_ALARMS < 1:
         return []
     return [Finding("class-contradicted", f"the symbols are not of the class: a fair bet on it has lost {capital:.3g}")]

@@ -137,7 +137,7 @@ def test_distances_are_those_of_the_joint_distribution(seed: int, tmp_path: Path
         for pair in pairs
         if all(any(w and o[places[name]] == x for _, o, w in answers) for x in pair)
     ]
-    assert SumDistributions.of(spec.nodes).furthest(spec.secrets).distance == max(distances)
+    assert SumDistributions.of(spec.nodes).largest_distance(spec.secrets).distance == max(distances)
 
 
 def test_a_query_that_is_only_lipschitz_has_no_distributions(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.chains.model import simulate
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.losses import Adversary
-from fugu.privacy.class_watch import won
+from fugu.privacy.class_watch import largest_capital
 
 BOX = BinaryChains(q=(0.08, 0.12), r=(0.1, 0.15))
 EMISSION = np.array([[0.7, 0.3], [0.35, 0.65]])
@@ -21,7 +21,7 @@ def drawn(q: float, r: float, ticks: int, seed: int, emission: Floats = EMISSION
 
 
 def most(chains: BinaryChains, symbols: Ints) -> float:
-    return won(chains, "ignorant", EMISSION, symbols)
+    return largest_capital(chains, "ignorant", EMISSION, symbols)
 
 
 @pytest.mark.long
@@ -49,5 +49,5 @@ def test_chains_outside_the_class_are_found() -> None:
     ],
 )
 def test_where_nothing_could_be_seen_nothing_is_won(chains: ChainClass, adversary: Adversary) -> None:
-    assert won(chains, adversary, EMISSION, np.zeros(20_000, dtype=np.int64)) == 0.0
-    assert won(BOX, "informed", EMISSION, np.zeros(20_000, dtype=np.int64)) > 1e4
+    assert largest_capital(chains, adversary, EMISSION, np.zeros(20_000, dtype=np.int64)) == 0.0
+    assert largest_capital(BOX, "informed", EMISSION, np.zeros(20_000, dtype=np.int64)) > 1e4

@@ -44,6 +44,6 @@ def test_nearly_silent_noise_carries_the_entropy_of_the_chain() -> None:
 def test_a_gateway_that_assumes_another_chain_does_no_better() -> None:
     chain, table = np.array([[0.95, 0.05], [0.05, 0.95]]), NoiseTable.binary(HALF // 2, HALF // 2)
     right = utility(chain, table, np.random.default_rng(3), ticks=20_000)
-    wrong = utility(chain, table, np.random.default_rng(3), assumed=np.full((2, 2), 0.5), ticks=20_000)
+    wrong = utility(chain, table, np.random.default_rng(3), assumed_chain=np.full((2, 2), 0.5), ticks=20_000)
     assert wrong.accuracy < right.accuracy - 0.05
     assert wrong.bits_per_reading == right.bits_per_reading

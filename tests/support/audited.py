@@ -37,7 +37,7 @@ def planned(
     """A policy with the most telling table that keeps its guarantee beside its windows."""
     beside = sum((window.rate for window in windows), Fraction(0))
     audited_policy = policy(
-        table=calibrate(chains, epsilon, adversary, beside=windows).table, chains=chains, windows=windows
+        table=calibrate(chains, epsilon, adversary, windows=windows).table, chains=chains, windows=windows
     )
     update: dict[str, Any] = {"guarantee": Guarantee(epsilon=epsilon, adversary=adversary)}
     if windows:
