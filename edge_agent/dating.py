@@ -17,7 +17,7 @@ from edge_agent.config_schema import read_config, read_policies
 from edge_agent.enrolled import open_trust
 from edge_agent.policy_history import Edition
 from fugu.contract.descriptions import Described, Description, describe
-from fugu.contract.history import Beside, History, Noise, history_alone, history_of, streams_beside
+from fugu.contract.history import History, Noise, RelatedStream, history_alone, history_of, related_names
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.timeline import Drawn
@@ -35,9 +35,9 @@ def device_history(
     `policies` are those that the device runs.
     """
     own_history, default_history = _own_history(policy, drawn_ticks[policy.stream]), history_alone(policy)
-    names = streams_beside(policy)
+    names = related_names(policy)
     peer_histories = [
-        Beside(f"{peer.device}/{peer.stream}", _own_history(peer, drawn_ticks[peer.stream]), (peer,))
+        RelatedStream(f"{peer.device}/{peer.stream}", _own_history(peer, drawn_ticks[peer.stream]), (peer,))
         for peer in policies
         if f"{peer.device}/{peer.stream}" in names and peer.stream in drawn_ticks
     ]

@@ -23,7 +23,16 @@ from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import StreamOutputs
-from fugu.contract.history import History, Noise, Ratios, Span, largest, log_ratio, louder_beside, unknown_at
+from fugu.contract.history import (
+    History,
+    Noise,
+    Ratios,
+    Span,
+    forget_noise,
+    largest_ratios,
+    log_ratio,
+    louder_intervals,
+)
 from fugu.contract.losses import CONTEXT, as_decimal, float_up, log_up
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
@@ -133,8 +142,8 @@ def dated(policy: AnyPolicy, history: History, *, windows_only: bool = False) ->
     Of measured streams a change of policy is not covered. GuaranteeError if the policy's promise is false.
     """
     if isinstance(policy, Policy) and history.beside:
-        intervals = louder_beside(policy, history)
-        dates = dated(policy, unknown_at(history, intervals), windows_only=windows_only)
+        intervals = louder_intervals(policy, history)
+        dates = dated(policy, forget_noise(history, intervals), windows_only=windows_only)
         version_spans = [span for span in history.spans if span.version == policy.version]
         unbounded = intervals and (not version_spans or any(span.touches(intervals) for span in version_spans))
         return dates._replace(outside=None) if unbounded else dates
@@ -337,14 +346,14 @@ class _Promise:
         later_ratios = [self._ratios(span) for span in spans[first_index:]]
         if None in later_ratios:
             return None
-        ratios, start = largest(*(pair for pair in later_ratios if pair is not None)), first_index
+        ratios, start = largest_ratios(*(pair for pair in later_ratios if pair is not None)), first_index
         past_runs = _merged_runs([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:first_index])])
         while True:
             excess = self._excess(past_runs, _rates(ratios))
             earlier_ratios = self._ratios(spans[start - 1]) if start else None
             if excess <= as_decimal(SLACK * Fraction(self.promise.epsilon)) or earlier_ratios is None:
                 break
-            start, ratios = start - 1, largest(ratios, earlier_ratios)
+            start, ratios = start - 1, largest_ratios(ratios, earlier_ratios)
         if not excess.is_finite():
             return None
         try:

@@ -19,7 +19,7 @@ from fugu.contract.frames import MAX_TICK
 from fugu.contract.groups import SharedWindow
 from fugu.contract.history import UNCHANGED, History
 from fugu.contract.losses import Adversary
-from fugu.contract.message import limited
+from fugu.contract.message import check_size
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy, UsefulFor
 from fugu.contract.queries import EACH, Each
@@ -312,7 +312,7 @@ class Description(DescribedVersion):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a message; the FrameError says what is wrong."""
-        limited(payload, MAX_DESCRIPTION_BYTES, "a description")
+        check_size(payload, MAX_DESCRIPTION_BYTES, "a description")
         try:
             return cls.model_validate_json(payload)
         except ValidationError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self, get
 import msgpack
 
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, limited, unpacked
+from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, check_size, unpack_payload
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -74,8 +74,8 @@ class Envelope(Message):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse an envelope; what is inside stays bytes. Errors as for any message."""
-        limited(payload, MAX_ENVELOPE_BYTES, "an envelope")
-        return cls.read(unpacked(payload, cls.SCHEMA), "message")
+        check_size(payload, MAX_ENVELOPE_BYTES, "an envelope")
+        return cls.read(unpack_payload(payload, cls.SCHEMA), "message")
 
     @property
     def message(self) -> bytes:

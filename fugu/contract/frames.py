@@ -26,9 +26,9 @@ from fugu.contract.message import (
     Text,
     Word,
     binary,
-    fixed,
+    checked_row,
     integer,
-    unpacked,
+    unpack_payload,
 )
 from fugu.core.frames import symbol_frame, window_frame
 from fugu.core.windows import COUNT_HIGH, COUNT_LOW
@@ -160,7 +160,7 @@ class SymbolFrame(Message):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a frame; errors as for any message."""
-        row = fixed(unpacked(payload, cls.SCHEMA), len(cls.wire), "message")
+        row = checked_row(unpack_payload(payload, cls.SCHEMA), len(cls.wire), "message")
         version, shift, previous, first, bits, count, padding, packed = row
         _BITS.check(bits, "bits")
         _COUNT.check(count, "count")

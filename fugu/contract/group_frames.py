@@ -23,7 +23,7 @@ import msgpack
 from fugu.contract.envelope import signed_bytes
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_COUNTS, MAX_TICK, MAX_WINDOW_TICKS, TICK, WINDOW_NAME_PATTERN, PolicyVersion
-from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, integer, limited
+from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, check_size, integer
 from fugu.contract.topics import NAME_PATTERN
 
 __all__ = [
@@ -174,7 +174,7 @@ class OpeningRequest(Message):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a page; errors as for any message."""
-        limited(payload, MAX_PAGE_BYTES, "a page of a request")
+        check_size(payload, MAX_PAGE_BYTES, "a page of a request")
         return super(OpeningRequest, cls).decode(payload)
 
 

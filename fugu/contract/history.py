@@ -24,19 +24,19 @@ from fugu.contract.timeline import Drawn
 
 __all__ = [
     "UNCHANGED",
-    "Beside",
     "History",
     "Named",
     "Noise",
     "Ratios",
+    "RelatedStream",
     "Span",
+    "forget_noise",
     "history_alone",
     "history_of",
-    "largest",
+    "largest_ratios",
     "log_ratio",
-    "louder_beside",
-    "streams_beside",
-    "unknown_at",
+    "louder_intervals",
+    "related_names",
 ]
 
 Ratios = tuple[Fraction, Fraction]
@@ -112,10 +112,10 @@ class History(NamedTuple):
 
     spans: tuple[Span, ...] = ()
     complete: bool = True
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[RelatedStream, ...] = ()
 
 
-class Beside(NamedTuple):
+class RelatedStream(NamedTuple):
     """A stream that moves with another one.
 
     Attributes:
@@ -137,14 +137,14 @@ def history_alone(policy: AnyPolicy) -> History:
     """The history of a stream of which its policy alone is known: before version 1 there was none."""
     if not isinstance(policy, Policy):
         return UNCHANGED
-    names = (name for name in streams_beside(policy) if not name.startswith(f"{policy.device}/"))
-    related_streams = tuple(Beside(name, None) for name in names)
+    names = (name for name in related_names(policy) if not name.startswith(f"{policy.device}/"))
+    related_streams = tuple(RelatedStream(name, None) for name in names)
     if policy.version == 1:
         return History(beside=related_streams)
     return History((Span(policy.version, Noise.of(policy), None),), complete=False, beside=related_streams)
 
 
-def streams_beside(policy: AnyPolicy) -> tuple[str, ...]:
+def related_names(policy: AnyPolicy) -> tuple[str, ...]:
     """Name the other streams of a policy's class, each with its device and a slash between."""
     if not isinstance(policy, Policy) or not isinstance(policy.chains, JointChains):
         return ()
@@ -217,19 +217,23 @@ def _larger_noise(noise: Noise | None, other_noise: Noise | None) -> Noise | Non
     """The larger ratios of two, in each direction; `None` if one is unknown, or is of other states."""
     if noise is None or other_noise is None or noise.states != other_noise.states:
         return None
-    return Noise(largest(noise.ratios, other_noise.ratios), largest(noise.counted, other_noise.counted), noise.states)
+    return Noise(
+        largest_ratios(noise.ratios, other_noise.ratios),
+        largest_ratios(noise.counted, other_noise.counted),
+        noise.states,
+    )
 
 
-def louder_beside(policy: Policy, history: History) -> list[Interval]:
+def louder_intervals(policy: Policy, history: History) -> list[Interval]:
     """The ticks at which streams that move with a policy's may tell more than its class says, or tell of other states.
 
     Intervals in order, with a gap between any two. Numbers of ticks are the same on one device under one clock. Those
     of other devices may differ: where one of them ever told more, all ticks are taken for such.
     """
-    names = streams_beside(policy)
+    names = related_names(policy)
     merged: list[Interval] = []
     for first, last in sorted(
-        ticks for stream in history.beside if stream.name in names for ticks in _louder_intervals(policy, stream)
+        ticks for stream in history.beside if stream.name in names for ticks in _louder_ticks(policy, stream)
     ):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = merged[-1][0], max(merged[-1][1], last)
@@ -238,7 +242,7 @@ def louder_beside(policy: Policy, history: History) -> list[Interval]:
     return merged
 
 
-def _louder_intervals(policy: Policy, related: Beside) -> list[Interval]:
+def _louder_ticks(policy: Policy, related: RelatedStream) -> list[Interval]:
     all_ticks = [(0, MAX_TICK)]
     if related.history is None:
         return all_ticks
@@ -271,7 +275,7 @@ def _first_tick(span: Span, spans: Sequence[Span]) -> int:
     return ends[-1] + 1 if ends else 0
 
 
-def unknown_at(history: History, intervals: Sequence[Interval]) -> History:
+def forget_noise(history: History, intervals: Sequence[Interval]) -> History:
     """Take the noise for unknown at the ticks of some intervals, and forget the streams beside."""
     spans = [Span(0, None, first, last) for first, last in intervals]
     for span in history.spans:
@@ -289,7 +293,7 @@ def unknown_at(history: History, intervals: Sequence[Interval]) -> History:
     return History((*sorted(spans, key=lambda span: span.first or 0), *unplaced_spans), history.complete)
 
 
-def largest(*pairs: Ratios) -> Ratios:
+def largest_ratios(*pairs: Ratios) -> Ratios:
     """The larger ratio in each direction."""
     return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
 

@@ -30,7 +30,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fugu.contract._document import refusal
 from fugu.contract.errors import FrameError, Reason, refuse_unprintable
-from fugu.contract.message import Schema, limited, typed
+from fugu.contract.message import Schema, check_size, check_type
 from fugu.contract.sentences import instant_text, read_instant, unix_us
 
 __all__ = ["DISTINCT", "PRINTABLE", "JsonMessage", "Label", "Numbers", "Time", "read_object"]
@@ -180,12 +180,12 @@ class JsonMessage:
 
 def read_object(payload: bytes, max_bytes: int) -> dict[str, Any]:
     """The fields of a UTF-8 JSON object of at most so many bytes; the FrameError says what is wrong."""
-    limited(payload, max_bytes, "a message")
+    check_size(payload, max_bytes, "a message")
     try:
         value = json.loads(payload.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
     except (ValueError, RecursionError):
         raise FrameError("no JSON message") from None
-    fields: dict[str, Any] = typed(value, dict, "message", "an object")
+    fields: dict[str, Any] = check_type(value, dict, "message", "an object")
     return fields
 
 

@@ -14,10 +14,10 @@ from fugu.contract.message import (
     Message,
     Schema,
     binary,
-    fixed,
+    checked_row,
     integer,
     length,
-    unpacked,
+    unpack_payload,
 )
 
 __all__ = ["MAX_MEASURE_TICKS", "AnyFrame", "MeasureFrame", "Point", "Released"]
@@ -111,7 +111,7 @@ class MeasureFrame(Message):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a frame; errors as for any message."""
-        row = fixed(unpacked(payload, cls.SCHEMA), len(cls.wire), "message")
+        row = checked_row(unpack_payload(payload, cls.SCHEMA), len(cls.wire), "message")
         version, shift, previous, first, dimensions, count, body = row
         _DIMENSIONS.check(dimensions, "dimensions")
         cell = _record(dimensions)

@@ -39,7 +39,7 @@ from fugu.contract.message import (
     length,
     read_row,
     row_schema,
-    unpacked,
+    unpack_payload,
 )
 from fugu.contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, NoiseTable, check_dimensions
 
@@ -392,7 +392,7 @@ class TimedTable(Message):
     def decode(cls, payload: bytes) -> Self:
         """Parse a table's message; errors as for any message."""
         version, number, constraint, first, until, kind, body = read_row(
-            unpacked(payload, cls.SCHEMA), cls.wire, "message"
+            unpack_payload(payload, cls.SCHEMA), cls.wire, "message"
         )
         return cls(version, number, constraint, first, until, _read_staircase(body) if kind else _read_weights(body))
 

@@ -30,16 +30,16 @@ __all__ = [
     "Text",
     "Word",
     "binary",
-    "fixed",
+    "check_size",
+    "check_type",
+    "checked_row",
     "integer",
     "kind",
     "length",
-    "limited",
     "payload_schema",
     "read_row",
     "row_schema",
-    "typed",
-    "unpacked",
+    "unpack_payload",
 ]
 
 
@@ -84,7 +84,7 @@ class Flag(FieldType):
     """A boolean."""
 
     def check(self, value: Any, name: str) -> None:
-        typed(value, bool, name, "a boolean")
+        check_type(value, bool, name, "a boolean")
 
     def schema(self) -> Schema:
         return {"type": "boolean"}
@@ -118,7 +118,7 @@ class Word(FieldType):
         self._constructor: Callable[[str], str] = words if isinstance(words, type) else str
 
     def check(self, value: Any, name: str) -> None:
-        typed(value, str, name, "a string")
+        check_type(value, str, name, "a string")
         if value not in self.words:
             raise FrameError(f"{name} is none of {', '.join(self.words)}", Reason.OUT_OF_RANGE)
 
@@ -176,7 +176,7 @@ class Many(FieldType):
                 raise FrameError(f"{name} are not in order, or one is there twice", Reason.OUT_OF_RANGE)
 
     def read(self, value: Any, name: str) -> tuple[Any, ...]:
-        typed(value, list, name, "an array")
+        check_type(value, list, name, "an array")
         if type(self.item).read is FieldType.read:
             return tuple(value)
         return tuple([self.item.read(element, self.name) for element in value])
@@ -255,7 +255,7 @@ class Message:
     @classmethod
     def read(cls, row: Any, name: str) -> Self:
         """The message of an array."""
-        values = dict(zip(cls._names, fixed(row, len(cls._names), name), strict=True))
+        values = dict(zip(cls._names, checked_row(row, len(cls._names), name), strict=True))
         for field, read in cls._readers:
             values[field] = read(values[field], field)
         return cls(**values)
@@ -263,7 +263,7 @@ class Message:
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a message; the FrameError says what is wrong."""
-        return cls.read(unpacked(payload, cls.SCHEMA), "message")
+        return cls.read(unpack_payload(payload, cls.SCHEMA), "message")
 
     @classmethod
     def schema(cls) -> Schema:
@@ -278,7 +278,7 @@ class Row(FieldType):
         self.part, self.about = part, about
 
     def check(self, value: Any, name: str) -> None:
-        typed(value, self.part, name, f"a {self.part.__name__}")
+        check_type(value, self.part, name, f"a {self.part.__name__}")
 
     def read(self, value: Any, name: str) -> Message:
         return self.part.read(value, name)
@@ -292,7 +292,7 @@ class Row(FieldType):
         return schema | ({"description": self.about} if self.about else {})
 
 
-def unpacked(payload: bytes, schema: int) -> Any:
+def unpack_payload(payload: bytes, schema: int) -> Any:
     """The msgpack value of a payload of the given schema."""
     if not payload:
         raise FrameError("empty payload", Reason.EMPTY)
@@ -306,9 +306,9 @@ def unpacked(payload: bytes, schema: int) -> Any:
         raise FrameError("no msgpack message") from None
 
 
-def fixed(value: Any, count: int, name: str) -> list[Any]:
+def checked_row(value: Any, count: int, name: str) -> list[Any]:
     """A decoded array of `count` fields."""
-    fields: list[Any] = typed(value, list, name, "an array")
+    fields: list[Any] = check_type(value, list, name, "an array")
     if len(fields) != count:
         raise FrameError(f"{name} has {len(fields)} fields, not {count}", Reason.WRONG_LENGTH)
     return fields
@@ -317,7 +317,7 @@ def fixed(value: Any, count: int, name: str) -> list[Any]:
 def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
     """The values of an array of fields, each read and checked."""
     columns = []
-    for field, value in zip(wire, fixed(row, len(wire), name), strict=True):
+    for field, value in zip(wire, checked_row(row, len(wire), name), strict=True):
         columns.append(field.type.read(value, field.name))
         field.type.check(columns[-1], field.name)
     return columns
@@ -346,7 +346,7 @@ def kind(value: object) -> str:
     return type(value).__name__
 
 
-def typed(value: Any, expected_type: type, name: str, expected_form: str) -> Any:
+def check_type(value: Any, expected_type: type, name: str, expected_form: str) -> Any:
     """Refuse a value of another type; returns the value."""
     if not isinstance(value, expected_type):
         raise FrameError(f"{name} is {kind(value)}, not {expected_form}", Reason.WRONG_TYPE)
@@ -367,7 +367,7 @@ def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str)
         raise FrameError(f"{name} has length {len(value)}, not {low}..{high}", Reason.WRONG_LENGTH)
 
 
-def limited(payload: bytes, max_bytes: int, subject: str) -> None:
+def check_size(payload: bytes, max_bytes: int, subject: str) -> None:
     """Refuse a payload, `subject` in the error, of more than so many bytes."""
     if len(payload) > max_bytes:
         raise FrameError(f"{subject} of {len(payload)} bytes; at most {max_bytes} are allowed", Reason.WRONG_LENGTH)
@@ -375,9 +375,9 @@ def limited(payload: bytes, max_bytes: int, subject: str) -> None:
 
 def binary(value: Any, low: int, high: int, name: str) -> None:
     """Refuse what is no byte string of low..high bytes."""
-    length(typed(value, bytes, name, "a byte string"), low, high, name)
+    length(check_type(value, bytes, name, "a byte string"), low, high, name)
 
 
 def text(value: Any, low: int, high: int, name: str) -> None:
     """Refuse what is no string of low..high characters."""
-    length(typed(value, str, name, "a string"), low, high, name)
+    length(check_type(value, str, name, "a string"), low, high, name)

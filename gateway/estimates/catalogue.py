@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 from fugu.contract.errors import GuaranteeError, PolicyError, Reason, RefusedError, cause
 from fugu.contract.frames import sequence_name
 from fugu.contract.groups import GroupDocument
-from fugu.contract.history import Beside, History, streams_beside
+from fugu.contract.history import History, RelatedStream, related_names
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from gateway.estimates.beliefs import SymbolModel
@@ -205,20 +205,22 @@ class Catalogue:
         models = self._old_models.get((device, stream), {}) | self._devices.get(device, {}).get(stream, {})
         return {version: model.policy for version, model in models.items()}
 
-    def beside(self, device: str, stream: str, history_of: Callable[[str, str], History]) -> tuple[Beside, ...]:
+    def beside(self, device: str, stream: str, history_of: Callable[[str, str], History]) -> tuple[RelatedStream, ...]:
         """The streams that move with a stream by a class of one of its policies; `history_of` is that of a stream."""
-        names = {name: None for policy in self.versions(device, stream).values() for name in streams_beside(policy)}
+        names = {name: None for policy in self.versions(device, stream).values() for name in related_names(policy)}
         neighbours = []
         for name in names:
             other_device, _, other_stream = name.partition("/")
             other_history = history_of(other_device, other_stream) if self.owns(other_device) else None
-            neighbours.append(Beside(name, other_history, tuple(self.versions(other_device, other_stream).values())))
+            neighbours.append(
+                RelatedStream(name, other_history, tuple(self.versions(other_device, other_stream).values()))
+            )
         return tuple(neighbours)
 
     def moving_with(self, device: str) -> set[str]:
         """The devices that have streams which move with one of a device."""
         policies = (policy for stream in self.streams(device) for policy in self.versions(device, stream).values())
-        return {name.partition("/")[0] for policy in policies for name in streams_beside(policy)}
+        return {name.partition("/")[0] for policy in policies for name in related_names(policy)}
 
     def stored_versions(self, device: str, stream: str) -> frozenset[int]:
         """The versions that stored frames were made under when the gateway started."""

@@ -20,7 +20,7 @@ from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import Beside, History, Noise, Span, louder_beside
+from fugu.contract.history import History, Noise, RelatedStream, Span, louder_intervals
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.timeline import Drawn
@@ -59,7 +59,7 @@ LOUD = policy("steps", 1, ALONE, 3.0)
 def history_of_hr(*steps: tuple[Policy, int, int | None]) -> History:
     """The first stream always has its one policy; the other has these, each from a first tick to a last one."""
     spans = tuple(Span(version.version, Noise.of(version), first, last) for version, first, last in steps)
-    beside = Beside("watch/steps", History(spans), tuple(version for version, _, _ in steps))
+    beside = RelatedStream("watch/steps", History(spans), tuple(version for version, _, _ in steps))
     return History((Span(1, Noise.of(HR), 0, None),), beside=(beside,))
 
 
@@ -114,7 +114,7 @@ def test_numbers_of_another_device_say_nothing_once_it_had_another_policy(change
         Span(version.version, Noise.of(version), first, last)
         for version, (first, last) in zip(lamp, ((0, 99), (100, None)), strict=True)
     )
-    beside = Beside("lamp/light", History(spans), tuple(lamp))
+    beside = RelatedStream("lamp/light", History(spans), tuple(lamp))
     when = dated(own, History((Span(1, Noise.of(own), 0, None),), beside=(beside,)))
     assert when.always is not changed
     assert (when.since is None) is changed
@@ -127,10 +127,10 @@ def test_a_device_promises_nothing_together_with_one_whose_policies_it_does_not_
 
 
 def test_what_the_other_stream_told_before_its_first_known_tick_may_have_been_louder() -> None:
-    beside = Beside("watch/steps", History((Span(2, Noise.of(OWN), 300, None),), complete=False), (OWN,))
-    assert louder_beside(HR, History(beside=(beside,))) == [(0, 299)]
+    beside = RelatedStream("watch/steps", History((Span(2, Noise.of(OWN), 300, None),), complete=False), (OWN,))
+    assert louder_intervals(HR, History(beside=(beside,))) == [(0, 299)]
     nothing = beside._replace(history=History((), complete=False))
-    assert louder_beside(HR, History(beside=(nothing,))) == [(0, MAX_TICK)]
+    assert louder_intervals(HR, History(beside=(nothing,))) == [(0, MAX_TICK)]
     when = dated(HR, History((Span(1, Noise.of(HR), 0, None),), beside=(beside,)))
     assert 300 < when.since < 400
 
@@ -138,15 +138,15 @@ def test_what_the_other_stream_told_before_its_first_known_tick_may_have_been_lo
 def test_ticks_of_another_clock_are_other_moments_also_on_one_device() -> None:
     other = policy("steps", 2, BOTH, RATE, epoch=30_000_000)
     spans = Span(1, Noise.of(LOUD), 0, 99), Span(2, Noise.of(other), 100, None)
-    beside = Beside("watch/steps", History(spans), (LOUD, other))
-    assert louder_beside(HR, History(beside=(beside,))) == [(0, MAX_TICK)]
-    same = Beside("watch/steps", History((spans[0], spans[1]._replace(noise=Noise.of(OWN)))), (LOUD, OWN))
-    assert louder_beside(HR, History(beside=(same,))) == [(0, 99)]
+    beside = RelatedStream("watch/steps", History(spans), (LOUD, other))
+    assert louder_intervals(HR, History(beside=(beside,))) == [(0, MAX_TICK)]
+    same = RelatedStream("watch/steps", History((spans[0], spans[1]._replace(noise=Noise.of(OWN)))), (LOUD, OWN))
+    assert louder_intervals(HR, History(beside=(same,))) == [(0, 99)]
 
 
 def test_a_version_without_a_tick_has_no_bound_beside_a_louder_stream() -> None:
     """Its ticks may be any."""
-    beside = Beside("watch/steps", History((Span(1, Noise.of(LOUD), 0, None),)), (LOUD, OWN))
+    beside = RelatedStream("watch/steps", History((Span(1, Noise.of(LOUD), 0, None),)), (LOUD, OWN))
     when = dated(HR, History((), complete=False, beside=(beside,)))
     assert (when.since, when.outside) == (None, None)
 

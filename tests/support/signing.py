@@ -24,7 +24,7 @@ from fugu.contract.fleet_documents import (
     write_document,
 )
 from fugu.contract.measure_table import TimedTable
-from fugu.contract.message import read_row, unpacked
+from fugu.contract.message import read_row, unpack_payload
 from fugu.contract.policies import AnyPolicy
 
 NOW = 1_800_000_000
@@ -130,5 +130,5 @@ def policy_document(*policies: AnyPolicy, version: int = 1, **fields: Any) -> Po
 def decode_roots(payload: bytes) -> tuple[bytes, ...]:
     """The envelopes of a message with root documents, as it is declared."""
     envelopes: tuple[bytes, ...]
-    (envelopes,) = read_row(unpacked(payload, ROOTS_SCHEMA), [ROOTS], "message")
+    (envelopes,) = read_row(unpack_payload(payload, ROOTS_SCHEMA), [ROOTS], "message")
     return envelopes
