@@ -141,39 +141,39 @@ def time_marks(hours: float) -> list[tuple[float, str]]:
     """Words along an axis of time that begins at 0: eight at most."""
     step, unit, per_hour = next((step_unit for step_unit in _STEPS[::-1] if hours >= 4 * step_unit[0]), _STEPS[0])
     step *= max(1, math.ceil(hours / step / 8))
-    return [(step * at, f"{step * at * per_hour:g} {unit}") for at in range(1, int(hours / step + 1e-9) + 1)]
+    return [(step * n, f"{step * n * per_hour:g} {unit}") for n in range(1, int(hours / step + 1e-9) + 1)]
 
 
 def share_scale(shares: Iterable[float]) -> float:
     """The end of an axis that has room for shares."""
-    most = min(max(shares, default=0.0), 1.0)
-    return next(scale for scale in _SCALES if most <= scale)
+    largest = min(max(shares, default=0.0), 1.0)
+    return next(scale for scale in _SCALES if largest <= scale)
 
 
 def share_shapes(
-    at: Sequence[float], released: Sequence[float], truth: Sequence[float], within: float, top: float
+    times: Sequence[float], released: Sequence[float], truth: Sequence[float], reach: float, top: float
 ) -> list[Shape]:
     """Released shares over time, with what 95 % are within, and the truth where it may be drawn."""
-    got = [*zip(at, released, strict=True)]
-    band = [(x, max(share - within, 0.0), min(share + within, top)) for x, share in got]
+    points = [*zip(times, released, strict=True)]
+    band = [(x, max(share - reach, 0.0), min(share + reach, top)) for x, share in points]
     return [
-        Shape("band", "within", band if within else ()),
-        Shape("line", "truth", [*zip(at, truth, strict=False)]),
-        Shape("line", "got", got),
-        Shape("dots", "point", got if len(got) <= _MOST_DOTS else ()),
-        Shape("dots", "point newest", got[-1:]),
+        Shape("band", "within", band if reach else ()),
+        Shape("line", "truth", [*zip(times, truth, strict=False)]),
+        Shape("line", "got", points),
+        Shape("dots", "point", points if len(points) <= _MOST_DOTS else ()),
+        Shape("dots", "point newest", points[-1:]),
     ]
 
 
 def part_shapes(released: Sequence[float], truth: Sequence[float], within: float, top: float) -> list[Shape]:
     """Released shares of the parts of a day, a bar for each, and the truth where it may be drawn."""
-    bars = [(at + 0.2, at + 0.8, 0.0, share) for at, share in enumerate(released)]
-    reach = [
-        (at + 0.475, at + 0.525, max(share - within, 0.0), min(share + within, top))
-        for at, share in enumerate(released)
+    bars = [(part + 0.2, part + 0.8, 0.0, share) for part, share in enumerate(released)]
+    ranges = [
+        (part + 0.475, part + 0.525, max(share - within, 0.0), min(share + within, top))
+        for part, share in enumerate(released)
     ]
-    rules = [(at + 0.1, at + 0.9, share, share) for at, share in enumerate(truth)]
-    return [Shape("bars", "bar", bars), Shape("bars", "reach", reach), Shape("bars", "truth", rules)]
+    rules = [(part + 0.1, part + 0.9, share, share) for part, share in enumerate(truth)]
+    return [Shape("bars", "bar", bars), Shape("bars", "reach", ranges), Shape("bars", "truth", rules)]
 
 
 def room_beside(lanes: Sequence[Lane]) -> float:
@@ -190,17 +190,17 @@ class Plot:
         beside: of them, for the words of levels; of all lanes of a picture the same, as time is.
     """
 
-    def __init__(self, lane: Lane, width: float, beside: float) -> None:
+    def __init__(self, lane: Lane, width: float, label_width: float) -> None:
         self.lane = lane
-        self.right = width - beside
-        foot = AXIS_FOOT if lane.marks else FOOT
-        self.height = lane.height or self.right - LEFT + TOP + foot
-        self.bottom = self.height - foot
+        self.right = width - label_width
+        foot_height = AXIS_FOOT if lane.marks else FOOT
+        self.height = lane.height or self.right - LEFT + TOP + foot_height
+        self.bottom = self.height - foot_height
 
-    def x(self, at: float) -> float:
+    def x(self, position: float) -> float:
         """Place on the level axis."""
         first, last = self.lane.span
-        return LEFT + (at - first) / (last - first) * (self.right - LEFT)
+        return LEFT + (position - first) / (last - first) * (self.right - LEFT)
 
     def y(self, value: float) -> float:
         """Place on the upright axis, held inside the lane."""
@@ -213,14 +213,14 @@ class Plot:
         match shape.kind:
             case "line":
                 return "".join(
-                    f"{'L' if at else 'M'}{_places([(x(a), y(b))])}" for at, (a, b) in enumerate(shape.points)
+                    f"{'L' if index else 'M'}{_places([(x(a), y(b))])}" for index, (a, b) in enumerate(shape.points)
                 )
             case "dots":
                 return "".join(f"M{_places([(x(a), y(b))])}h0" for a, b in shape.points)
             case "range":
                 return "".join(
-                    f"{'L' if at else 'M'}{_places([(x(a), y(low)), (x(a), y(high))])}"
-                    for at, (a, low, high) in enumerate(shape.points)
+                    f"{'L' if index else 'M'}{_places([(x(a), y(low)), (x(a), y(high))])}"
+                    for index, (a, low, high) in enumerate(shape.points)
                 )
             case "band":
                 ends = [(x(a), y(high)) for a, _, high in shape.points], [(x(a), y(low)) for a, low, _ in shape.points]
@@ -240,11 +240,11 @@ class Plot:
     def shown_marks(self) -> list[tuple[float, str]]:
         """Every so many of the words along the level axis, so that none is on another."""
         marks = self.lane.marks
-        room = _LETTER * max((len(words) for _, words in marks), default=0) + 12
-        every = max(1, math.ceil(room * len(marks) / (self.right - LEFT)))
-        begin = (every - 1) // 2 if self.lane.middles else every - 1
-        shown = [(self.x(at), words) for at, words in marks[begin::every]]
-        return [(x, words) for x, words in shown if x >= 0.5 * _LETTER * len(words)]
+        mark_width = _LETTER * max((len(words) for _, words in marks), default=0) + 12
+        mark_stride = max(1, math.ceil(mark_width * len(marks) / (self.right - LEFT)))
+        first_mark = (mark_stride - 1) // 2 if self.lane.middles else mark_stride - 1
+        placed_marks = [(self.x(position), words) for position, words in marks[first_mark::mark_stride]]
+        return [(x, words) for x, words in placed_marks if x >= 0.5 * _LETTER * len(words)]
 
     def drawing(self) -> Iterator[str]:
         """Everything of the lane, as SVG."""
@@ -257,8 +257,8 @@ class Plot:
             yield f'<path class="shape {shape.look}" d="{self.path(shape)}"/>'
         for shape in self.lane.shapes:
             if shape.words:
-                *across, value = shape.points[0]
-                x, y = self.x(*across) + 3 if across else LEFT, self.y(value)
+                *times, value = shape.points[0]
+                x, y = self.x(*times) + 3 if times else LEFT, self.y(value)
                 yield _text(x + 4, y - 6 if y > TOP + 16 else y + 17, shape.words, f"words {shape.look}")
 
 
@@ -327,11 +327,11 @@ def lanes_svg(title: str, lanes: Sequence[Lane], *, dark: bool | None = None, na
     """
     maps = not lanes[0].height
     width = _NARROW if narrow else _WIDTH
-    column, beside = (width / len(lanes) if maps else width), (0 if maps or narrow else _BESIDE)
+    column, label_width = (width / len(lanes) if maps else width), (0 if maps or narrow else _BESIDE)
     parts, x, top, bottom = list[str](), 0.0, 0.0, 0.0
-    heads = [_HEAD if beside else _above(lane, column) for lane in lanes]
-    for lane, head in zip(lanes, [max(heads)] * len(lanes) if maps else heads, strict=True):
-        panel, height = _panel(lane, column, beside, head, room_beside(lanes))
+    headers = [_HEAD if label_width else _above(lane, column) for lane in lanes]
+    for lane, header in zip(lanes, [max(headers)] * len(lanes) if maps else headers, strict=True):
+        panel, height = _panel(lane, column, label_width, header, room_beside(lanes))
         drawing = panel if maps or narrow else _swept(panel)
         parts.append(f'<g class="{lane.look}" transform="translate({x:.0f} {top:.0f})">{drawing}</g>')
         bottom = max(bottom, top + height)
@@ -361,17 +361,20 @@ def _above(lane: Lane, width: float) -> float:
     return (76 if lane.number else 14) + 16 * (len(_lines(lane.words, width)) + len(_lines(lane.head, width)))
 
 
-def _panel(lane: Lane, width: float, beside: float, head: float, room: float) -> tuple[str, float]:
+def _panel(lane: Lane, width: float, label_width: float, header: float, axis: float) -> tuple[str, float]:
     """A lane with its words, beside or above it, and its height."""
-    plot = Plot(lane, width - (beside or 2 * LEFT), room)
-    height = plot.height + head
+    plot = Plot(lane, width - (label_width or 2 * LEFT), axis)
+    height = plot.height + header
     words = [_text(18, 28, lane.title, "title"), _text(18, 62, lane.number, "number")]
-    words += [_text(18, 84 + 16 * at, line) for at, line in enumerate(_lines(lane.words, beside or width))]
-    heads = [lane.head] if beside else _lines(lane.head, width)
-    words += [_text(beside + LEFT if beside else 18, head - 4 - 16 * at, line) for at, line in enumerate(heads[::-1])]
-    inside = f'<rect class="inside" x="1" y="1" width="{width - 2:.0f}" height="{height - 1:.0f}" rx="13"/>'
-    drawing = f'<g transform="translate({beside or LEFT} {head})">{"".join(plot.drawing())}</g>'
-    return f"{inside if lane.look == 'stays' else ''}{''.join(words)}{drawing}", height
+    words += [_text(18, 84 + 16 * i, line) for i, line in enumerate(_lines(lane.words, label_width or width))]
+    header_lines = [lane.head] if label_width else _lines(lane.head, width)
+    words += [
+        _text(label_width + LEFT if label_width else 18, header - 4 - 16 * i, line)
+        for i, line in enumerate(header_lines[::-1])
+    ]
+    frame = f'<rect class="inside" x="1" y="1" width="{width - 2:.0f}" height="{height - 1:.0f}" rx="13"/>'
+    drawing = f'<g transform="translate({label_width or LEFT} {header})">{"".join(plot.drawing())}</g>'
+    return f"{frame if lane.look == 'stays' else ''}{''.join(words)}{drawing}", height
 
 
 def _swept(drawing: str) -> str:

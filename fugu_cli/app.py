@@ -102,16 +102,16 @@ COMMANDS = {
 
 
 @cache
-def load(words: str) -> Any:
+def load(command_words: str) -> Any:
     """Load a command, or a group of commands, of the table.
 
     Args:
         words: its key in COMMANDS.
     """
-    module, attribute, *name = COMMANDS[words][0].split(":")
+    module, attribute, *name = COMMANDS[command_words][0].split(":")
     command: Any = typer.main.get_command(getattr(importlib.import_module(_AT + module), attribute))
     command = command.commands[name[0]] if name else command
-    command.help = command.help or COMMANDS[words][1]  # python -OO keeps no docstrings
+    command.help = command.help or COMMANDS[command_words][1]  # python -OO keeps no docstrings
     return command
 
 
@@ -121,15 +121,15 @@ class _LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command that was named, and load it."""
         name, command, remaining_words = super().resolve_command(ctx, args)
-        words = " ".join([*ctx.command_path.split()[1:], name or ""])
-        return name, load(words) if COMMANDS.get(words, ("",))[0] else command, remaining_words
+        command_words = " ".join([*ctx.command_path.split()[1:], name or ""])
+        return name, load(command_words) if COMMANDS.get(command_words, ("",))[0] else command, remaining_words
 
 
-def _group(about: str, name: str | None = None) -> typer.Typer:
+def _group(help_text: str, name: str | None = None) -> typer.Typer:
     return typer.Typer(
         name=name,
         cls=_LazyGroup,
-        help=about,
+        help=help_text,
         no_args_is_help=True,
         add_completion=name is not None,
         rich_markup_mode=None,
@@ -258,11 +258,11 @@ def command(
 
         def run(**values: Any) -> object:
             as_json = shows and values.pop("as_json")
-            built = {
+            option_groups = {
                 name: group(**{field.name: values.pop(field.name) for field in fields(group)})
                 for name, group in groups.items()
             }
-            outcome: Any = function(**built, **values)
+            outcome: Any = function(**option_groups, **values)
             if not shows:
                 return outcome
             from fugu_cli.view.terminal import show

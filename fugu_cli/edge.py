@@ -45,13 +45,13 @@ def edge_help() -> str:
     return _help("fugu", about, OPTIONS, COMMANDS) + _REST
 
 
-def agent(words: Sequence[str]) -> int:
+def agent(arguments: Sequence[str]) -> int:
     """`fugu agent`: as `fugu-agent`, with a word for each thing that it does.
 
     Raises:
         UsageError: there is no such command.
     """
-    name, *rest = words or [""]
+    name, *rest = arguments or [""]
     if name in AGENT:
         from edge_agent.__main__ import main
 
@@ -64,23 +64,23 @@ def agent(words: Sequence[str]) -> int:
     return 0 if name else 2
 
 
-def subscribe(words: Sequence[str]) -> int:
+def subscribe(arguments: Sequence[str]) -> int:
     """`fugu subscribe`; a `FuguError` for what it cannot do."""
     from fugu_cli.commands.subscribe import main
 
-    return main(words)
+    return main(arguments)
 
 
-def helper(words: Sequence[str]) -> int:
+def helper(arguments: Sequence[str]) -> int:
     """`fugu helper`, in its exit codes."""
     from fugu_helper.__main__ import main
 
-    return main(words)
+    return main(arguments)
 
 
-def _help(program: str, about: str, options: dict[str, str], commands: dict[str, str]) -> str:
+def _help(program: str, description: str, options: dict[str, str], commands: dict[str, str]) -> str:
     width = max(map(len, chain(options, commands)))
-    lines = [f"Usage: {program} [OPTIONS] COMMAND [ARGS]...", "", f"  {about}", "", "Options:"]
+    lines = [f"Usage: {program} [OPTIONS] COMMAND [ARGS]...", "", f"  {description}", "", "Options:"]
     lines += [f"  {name:{width}}  {text}" for name, text in options.items()]
     lines += ["", "Commands:", *(f"  {name:{width}}  {text}" for name, text in commands.items())]
     return "\n".join(lines) + "\n"

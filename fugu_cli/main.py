@@ -85,9 +85,9 @@ def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
     except BrokenPipeError:
         raise
     except ModuleNotFoundError as error:
-        if (extra := _EXTRAS.get(missing := (error.name or "").partition(".")[0])) is None:
+        if (extra_name := _EXTRAS.get(missing := (error.name or "").partition(".")[0])) is None:
             raise
-        return _fail(f"this command needs {missing}: pip install 'fugu-edge[{extra}]'", 1)
+        return _fail(f"this command needs {missing}: pip install 'fugu-edge[{extra_name}]'", 1)
     except OSError as error:
         return _fail(f"{error.filename}: {cause(error)}" if error.filename else cause(error), 1)
     except KeyboardInterrupt:
@@ -112,9 +112,9 @@ def _ask(error: QuestionError, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(error.document(), indent=2))
         return 2
-    words = [shlex.join(option.words) for option in error.options]
-    width = max(map(len, words))
-    lines = [f"  {word:<{width}}  {option.meaning}" for word, option in zip(words, error.options, strict=True)]
+    texts = [shlex.join(option.words) for option in error.options]
+    width = max(map(len, texts))
+    lines = [f"  {word:<{width}}  {option.meaning}" for word, option in zip(texts, error.options, strict=True)]
     print(f"fugu: {error.question}. Say which:", *map(printable, lines), sep="\n", file=sys.stderr)
     return 2
 

@@ -16,10 +16,10 @@ _VALUES = ("column", "time", "zone", "missing_values", "rows", "gap")
 _SEVERAL = ("only", "as_it_is")
 
 
-def read_words(words: Sequence[str]) -> bool:
+def read_words(arguments: Sequence[str]) -> bool:
     """Run a usual command line; False, and nothing is done, if the framework has to read, explain or refuse it."""
     try:
-        options = vars(parser().parse_args(words))
+        options = vars(parser().parse_args(arguments))
     except UsageError:
         return False
     file, output, as_json = (options.pop(name) for name in ("file", "output", "json"))

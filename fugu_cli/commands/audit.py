@@ -141,28 +141,28 @@ def device(
         raise FuguError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
     period_us = max(1, round(positive(period, "period") * 1e6))
     policy = load_policy(file)
-    tested: list[DrawTest] = []
-    problem, pieces, at = "", _parts(policy), broker_of(broker)
-    for piece in pieces:
-        enough = counts if isinstance(piece, Policy) and piece.table is None else draws
+    tests: list[DrawTest] = []
+    problem, parts, address = "", _parts(policy), broker_of(broker)
+    for part in parts:
+        draw_count = counts if isinstance(part, Policy) and part.table is None else draws
         with tempfile.TemporaryDirectory() as folder, working("drawing"):
             outputs = run_constant(
-                shlex.split(command), piece, at, Path(folder), enough, period_us=period_us, patience=_PATIENCE
+                shlex.split(command), part, address, Path(folder), draw_count, period_us=period_us, patience=_PATIENCE
             )
         problem = problem or outputs.problem
         draws_heard = outputs.symbols, outputs.noise, outputs.points
-        tested += device_tests(policy, *draws_heard, false_alarms / len(pieces), outputs.script, outputs.changes)
-    return tested_device(tested, problem, false_alarms)
+        tests += device_tests(policy, *draws_heard, false_alarms / len(parts), outputs.script, outputs.changes)
+    return tested_device(tests, problem, false_alarms)
 
 
 def _parts(policy: AnyPolicy) -> list[AnyPolicy]:
     """The policy, or if it has symbols and windows, one of each: counts take longer to publish."""
     if not isinstance(policy, Policy) or policy.table is None or not policy.windows:
         return [policy]
-    nothing = {"windows_guarantee": None}
+    no_guarantee = {"windows_guarantee": None}
     return [
-        policy.model_copy(update={**nothing, "windows": ()}),
-        policy.model_copy(update={**nothing, "table": None, "frame_ticks": 1}),
+        policy.model_copy(update={**no_guarantee, "windows": ()}),
+        policy.model_copy(update={**no_guarantee, "table": None, "frame_ticks": 1}),
     ]
 
 
@@ -178,7 +178,7 @@ def stream(
         ),
     ] = None,
     *,
-    beside: Annotated[
+    related_policies: Annotated[
         list[Path] | None,
         Option("--with", metavar="POLICY", help="Policy of a stream that moves together with it; may be repeated."),
     ] = None,
@@ -215,39 +215,41 @@ def stream(
         raise UsageError("give either --recording or --live")
     if truth is not None and recording is None and live is None:
         raise UsageError("what was read is of use beside --recording or --live")
-    policies = [load_policy(path) for path in (file, *(beside or ()))]
+    policies = [load_policy(path) for path in (file, *(related_policies or ()))]
     config = ReleaseConfig.load(releases) if releases is not None else None
-    listed = AccessList.of(access) if access is not None else None
-    audiences = planned_audiences(policies, config) if listed is None else listed.audiences(policies, config)
-    at = broker_of(broker)
+    access_list = AccessList.of(access) if access is not None else None
+    audiences = planned_audiences(policies, config) if access_list is None else access_list.audiences(policies, config)
+    address = broker_of(broker)
     with working("listening and attacking"):
         messages = None
         if recording is not None:
             messages = read_messages(recording)
         elif live is not None:
             topics = stream_topics(policies[0])
-            messages = listen(at, topics, positive(live, "live"))
-        true = None
+            messages = listen(address, topics, positive(live, "live"))
+        true_states = None
         if truth is not None:
             if not isinstance(policies[0], Policy):
                 raise UsageError("what was read is held against symbols and windows, not against points")
-            true = truth_by(policies[0], truth, read_options(**reading.words()))
+            true_states = truth_by(policies[0], truth, read_options(**reading.words()))
         audit = audit_stream(
             policies, audiences, config,
-            messages=messages, truth=true, loop=loop, known_every=known, trials=trials,
+            messages=messages, truth=true_states, loop=loop, known_every=known, trials=trials,
         )  # fmt: skip
-    if listed is not None and live is not None:
-        audit = audit._replace(findings=(*_not_listed(listed, at.username or "", messages or ()), *audit.findings))
+    if access_list is not None and live is not None:
+        audit = audit._replace(
+            findings=(*_not_listed(access_list, address.username or "", messages or ()), *audit.findings)
+        )
     return attacked_stream(audit)
 
 
-def _not_listed(listed: AccessList, account: str, messages: Iterable[Message]) -> list[Finding]:
+def _not_listed(access_list: AccessList, account: str, messages: Iterable[Message]) -> list[Finding]:
     """Messages that a broker delivered to an account although its access list does not grant them."""
     topics = dict.fromkeys(topic for topic, _ in messages)
     return [
         Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")
         for topic in topics
-        if not listed.may_read(account, topic)
+        if not access_list.may_read(account, topic)
     ]
 
 
@@ -293,12 +295,12 @@ def ledger(
     from gateway.releases.setup import histories_in, ledger_problem
 
     location = ledger_location(ledger, store)
-    with closing(Ledger(location, create=False)) as opened, working("computing everything again"):
-        doubt = ledger_problem(opened, Place.of(store).store) if store is not None else ""
-        with opened.snapshot() as rows:
+    with closing(Ledger(location, create=False)) as ledger_db, working("computing everything again"):
+        problem = ledger_problem(ledger_db, Place.of(store).store) if store is not None else ""
+        with ledger_db.snapshot() as rows:
             devices = {row[1] for row in rows.accounts()}
-        trusted = policies_in(_files(policies), None if root is None else Root.read(root), owners(enrolment), devices)
-        if policies and not any(isinstance(document, Policy) for document in trusted):
+        documents = policies_in(_files(policies), None if root is None else Root.read(root), owners(enrolment), devices)
+        if policies and not any(isinstance(document, Policy) for document in documents):
             raise UsageError("--policies has no policy of symbols or windows: nothing would be held against them")
         config = None if releases is None else ReleaseConfig.load(releases)
         promises = None
@@ -306,18 +308,20 @@ def ledger(
             promises = {name: audience.promise for name, audience in config.audiences.items()}
         with ExitStack() as stack:
             history = None if store is None else stack.enter_context(histories_in(Place.of(store).store, ""))
-            audit = audit_ledger(opened, broker, trusted, promises, history)
-    return audited_ledger(audit._replace(problems=((doubt,) if doubt else ()) + audit.problems), location.name)
+            audit = audit_ledger(ledger_db, broker, documents, promises, history)
+    return audited_ledger(audit._replace(problems=((problem,) if problem else ()) + audit.problems), location.name)
 
 
 def _files(paths: list[Path] | None) -> list[Path]:
     """Files, with those of folders in place of the folders."""
-    every = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
-    return [file for files in every for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())]
+    groups = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
+    return [
+        file for files in groups for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())
+    ]
 
 
 def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
-    keys_here = [key_file for key_file in key_files([file.parent]) if key_file.path == file]
-    if not keys_here:
+    matching_keys = [key_file for key_file in key_files([file.parent]) if key_file.path == file]
+    if not matching_keys:
         raise FuguError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
-    return keys_here[0].unlock(at_hand(passphrases))
+    return matching_keys[0].unlock(at_hand(passphrases))

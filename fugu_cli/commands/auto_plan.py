@@ -73,21 +73,21 @@ def plan_recordings(
         refuse_overwriting(output)
     question = question_asked(options)
     reading = reading_asked(options, question)
-    whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
+    identity = whose_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
     recording_words = str(files[0]) if len(files) == 1 else "RECORDINGS"  # of several donors only the number is told
     with working("planning", measured=True) as progress:
         progress("reading", 0.0)
-        find = planner(files, question, whose, reading)
+        solve = planner(files, question, identity, reading)
         try:
-            plan = find(question, progress=progress)
+            plan = solve(question, progress=progress)
         except TooShortError as error:
-            offers = offers_of(find, _shorter(error.baseline_ticks, _capped(options)), progress)
+            offers = offers_of(solve, _shorter(error.baseline_ticks, _capped(options)), progress)
             lines = [offer_line(offer, ["fugu", "plan", "auto", recording_words]) for offer in offers]
             return _too_short(error, lines)
-        offers = [] if answers(plan) else offers_of(find, other_options(plan.details, options), progress)
+        offers = [] if answers(plan) else offers_of(solve, other_options(plan.details, options), progress)
     lines = [offer_line(offer, ["fugu", "plan", "auto", recording_words]) for offer in offers]
-    offered = {"offers": [*lines]}
+    offer_fields = {"offers": [*lines]}
     if not answers(plan) and not lines:
         lines = [_NOTHING_ELSE]
     if output is not None and plan.useful and plan.privacy == "none" and not not_private:
@@ -97,9 +97,11 @@ def plan_recordings(
         if plan.useful:
             lines.append(f"written: {', '.join(map(str, files_written))}")
             lines += [_OWN_CEILING] if plan.privacy == "none" else []
-            unread = isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None
-            lines.append(_STDIN if unread else _HELD_BACK)
-    return Result(lambda: plan.document() | offered, [*plan.report, *map(Line, lines)], 0 if answers(plan) else NOTHING)
+            needs_stdin = isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None
+            lines.append(_STDIN if needs_stdin else _HELD_BACK)
+    return Result(
+        lambda: plan.document() | offer_fields, [*plan.report, *map(Line, lines)], 0 if answers(plan) else NOTHING
+    )
 
 
 def _too_short(error: TooShortError, offers: list[str]) -> Result:
@@ -115,7 +117,7 @@ def answers(plan: Plan) -> bool:
     return plan.useful and plan.privacy != "none"
 
 
-def offers_of(find: Planner, choices: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
+def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
     """Other settings that are useful, each with how far off it is on rows that chose nothing.
 
     A baseline to try depends on no reading; an epsilon on the first two sets only, and its third set is the same.
@@ -127,16 +129,18 @@ def offers_of(find: Planner, choices: Iterable[AutoOptions], progress: Callable[
             progress(f"what else may be useful, {number}: {part}", share)
 
         try:
-            plan = find(question_asked(settings), progress=report)
+            plan = solve(question_asked(settings), progress=report)
         except FuguError:
             continue
-        best = next((row for row in plan.errors if row.recommended), None)
-        if best is not None and best.held_back is not None:
+        best_row = next((row for row in plan.errors if row.recommended), None)
+        if best_row is not None and best_row.held_back is not None:
             metre = plan.recommended.unit == "metres"
-            off, guess = (_metres if metre else error_words)(best.held_back), best.guessing
-            guessing = f"{guess:.0f}" if metre else error_words(guess).partition(" ")[0]
-            words = f"Try instead: {best.answer}, off by {off} on held-back rows; guessing is off by {guessing}"
-            offers.append((words, settings))
+            error, guess_error = (_metres if metre else error_words)(best_row.held_back), best_row.guessing
+            guess_text = f"{guess_error:.0f}" if metre else error_words(guess_error).partition(" ")[0]
+            offer_words = (
+                f"Try instead: {best_row.answer}, off by {error} on held-back rows; guessing is off by {guess_text}"
+            )
+            offers.append((offer_words, settings))
     return offers
 
 
@@ -153,14 +157,16 @@ def offer_line(offer: Offer, command: Sequence[str]) -> str:
 
 def asked_words(options: AutoOptions) -> list[str]:
     """The options that are not the usual ones, as words of a command."""
-    words: list[str] = []
+    arguments: list[str] = []
     for field in fields(options):
         value, name = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
         if value is True:
-            words.append(name)
+            arguments.append(name)
         elif str(value) != str(field.default):
-            words += [word for text in (value if isinstance(value, list) else [value]) for word in (name, str(text))]
-    return words
+            arguments += [
+                word for text in (value if isinstance(value, list) else [value]) for word in (name, str(text))
+            ]
+    return arguments
 
 
 def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:

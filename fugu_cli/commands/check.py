@@ -84,7 +84,7 @@ def attack(
             for release in drawn(promise, file, **reading.words()):
                 trials += release.attacked(known)
                 stretches += attack_released_stretches(promise, *release[:4])
-    conditions = [shared.condition for shared in promise.sums] if isinstance(promise, Policy) else []
+    conditions = [sum_window.condition for sum_window in promise.sums] if isinstance(promise, Policy) else []
     return attacked_recordings(trials, stretches, conditions)
 
 

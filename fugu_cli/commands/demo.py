@@ -28,7 +28,7 @@ BrowserOption = Annotated[bool, Option(help="Open the page.")]
 
 @command(demo)
 def _demo(
-    what: Annotated[str, Argument(metavar="[hearts|walk|street]", help="Nights, places, or sixty homes.")] = "hearts",
+    demo: Annotated[str, Argument(metavar="[hearts|walk|street]", help="Nights, places, or sixty homes.")] = "hearts",
     *,
     out: Annotated[Path | None, Option(help="Folder for pictures and logs (default: demo, or demo-NAME).")] = None,
     browser: Annotated[bool, Option(help="Open the page.")] = True,
@@ -51,7 +51,7 @@ def _demo(
     """
     kind = one_of(broker_kind, "broker kind", _KINDS)
     with _ending_in_order():
-        demo_name = one_of(what, "demo", _SHOWN)
+        demo_name = one_of(demo, "demo", _SHOWN)
         if demo_name == "hearts":
             from fugu_cli.demo.session import run
 
@@ -100,9 +100,9 @@ def _try(
     from fugu_cli.demo.trial import run
 
     with _ending_in_order():
-        words = AutoOptions(**asdict(options))
+        plan_options = AutoOptions(**asdict(options))
         home_assistant = None if broker is None else broker_of(broker)
-        return run(file, words, not_private=not_private, browser=browser, broker=home_assistant)
+        return run(file, plan_options, not_private=not_private, browser=browser, broker=home_assistant)
 
 
 @command(start)
@@ -134,16 +134,16 @@ def _ending_in_order() -> Iterator[None]:
 
     What comes after the first such signal is ignored.
     """
-    ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    ends = [signum for signum in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(signum) is not signal.SIG_IGN]
 
-    def leave(number: int, _frame: object) -> None:
+    def leave(signum: int, _frame: object) -> None:
         for end in ends:
             signal.signal(end, signal.SIG_IGN)
-        sys.exit(128 + number)
+        sys.exit(128 + signum)
 
-    before = {number: signal.signal(number, leave) for number in ends}
+    handlers = {signum: signal.signal(signum, leave) for signum in ends}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)

@@ -73,12 +73,12 @@ def ca_key() -> Path | None:
     return Path(os.environ[_CA_KEY]) if os.environ.get(_CA_KEY) else None
 
 
-def _add_client(out: Path, opened: BrokerFolder, account: Account, *, renew: bool = False) -> None:
+def _add_client(folder: Path, broker_dir: BrokerFolder, account: Account, *, renew: bool = False) -> None:
     """Add an account that needs nothing beside its credentials, and write its folder."""
-    new_folder(out)
-    folders.write_client(out, opened, _add(opened, account, renew=renew))
-    _report(out, opened, f"{account.name}, role {account.role}", None)
-    (file,) = out.glob("*.toml")
+    new_folder(folder)
+    folders.write_client(folder, broker_dir, _add(broker_dir, account, renew=renew))
+    _report(folder, broker_dir, f"{account.name}, role {account.role}", None)
+    (file,) = folder.glob("*.toml")
     print(f"commands connect so: --broker {file}")
 
 
@@ -86,17 +86,17 @@ def _show_ends(files: list[Path]) -> None:
     """Say when certificates end."""
     for file in files:
         try:
-            end = datetime.fromtimestamp(certificate_end(file)[1], UTC)
+            end_time = datetime.fromtimestamp(certificate_end(file)[1], UTC)
         except (OSError, ValueError):
             warn(f"{file} cannot be read as a certificate: see fugu deploy renew")
             continue
-        print(f"{file}: the certificate ends on {end:%Y-%m-%d}")
+        print(f"{file}: the certificate ends on {end_time:%Y-%m-%d}")
 
 
-def _report(out: Path, broker: BrokerFolder, what: str, place: str | None) -> None:
+def _report(folder: Path, broker: BrokerFolder, label: str, install_path: str | None) -> None:
     """Say what was written, and that the broker must learn of it."""
-    print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
-    _show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
+    print(f"{folder}: {label}" + ("" if install_path is None else f"; install it as {install_path}"))
+    _show_ends([*folder.glob("*client.pem"), broker.path / "server.pem"])
     print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")
 
 
@@ -136,7 +136,7 @@ def subscriber(
       fugu deploy subscriber news --broker broker --audience street --name news \\
           --releases releases.toml --policies policies
     """
-    opened = BrokerFolder.open(broker)
+    broker_dir = BrokerFolder.open(broker)
     audiences = tuple(audience or ())
     if not audiences:
         raise UsageError("say with --audience what it may read; site reads symbols too")
@@ -145,17 +145,17 @@ def subscriber(
     if _SITE in audiences:
         if set(audiences) != {_SITE}:
             raise UsageError("an account of the site reads all releases: it belongs to no other audience")
-        _add_client(out, opened, Account(name=name, role="site"))
+        _add_client(out, broker_dir, Account(name=name, role="site"))
         return
     with working("adding up what it may be told"):
-        account, bounds = opened.new_reader(
+        account, bounds = broker_dir.new_reader(
             name,
             audiences,
             *_promises(releases, policies),
             limit=None if epsilon is None else arguments.epsilon_of(epsilon, "epsilon"),
             adversary=None if adversary is None else arguments.adversary(adversary),
         )
-    _add_client(out, opened, account)
+    _add_client(out, broker_dir, account)
     _show_bounds(account, bounds)
 
 
@@ -176,9 +176,9 @@ def join(
     examples:
       fugu deploy join news --broker broker --audience press --releases releases.toml --policies policies
     """
-    opened = BrokerFolder.open(broker)
+    broker_dir = BrokerFolder.open(broker)
     with working("adding up what it may be told"):
-        account, bounds = opened.join(name, audience, *_promises(releases, policies))
+        account, bounds = broker_dir.join(name, audience, *_promises(releases, policies))
     _show_bounds(account, bounds)
 
 
@@ -214,14 +214,16 @@ def retire(
     examples:
       fugu deploy retire street --broker broker
     """
-    opened = BrokerFolder.open(broker)
+    broker_dir = BrokerFolder.open(broker)
     readers = [
-        account for account in opened.settings.accounts if account.role == "reader" and audience in account.audiences
+        account
+        for account in broker_dir.settings.accounts
+        if account.role == "reader" and audience in account.audiences
     ]
     if not readers:
         raise UsageError(f"no account reads releases for {audience}")
     for reader in readers:
-        opened.leave(reader.name, audience)
+        broker_dir.leave(reader.name, audience)
         print(f"{reader.name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
@@ -233,10 +235,10 @@ def _promises(releases: Path | None, policies: Path | None) -> tuple[Path, Path]
 
 def _show_bounds(account: Account, bounds: list[Bound]) -> None:
     for bound in bounds:
-        charged = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
+        charge_words = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
         stretch = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
-        by = f"{stretch}, by {', '.join(account.ever)} together"
-        print(f"{account.name}: {bound.device}/{bound.stream}: {charged} {by}")
+        bound_words = f"{stretch}, by {', '.join(account.ever)} together"
+        print(f"{account.name}: {bound.device}/{bound.stream}: {charge_words} {bound_words}")
 
 
 @command(app, "broker")
@@ -278,8 +280,8 @@ def broker(
     )
     folder = BrokerFolder.create(out, settings, datetime.now(UTC))
     run = f"run it there: ulimit -n {limits(settings.accounts).files} && mosquitto -c mosquitto.conf"
-    place = run if in_place else f"install it as {BROKER.config}"
-    print(f"{out}: a broker for fleet {fleet} at {folder.address}; {place}")
+    install_words = run if in_place else f"install it as {BROKER.config}"
+    print(f"{out}: a broker for fleet {fleet} at {folder.address}; {install_words}")
     print(f"{folder.authority_key}: the authority's key; move it to a disk that is kept offline")
     _show_ends([out / "server.pem", out / "ca.pem"])
 
@@ -305,14 +307,14 @@ def renew(
       fugu deploy renew watch watch-2 --broker broker
       FUGU_CA_KEY=/media/stick/ca.key fugu deploy renew --broker broker
     """
-    opened = BrokerFolder.open(broker)
+    broker_dir = BrokerFolder.open(broker)
     if (name is None) != (out is None):
         raise UsageError("an account is renewed into a folder: name both, NAME and DIR")
     if name is not None and out is not None:
-        _add_client(out, opened, opened.account(name), renew=True)
+        _add_client(out, broker_dir, broker_dir.account(name), renew=True)
         return
-    opened.renew(datetime.now(UTC), ca_key=ca_key())
-    print(f"{broker}: the certificate of the broker at {opened.address} is new, {_ANEW}")
+    broker_dir.renew(datetime.now(UTC), ca_key=ca_key())
+    print(f"{broker}: the certificate of the broker at {broker_dir.address} is new, {_ANEW}")
     _show_ends([broker / "server.pem", broker / "ca.pem"])
 
 
@@ -347,10 +349,10 @@ def device(
       fugu deploy device watch --broker broker --name watch --policy watch.json --ceiling 1
       fugu deploy device watch --broker broker --name watch --stream heart-rate --stream steps
     """
-    opened = BrokerFolder.open(broker)
+    broker_dir = BrokerFolder.open(broker)
     check_name(name, "device")
     options = folders.DeviceOptions(
-        policies=folders.read_policies(policy or [], opened.settings.fleet, name),
+        policies=folders.read_policies(policy or [], broker_dir.settings.fleet, name),
         ceiling=arguments.epsilon_of(ceiling),
         measurement_ceiling=None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "ceiling"),
         sensor=sensor,
@@ -360,12 +362,12 @@ def device(
     check_sensor(sensor)
     new_folder(out)
     streams = _streams(options.policies.values(), stream)
-    credentials = _add(opened, Account(name=name, role="device", streams=streams))
-    folders.write_device(out, opened, credentials, options)
-    _report(out, opened, "a device", None if in_place else AGENT.config)
+    credentials = _add(broker_dir, Account(name=name, role="device", streams=streams))
+    folders.write_device(out, broker_dir, credentials, options)
+    _report(out, broker_dir, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
         warn(NO_STDIN)
-    if not opened.account(name).streams:
+    if not broker_dir.account(name).streams:
         warn(f"{name} may publish no stream: name them with --policy or --stream, or later with fugu deploy streams")
 
 
@@ -385,13 +387,13 @@ def streams(
     examples:
       fugu deploy streams watch --broker broker --stream heart-rate --stream steps
     """
-    opened = BrokerFolder.open(broker)
-    account = opened.account(name)
+    broker_dir = BrokerFolder.open(broker)
+    account = broker_dir.account(name)
     if account.role != "device":
         raise UsageError(f"the account {name} is no device, but {account.role}")
-    policies = folders.read_policies(policy or [], opened.settings.fleet, name)
-    opened.replace_account(account.with_streams(_streams(policies.values(), stream)))
-    print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {_ANEW}")
+    policies = folders.read_policies(policy or [], broker_dir.settings.fleet, name)
+    broker_dir.replace_account(account.with_streams(_streams(policies.values(), stream)))
+    print(f"{name} may publish {', '.join(broker_dir.account(name).streams) or 'no stream'}, {_ANEW}")
 
 
 @command(app, "gateway")
@@ -421,24 +423,24 @@ def gateway(
       fugu deploy gateway gateway --broker broker
       fugu deploy gateway gateway --broker broker --shards 4
     """
-    opened = BrokerFolder.open(broker)
+    broker_dir = BrokerFolder.open(broker)
     roles: dict[str, Role] = {name: "gateway"}
     roles |= {f"{name}-{index}": "shard" for index in range(shards if shards > 1 else 0)}
     roles |= {f"{name}-rollout": "operator"} if rollout else {}
     for account, role in roles.items():
-        opened.check_free(account, role, renew=renew)
+        broker_dir.check_free(account, role, renew=renew)
     new_folder(out)
-    accounts = [_add(opened, Account(name=name, role=role), renew=renew) for name, role in roles.items()]
+    accounts = [_add(broker_dir, Account(name=name, role=role), renew=renew) for name, role in roles.items()]
     credentials, sender = accounts.pop(0), accounts.pop() if rollout else None
-    folders.write_gateway(out, opened, credentials, sender, accounts, in_place=in_place)
-    _report(out, opened, "the gateway", None if in_place else GATEWAY.config)
+    folders.write_gateway(out, broker_dir, credentials, sender, accounts, in_place=in_place)
+    _report(out, broker_dir, "the gateway", None if in_place else GATEWAY.config)
     if rollout and not synchronised():
         print(
             "no time server sets the clock here: a gateway here signs no time unless [signed] has trusted_clock = true"
         )
 
 
-def _account(role: Role, about: str, example: str) -> None:
+def _account(role: Role, help_text: str, example: str) -> None:
     """Add a command for an account that needs nothing beside its credentials."""
 
     def add(out: OutOption, *, broker: BrokerFolderOption, name: AccountOption = role) -> None:
@@ -446,7 +448,7 @@ def _account(role: Role, about: str, example: str) -> None:
         check_name(name, "account")
         _add_client(out, opened, Account(name=name, role=role))
 
-    add.__doc__ = f"{about}\n\n\b\nexamples:\n  fugu deploy {role} {example}\n"
+    add.__doc__ = f"{help_text}\n\n\b\nexamples:\n  fugu deploy {role} {example}\n"
     command(app, role)(add)
 
 
@@ -488,26 +490,26 @@ def remove(
       fugu deploy remove watch --broker broker
       fugu deploy remove watch --broker broker --operator anna/broker.toml
     """
-    opened = BrokerFolder.open(broker)
-    at = None if operator is None else broker_of(str(operator))
-    if not (at is not None and opened.uncleared(name)):
-        opened.remove(name)
+    broker_dir = BrokerFolder.open(broker)
+    address = None if operator is None else broker_of(str(operator))
+    if not (address is not None and broker_dir.uncleared(name)):
+        broker_dir.remove(name)
         print(f"{name} may do nothing any more, {_ANEW}")
-    if (removed_account := opened.uncleared(name)) is None:
+    if (removed_account := broker_dir.uncleared(name)) is None:
         return
-    if at is None:
+    if address is None:
         print(f"what {name} has left there stays until this is said again, then, with an operator's credentials")
         return
     from gateway.deployment.folders import clear_retained
 
-    fleet = opened.settings.fleet
+    fleet = broker_dir.settings.fleet
     clear_retained(
-        at,
-        opened.topics_of_removed(removed_account),
-        waiting=lambda why: say_waiting(f"{why}; waiting for fleet {fleet}"),
+        address,
+        broker_dir.topics_of_removed(removed_account),
+        waiting=lambda reason: say_waiting(f"{reason}; waiting for fleet {fleet}"),
     )
-    opened.note_cleared(removed_account)
-    print(f"the broker at {opened.address} has nothing of {name} any more")
+    broker_dir.note_cleared(removed_account)
+    print(f"the broker at {broker_dir.address} has nothing of {name} any more")
 
 
 def _streams(policies: Iterable[AnyPolicy], more_streams: list[str] | None) -> tuple[str, ...]:

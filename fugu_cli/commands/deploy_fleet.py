@@ -106,11 +106,11 @@ def fleet(
     """
     if (gateway is None) != (gateway_passphrase_file is None):
         raise UsageError("--gateway and --gateway-passphrase-file go together: it opens its key by itself")
-    opened = BrokerFolder.open(broker)
+    broker_dir = BrokerFolder.open(broker)
     for name, role in _GATEWAY.items() if gateway is not None else ():
-        opened.check_free(name, role, renew=False)
+        broker_dir.check_free(name, role, renew=False)
     with working("checking every row"):
-        fleet_devices = _read_list(devices, opened)
+        fleet_devices = _read_list(devices, broker_dir)
     if gateway is not None and (name_clashes := [device.name for device in fleet_devices if device.name in _GATEWAY]):
         raise FuguError(f"{devices}: {name_clashes[0]} is the name of the gateway's account; nothing was written")
     for folder in (out, gateway):
@@ -118,25 +118,25 @@ def fleet(
             new_folder(folder)
     if not keys.exists():
         init(
-            fleet=opened.settings.fleet,
+            fleet=broker_dir.settings.fleet,
             keys=keys,
             passphrase_file=passphrase_file,
             gateway_passphrase_file=gateway_passphrase_file,
         )
     root = Root.read(keys / ROOT_FILE)
-    if root.document.fleet != opened.settings.fleet:
-        raise FuguError(f"{keys} is of fleet {root.document.fleet}, the broker of {opened.settings.fleet}")
+    if root.document.fleet != broker_dir.settings.fleet:
+        raise FuguError(f"{keys} is of fleet {root.document.fleet}, the broker of {broker_dir.settings.fleet}")
     with (
         working("writing folders"),
         _removed_on_failure(out, gateway),
-        closing(Registry(registry, fleet=root.document.fleet)) as entries,
-        entries.transaction(),
+        closing(Registry(registry, fleet=root.document.fleet)) as registry_db,
+        registry_db.transaction(),
     ):
         issued = []
         for device in fleet_devices:
             try:
                 account = Account(name=device.name, role="device", streams=tuple(device.sensors))
-                credentials = opened.issue(device.name, datetime.now(UTC), ca_key=ca_key())
+                credentials = broker_dir.issue(device.name, datetime.now(UTC), ca_key=ca_key())
                 enrolment = new_enrolment(
                     root,
                     device.name,
@@ -145,16 +145,18 @@ def fleet(
                     ceiling=device.ceiling,
                     measurement_ceiling=device.measurement_ceiling,
                 )
-                options = folders.EnrolledOptions(partial(enter_device, entries, enrolment), device.sensors, in_place)
+                options = folders.EnrolledOptions(
+                    partial(enter_device, registry_db, enrolment), device.sensors, in_place
+                )
                 folder = new_folder(out / device.name)
-                folders.write_device(folder, opened, credentials, options)
+                folders.write_device(folder, broker_dir, credentials, options)
                 load(folder / "agent.toml")
                 issued.append((account, credentials))
             except FuguError as error:
                 raise type(error)(f"{devices}: line {device.line}: {error}; nothing was written") from None
         if gateway is not None and gateway_passphrase_file is not None:
-            issued += _gateway(gateway, opened, keys, registry, gateway_passphrase_file, in_place=in_place)
-        opened.admit(issued)
+            issued += _gateway(gateway, broker_dir, keys, registry, gateway_passphrase_file, in_place=in_place)
+        broker_dir.admit(issued)
     say(
         f"{out}: {len(fleet_devices)} devices of fleet {root.document.fleet}; "
         "each folder goes onto its device, from hand to hand"
@@ -163,10 +165,10 @@ def fleet(
     if not in_place and any("stdin" in device.sensors.values() for device in fleet_devices):
         warn(NO_STDIN)
     if gateway is not None:
-        place = (
+        position = (
             "" if in_place else f"; install it as {GATEWAY.config}, and {registry} as {GATEWAY.state}/{registry.name}"
         )
-        say(f"{gateway}: the gateway, with its key and the fleet's root{place}")
+        say(f"{gateway}: the gateway, with its key and the fleet's root{position}")
     say(f"then send them their policies: fugu fleet sign, fugu fleet push; and look at them: fugu doctor {out}")
 
 
@@ -183,14 +185,14 @@ def _gateway(
         raise FuguError(f"{keys} has {len(gateway_keys)} keys of a gateway: leave the one that it is to have")
     content = gateway_keys[0].path.read_bytes()
     decrypt_key(content, passphrase, gateway_keys[0].path)
-    place = os.path.relpath(registry, folder) if in_place else f"{GATEWAY.state}/{registry.name}"
-    signed = folders.SignedFiles(place, sorted(keys.glob("root-*.envelope")), content, passphrase)
+    registry_path = os.path.relpath(registry, folder) if in_place else f"{GATEWAY.state}/{registry.name}"
+    signed_files = folders.SignedFiles(registry_path, sorted(keys.glob("root-*.envelope")), content, passphrase)
     issued = [
         (Account(name=name, role=role), broker.issue(name, datetime.now(UTC), ca_key=ca_key()))
         for name, role in _GATEWAY.items()
     ]
     (_, credentials), (_, rollout) = issued
-    folders.write_gateway(folder, broker, credentials, rollout, [], in_place=in_place, signed=signed)
+    folders.write_gateway(folder, broker, credentials, rollout, [], in_place=in_place, signed=signed_files)
     return issued
 
 
@@ -204,8 +206,8 @@ def _read_list(file: Path, broker: BrokerFolder) -> list[_Device]:
         columns = rows.fieldnames or ()
         if missing := [name for name in _COLUMNS if name not in columns]:
             raise FuguError(f"{file}: line 1: the column {missing[0]} is missing; it needs {', '.join(_COLUMNS)}")
-        if unknown := [name for name in columns if name not in (*_COLUMNS, *_OPTIONAL)]:
-            raise FuguError(f"{file}: line 1: unknown column {unknown[0][:40]!r}")
+        if unknown_columns := [name for name in columns if name not in (*_COLUMNS, *_OPTIONAL)]:
+            raise FuguError(f"{file}: line 1: unknown column {unknown_columns[0][:40]!r}")
         for row in rows:
             try:
                 _enter(fleet_devices, row, rows.line_num, broker, templates)
@@ -234,24 +236,24 @@ def _enter(
     if None in row or None in row.values():
         raise FuguError("it has another number of cells than the first line")
     cells = {str(name): (cell or "").strip() for name, cell in row.items()}
-    name, measured = cells["device"], cells.get("measurement_ceiling")
+    name, point_text = cells["device"], cells.get("measurement_ceiling")
     check_name(name, "device")
-    ceiling, of_points = arguments.epsilon_of(cells["ceiling"]), None
-    if measured:
-        of_points = arguments.positive(arguments.number(measured, "measurement_ceiling"), "measurement_ceiling")
-    device = _Device(name, line, ceiling, of_points, tuple(cells.get("groups", "").split()))
+    ceiling, point_ceiling = arguments.epsilon_of(cells["ceiling"]), None
+    if point_text:
+        point_ceiling = arguments.positive(arguments.number(point_text, "measurement_ceiling"), "measurement_ceiling")
+    device = _Device(name, line, ceiling, point_ceiling, tuple(cells.get("groups", "").split()))
     for group in device.groups:
         check_name(group, "group")
     check_sensor(cells["sensor"])
     policies = {policy.stream: policy for policy in templates(cells["policy"])}
     files = dict.fromkeys([cells["policy"]], next(iter(policies.values())))  # a file holds one policy
     folders.check_ceilings(files, device.ceiling, device.measurement_ceiling)
-    first = fleet_devices.get(name)
-    if first is None:
+    same_device = fleet_devices.get(name)
+    if same_device is None:
         broker.check_free(name, "device", renew=False)
-    elif first.limits() != device.limits():
-        raise FuguError(f"device {name} has other ceilings or groups on line {first.line}")
-    elif streams_twice := first.policies.keys() & policies.keys():
+    elif same_device.limits() != device.limits():
+        raise FuguError(f"device {name} has other ceilings or groups on line {same_device.line}")
+    elif streams_twice := same_device.policies.keys() & policies.keys():
         raise FuguError(f"device {name} has two policies for stream {min(streams_twice)}")
     listed_device = fleet_devices.setdefault(name, device)
     listed_device.policies |= policies

@@ -90,15 +90,15 @@ def _examine_several(configs: dict[str, Path]) -> Result:
             findings = dict(zip(configs, pool.map(_in_child, configs.values()), strict=True))
         except BrokenProcessPool:
             raise FuguError("a process that looked at a folder has died: try again, or look at one folder") from None
-    failures = [name for name, of_folder in findings.items() if failed(of_folder)]
-    shared: dict[Finding, list[str]] = {}
-    for name, of_folder in findings.items():
-        for finding in of_folder:
+    failures = [name for name, folder_findings in findings.items() if failed(folder_findings)]
+    names_by_finding: dict[Finding, list[str]] = {}
+    for name, folder_findings in findings.items():
+        for finding in folder_findings:
             if finding.verdict != "ok":
-                shared.setdefault(finding, []).append(name)
-    report = [Line(f"{lines([finding])[0]} [{some_names(names)}]") for finding, names in shared.items()]
+                names_by_finding.setdefault(finding, []).append(name)
+    report = [Line(f"{lines([finding])[0]} [{some_names(names)}]") for finding, names in names_by_finding.items()]
     report.append(Line(f"{len(findings) - len(failures)} of {len(findings)} work"))
-    document = {name: [finding._asdict() for finding in of_folder] for name, of_folder in findings.items()}
+    document = {name: [finding._asdict() for finding in folder_findings] for name, folder_findings in findings.items()}
     return Result(document, report, 1 if failures else 0)
 
 

@@ -51,22 +51,22 @@ def build_image(
       fugu deploy firmware build policy.json --board rp2040 --secret-file secret -o image
     """
     policies = [load_policy(file) for file in files]
-    at = broker_of(broker)
-    if at.cert_file is not None:
+    address = broker_of(broker)
+    if address.cert_file is not None:
         raise FuguError("a board has no client certificate: give it an account with a password")
-    burnt = Burnt(
+    burnt_settings = Burnt(
         board=one_of(board, "board", BOARDS),
         ceilings=() if ceiling is None else (epsilon_of(ceiling),),
-        host=at.host,
-        port=at.port,
-        username=at.username or "",
-        password=(at.password() or "").strip(),
-        ca=b"" if at.ca_file is None else Path(at.ca_file).read_bytes(),
+        host=address.host,
+        port=address.port,
+        username=address.username or "",
+        password=(address.password() or "").strip(),
+        ca=b"" if address.ca_file is None else Path(address.ca_file).read_bytes(),
         secret=b"" if secret_file is None else secret_file.read_bytes(),
     )
     if enrolment is not None:
-        burnt = enrolled(burnt, read_enrolment(enrolment.read_bytes()), policies)
-    image = build(policies, output, burnt, stream_units(unit))
+        burnt_settings = enrolled(burnt_settings, read_enrolment(enrolment.read_bytes()), policies)
+    image = build(policies, output, burnt_settings, stream_units(unit))
     return Result(_document(image), _report(image))
 
 

@@ -99,12 +99,12 @@ def enrol(
       fugu fleet enrol --root keys/root.envelope --device ring --ceiling 1 --total-ceiling 2 \\
           --policy heart.json --policy slow-heart.json -o ring.json
     """
-    trusted = Root.read(root)
+    fleet_root = Root.read(root)
     enrolment = new_enrolment(
-        trusted,
+        fleet_root,
         device,
         group or (),
-        read_pins(policy or (), trusted.document.fleet),
+        read_pins(policy or (), fleet_root.document.fleet),
         ceiling=arguments.epsilon_of(ceiling),
         total_ceiling=None if total_ceiling is None else arguments.epsilon_of(total_ceiling),
         measurement_ceiling=(
@@ -116,8 +116,8 @@ def enrol(
     if registry is None:
         write_secret(output, _text(enrolment))
     else:
-        with closing(Registry(registry, fleet=enrolment.fleet)) as opened:
-            enter_device(opened, enrolment, output)
+        with closing(Registry(registry, fleet=enrolment.fleet)) as registry_db:
+            enter_device(registry_db, enrolment, output)
     say(f"{output}: device {device} of fleet {enrolment.fleet}; it goes onto the device, from hand to hand")
     if not enrolment.pins:
         warn(
@@ -171,9 +171,9 @@ def remove(
     examples:
       fugu fleet remove watch --registry home-fleet.db
     """
-    with closing(Registry(registry)) as opened:
-        opened.remove(device, actor=user(), time_us=now_us())
-    print(f"{device} is no device of fleet {opened.fleet} any more")
+    with closing(Registry(registry)) as registry_db:
+        registry_db.remove(device, actor=user(), time_us=now_us())
+    print(f"{device} is no device of fleet {registry_db.fleet} any more")
 
 
 @command(app, "groups", shows=True)
@@ -182,7 +182,7 @@ def groups(
     registry: RegistryOption,
     device: Annotated[str | None, Option(help="Change the groups of this device.")] = None,
     add: Annotated[list[str] | None, Option(metavar="GROUP", help="Put it into a group.")] = None,
-    take: Annotated[list[str] | None, Option("--remove", metavar="GROUP", help="Take it out of one.")] = None,
+    removed_groups: Annotated[list[str] | None, Option("--remove", metavar="GROUP", help="Take it out of one.")] = None,
 ) -> Result:
     """List groups and their devices, or change the groups of a device.
 
@@ -191,17 +191,17 @@ def groups(
       fugu fleet groups --registry home-fleet.db
       fugu fleet groups --registry home-fleet.db --device watch --add canaries --remove wrists
     """
-    if (device is None) != (not add and not take):
+    if (device is None) != (not add and not removed_groups):
         raise UsageError("--device goes with --add or --remove (try 'fugu fleet groups --help')")
-    with closing(Registry(registry)) as opened:
+    with closing(Registry(registry)) as registry_db:
         if device is not None:
-            with opened.transaction():
-                before = opened.device(device).groups
-                if missing := set(take or ()) - before:
+            with registry_db.transaction():
+                groups_before = registry_db.device(device).groups
+                if missing := set(removed_groups or ()) - groups_before:
                     raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing))}")
-                groups_after = (before - set(take or ())) | set(add or ())
-                opened.set_groups(device, groups_after, actor=user(), time_us=now_us())
-        members = {name: [device.name for device in opened.devices(name)] for name in opened.groups()}
+                groups_after = (groups_before - set(removed_groups or ())) | set(add or ())
+                registry_db.set_groups(device, groups_after, actor=user(), time_us=now_us())
+        members = {name: [device.name for device in registry_db.devices(name)] for name in registry_db.groups()}
     rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
     warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
     return Result(members, [Table("Groups", ("group", "devices", ""), rows)], warnings=warnings)
@@ -226,24 +226,24 @@ def push(
           --enrolment watch.json
       fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope
     """
-    signed = read_document(document, root, owners(enrolments))
-    with closing(Registry(registry)) as opened:
+    signed_document = read_document(document, root, owners(enrolments))
+    with closing(Registry(registry)) as registry_db:
         if dry_run:
-            check_new(opened, signed)
-            changes = dry_run_of(opened, signed.document, [Root.read(root)])
+            check_new(registry_db, signed_document)
+            changes = dry_run_of(registry_db, signed_document.document, [Root.read(root)])
             try:
-                refuse_other_ticks(opened, signed.document)
+                refuse_other_ticks(registry_db, signed_document.document)
             except FuguError as error:
                 return replace(changes, error=error)
             return changes
-        refuse_other_ticks(opened, signed.document)
-        with opened.transaction():
-            devices = [device.name for device in addressed_devices(opened, signed.document.to)]
-            record = enter_document(opened, signed, actor=user(), time_us=now_us())
-            view.warn_of_rollouts(opened, devices)
-            opened.desire(devices, record.version, actor=user(), time_us=now_us())
-    back = "" if record.restores is None else f", which brings version {record.restores} back"
-    line = f"version {record.version}{back}: {len(devices)} devices should have it; the gateway sends it"
+        refuse_other_ticks(registry_db, signed_document.document)
+        with registry_db.transaction():
+            devices = [device.name for device in addressed_devices(registry_db, signed_document.document.to)]
+            record = enter_document(registry_db, signed_document, actor=user(), time_us=now_us())
+            view.warn_of_rollouts(registry_db, devices)
+            registry_db.desire(devices, record.version, actor=user(), time_us=now_us())
+    restore_words = "" if record.restores is None else f", which brings version {record.restores} back"
+    line = f"version {record.version}{restore_words}: {len(devices)} devices should have it; the gateway sends it"
     return Result({"version": record.version, "devices": devices, "restores": record.restores}, [Line(line)])
 
 
@@ -265,20 +265,20 @@ def status(
       fugu fleet status --registry home-fleet.db
       fugu fleet status --registry home-fleet.db --check --json
     """
-    with closing(Registry(registry)) as opened, opened.snapshot():
-        devices = opened.devices(group)
+    with closing(Registry(registry)) as registry_db, registry_db.snapshot():
+        devices = registry_db.devices(group)
         if group is not None and not devices:
-            raise FuguError(f"no device of fleet {opened.fleet} is in group {group}")
-        refusals = {refusal.device: refusal for refusal in view.every(opened.refusals)}
+            raise FuguError(f"no device of fleet {registry_db.fleet} is in group {group}")
+        refusals = {refusal.device: refusal for refusal in view.every(registry_db.refusals)}
     rows = [view.device_document(device, refusals.get(device.name)) for device in devices]
     gateway = is_held(lock_path(registry))
-    document = {"fleet": opened.fleet, "gateway": gateway, "devices": rows}
-    wrong = [device.name for device in devices if view.standing(device) not in ("up to date", "nothing to do")]
+    document = {"fleet": registry_db.fleet, "gateway": gateway, "devices": rows}
+    laggards = [device.name for device in devices if view.standing(device) not in ("up to date", "nothing to do")]
     error = None
-    if strict and wrong:
-        ellipsis = "" if len(wrong) <= _SHOWN else ", ..."
+    if strict and laggards:
+        ellipsis = "" if len(laggards) <= _SHOWN else ", ..."
         error = FuguError(
-            f"{len(wrong)} of {len(devices)} are not as they should be: {', '.join(wrong[:_SHOWN])}{ellipsis}"
+            f"{len(laggards)} of {len(devices)} are not as they should be: {', '.join(laggards[:_SHOWN])}{ellipsis}"
         )
     elif strict and gateway is False:
         error = FuguError("no gateway runs with this registry here: what devices do now is not known")
@@ -298,8 +298,8 @@ def history(
       fugu fleet history --registry home-fleet.db
       fugu fleet history --registry home-fleet.db --refusals --json
     """
-    with closing(Registry(registry)) as opened:
-        refused = list(view.every(opened.refusals)) if refusals else []
-        events = [] if refusals else list(view.every(opened.history))
-    report = view.shown_refusals(refused, _SHOWN) if refusals else view.shown_events(events, _SHOWN)
-    return Result([event._asdict() for event in (refused or events)], list(report))
+    with closing(Registry(registry)) as registry_db:
+        refusal_rows = list(view.every(registry_db.refusals)) if refusals else []
+        events = [] if refusals else list(view.every(registry_db.history))
+    report = view.shown_refusals(refusal_rows, _SHOWN) if refusals else view.shown_events(events, _SHOWN)
+    return Result([event._asdict() for event in (refusal_rows or events)], list(report))

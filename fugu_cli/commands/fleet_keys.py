@@ -143,9 +143,9 @@ def dry_run_of(
     What is beside the document's content is believed only if one of some roots says so.
     """
     with working("what would change"):
-        changed = changes(registry, document, devices)
-        former = former_document(registry, document, roots)
-    return dry_run(document, former, changed, plan, stages)
+        device_changes = changes(registry, document, devices)
+        previous = former_document(registry, document, roots)
+    return dry_run(document, previous, device_changes, plan, stages)
 
 
 app = command_group("The keys that a fleet trusts.")
@@ -177,10 +177,10 @@ def init(
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy 2/3 --passphrase-file secret
     """
-    of_root, of_policy = _signing(root, "root"), _signing(policy, "policy")
+    root_signing, policy_signing = _signing(root, "root"), _signing(policy, "policy")
     passphrase = at_hand(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
-    roles = {"root": (*of_root, passphrase), "policy": (*of_policy, passphrase), "gateway": (1, 1, online)}
+    roles = {"root": (*root_signing, passphrase), "policy": (*policy_signing, passphrase), "gateway": (1, 1, online)}
     new_root = initialise(fleet, keys, roles)
     show_report([_table(new_root.document, [keys])])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
@@ -241,12 +241,12 @@ def rotate(
         raise UsageError("--count goes with the replacement of all keys of a role, not with --key")
     passphrases = at_hand(passphrase_file)
     key_role = one_of(role, "--role", ROLES)
-    fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
-    root, new_files = rotate_root(keys, key_role, key, passphrases, fresh, count=count, threshold=threshold)
-    every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
+    passphrase = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
+    root, new_files = rotate_root(keys, key_role, key, passphrases, passphrase, count=count, threshold=threshold)
+    root_paths = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
     lines = [
         f"{keys[0] / ROOT_FILE}: root version {root.document.version}",
-        f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{every}]",
+        f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{root_paths}]",
     ]
     if key_role == "policy":
         lines.append(
@@ -258,31 +258,31 @@ def rotate(
 
 def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
     """The root, and where its private keys are."""
-    files, retired = _files(document, folders)
+    files, retired_keys = _files(document, folders)
     roles = dict[str, Any]()
     for role in ROLES:
         members = role_of(document, role)
         keys = [{"key": name, "file": files.get(short_name(name))} for name in members.keys]
         roles[role] = {"threshold": members.threshold, "keys": keys}
-    return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired.values())}
+    return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired_keys.values())}
 
 
 def _table(document: RootDocument, folders: list[Path]) -> Table:
-    files, retired = _files(document, folders)
+    files, retired_keys = _files(document, folders)
     rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
         members = role_of(document, role)
-        takes = f"{members.threshold} of {len(members.keys)}"
-        rows += [(role, takes, short_name(name), files.get(short_name(name), "elsewhere")) for name in members.keys]
-    rows += [("none any more", "", name, path) for name, path in retired.items()]
+        quorum = f"{members.threshold} of {len(members.keys)}"
+        rows += [(role, quorum, short_name(name), files.get(short_name(name), "elsewhere")) for name in members.keys]
+    rows += [("none any more", "", name, path) for name, path in retired_keys.items()]
     title = f"Root version {document.version} of fleet {document.fleet}"
     return Table(title, ("role", "takes", "key", "file"), rows)
 
 
 def _files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
     """Paths of all keys by their short names, and of those among them that the root does not name."""
-    files, in_root = (
+    files, root_names = (
         {file.short_name: str(file.path) for file in key_files(folders)},
         {short_name(name) for name in document.keys},
     )
-    return files, {name: path for name, path in files.items() if name not in in_root}
+    return files, {name: path for name, path in files.items() if name not in root_names}

@@ -130,36 +130,36 @@ def sign(
         with naming(add_to, "the document"):
             signed = Signed.read(add_to.read_bytes(), root)
         verify_guarantees(signed.document)
-        former = _confirm(signed.document, keys, document.registry, as_json)
+        previous_document = _confirm(signed.document, keys, document.registry, as_json)
         signed = signed.with_signatures(_policy_keys(keys, root, passphrase_file, signed))
     else:
         with working("deriving every guarantee"):
             new_document = _document(root, policies or [], document, _roots_in(keys))
             if document.registry is not None:
-                with closing(Registry(document.registry)) as opened:
-                    refuse_other_ticks(opened, new_document)
-        former = _confirm(new_document, keys, document.registry, as_json)
+                with closing(Registry(document.registry)) as registry_db:
+                    refuse_other_ticks(registry_db, new_document)
+        previous_document = _confirm(new_document, keys, document.registry, as_json)
         signed = Signed.by(new_document, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.is_complete:
         with working("checking it as a device does"):
             signed.check(root, int(time.time()), limits)
     write_public(target, signed.payload)
-    show_result(_signature_result(signed, former, target), as_json=as_json)
+    show_result(_signature_result(signed, previous_document, target), as_json=as_json)
 
 
 def _confirm(document: PolicyDocument, keys: list[Path], registry: Path | None, as_json: bool) -> PolicyDocument | None:
     """Show a document before it is signed, and let a person at a terminal say no; the document before it."""
-    former = None
+    previous_document = None
     if registry is not None:
-        with closing(Registry(registry)) as opened:
-            former = former_document(opened, document, _roots_in(keys))
+        with closing(Registry(registry)) as registry_db:
+            previous_document = former_document(registry_db, document, _roots_in(keys))
     if not as_json:
-        show_report(shown_content(document, former))
-        for line in [] if former is None else weaker(former, document):
+        show_report(shown_content(document, previous_document))
+        for line in [] if previous_document is None else weaker(previous_document, document):
             warn(line)
         if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Sign this?"):
             raise FuguError("nothing was signed")
-    return former
+    return previous_document
 
 
 def _roots_in(folders: Sequence[Path]) -> list[Root]:
@@ -172,35 +172,35 @@ def _roots_in(folders: Sequence[Path]) -> list[Root]:
 def _document(root: Root, policies: list[Path], options: DocumentOptions, roots: list[Root]) -> PolicyDocument:
     """The document that the options of `sign` describe."""
     expiry: _Expiry = one_of(options.on_expiry or "hold", "--on-expiry", _EXPIRIES)
-    until = None if options.valid_until is None else moment(options.valid_until, "--valid-until")
-    begin = 0 if options.valid_from is None else moment(options.valid_from, "--valid-from")
-    number, old = _version(options, root, roots)
-    if old is None:
-        whom: Address = _address(options.to or "")
-        bodies = read_bodies(policies, root.document.fleet, whom)
+    end = None if options.valid_until is None else moment(options.valid_until, "--valid-until")
+    start = 0 if options.valid_from is None else moment(options.valid_from, "--valid-from")
+    version, template = _version(options, root, roots)
+    if template is None:
+        address: Address = _address(options.to or "")
+        policy_bodies = read_bodies(policies, root.document.fleet, address)
     else:
-        whom, bodies = old.to, list(old.policies)
-        expiry = expiry if options.on_expiry else old.on_expiry
-        until = old.valid_until if until is None else until
-    if until is not None and until <= time.time():
-        raise FuguError(f"the document would be over since {until}: say --valid-until, later than now")
+        address, policy_bodies = template.to, list(template.policies)
+        expiry = expiry if options.on_expiry else template.on_expiry
+        end = template.valid_until if end is None else end
+    if end is not None and end <= time.time():
+        raise FuguError(f"the document would be over since {end}: say --valid-until, later than now")
     document = make_document(
-        root.document.fleet, number, whom, bodies, valid_from=begin, valid_until=until, on_expiry=expiry
+        root.document.fleet, version, address, policy_bodies, valid_from=start, valid_until=end, on_expiry=expiry
     )
-    before = units(old) if old is not None else {}
-    if not options.boards and not before:
+    old_units = units(template) if template is not None else {}
+    if not options.boards and not old_units:
         return document
-    return compile_for_boards(document, before | stream_units(options.unit))
+    return compile_for_boards(document, old_units | stream_units(options.unit))
 
 
 def _address(text: str) -> Address:
     """Read `device:NAME`, `group:NAME` or `everyone`; a `UsageError` if it is none of these."""
-    kind, colon, name = text.partition(":")
+    addressee_kind, colon, name = text.partition(":")
     if text == "everyone":
         return Address(everyone=True)
-    if kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
+    if addressee_kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
         raise UsageError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
-    return Address(device=name) if kind == "device" else Address(group=name)
+    return Address(device=name) if addressee_kind == "device" else Address(group=name)
 
 
 def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:
@@ -209,37 +209,37 @@ def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[i
     The registry's file lies on the gateway's host, and is believed only where the root in force has signed it. For the
     number of the newest version, the signature of any root at hand will do.
     """
-    text, back = options.version, options.restores
+    text, source = options.version, options.restores
     if text != "next" and not text.isdecimal():
         raise UsageError(f"--version must be a number or 'next', got {text[:40]!r}")
-    old, number = None, None if text == "next" else int(text[:20])
-    if back is not None and not back.isdecimal():  # any root of the folders may have been in force then
-        with naming(Path(back), "the document"):
-            old = read_complete(Path(back).read_bytes(), roots)
+    template, version = None, None if text == "next" else int(text[:20])
+    if source is not None and not source.isdecimal():  # any root of the folders may have been in force then
+        with naming(Path(source), "the document"):
+            template = read_complete(Path(source).read_bytes(), roots)
     if options.registry is not None:
-        with closing(Registry(options.registry)) as opened:
-            number = _number(opened, number, roots)
-            if back is not None and old is None:
-                old = _stored_document(opened, int(back[:20]), root)
-    if number is None or (back is not None and old is None):
+        with closing(Registry(options.registry)) as registry_db:
+            version = _number(registry_db, version, roots)
+            if source is not None and template is None:
+                template = _stored_document(registry_db, int(source[:20]), root)
+    if version is None or (source is not None and template is None):
         raise UsageError("--version next and --restores need --registry")
-    if old is not None and number <= old.version:
-        raise FleetError(f"version {number} is not newer than version {old.version}, which it brings back")
-    return number, old
+    if template is not None and version <= template.version:
+        raise FleetError(f"version {version} is not newer than version {template.version}, which it brings back")
+    return version, template
 
 
-def _number(registry: Registry, number: int | None, roots: list[Root]) -> int:
+def _number(registry: Registry, version: int | None, roots: list[Root]) -> int:
     """The number, or `None` for the next one, if it is newer than all of a registry."""
-    newest = registry.newest_version()
-    if number is None and newest:
+    newest_version = registry.newest_version()
+    if version is None and newest_version:
         try:
-            signed_document(registry, newest, roots)
+            signed_document(registry, newest_version, roots)
         except FuguError as error:
             raise FleetError(f"{error}: nor is its number; say the new one with --version") from None
-    number = newest + 1 if number is None else number
-    if number <= newest:
-        raise FleetError(f"version {number} is not newer than {newest}, which the registry has")
-    return number
+    version = newest_version + 1 if version is None else version
+    if version <= newest_version:
+        raise FleetError(f"version {version} is not newer than {newest_version}, which the registry has")
+    return version
 
 
 def _stored_document(registry: Registry, version: int, root: Root) -> PolicyDocument:
@@ -256,27 +256,29 @@ def _policy_keys(
 ) -> list[Ed25519PrivateKey]:
     """Policy keys that are at hand and have not signed yet, as many as are still needed, at least one."""
     files, role = key_files(folders), root.document.policy
-    done = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
-    needed = max(1, role.threshold - len(done))
-    keys = unlock_keys(files, (name for name in role.keys if name not in done), needed, at_hand(passphrase_files))
+    signed_names = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
+    quorum = max(1, role.threshold - len(signed_names))
+    keys = unlock_keys(
+        files, (name for name in role.keys if name not in signed_names), quorum, at_hand(passphrase_files)
+    )
     if not keys:
-        which = "that has not signed yet " if done else ""
+        quorum = "that has not signed yet " if signed_names else ""
         raise FuguError(
-            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {which}is there"
+            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {quorum}is there"
         )
     return keys
 
 
-def _signature_result(signed: Signed, former: PolicyDocument | None, path: Path) -> Result:
+def _signature_result(signed: Signed, previous_document: PolicyDocument | None, path: Path) -> Result:
     document = signed.document
     fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.is_complete}
     counts = {"signatures": signed.signatures, "needed": signed.needed_signatures, "digest": signed.envelope.digest}
     streams, rows = [], []
     for promise in promises(document):
-        name, kind, epsilon, adversary, *_ = promise
+        name, promise_kind, epsilon, adversary, *_ = promise
         streams.append(dict(zip(promise._fields[:4], promise, strict=False)) | {"stretch_ticks": promise.ticks})
-        stretch = " each point" if kind == "measured" else promise.stretch_words
-        rows.append((name, kind, f"{epsilon:g}{stretch}", adversary))
+        stretch = " each point" if promise_kind == "measured" else promise.stretch_words
+        rows.append((name, promise_kind, f"{epsilon:g}{stretch}", adversary))
     report: list[Part] = [
         Table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows),
         Line(
@@ -287,7 +289,7 @@ def _signature_result(signed: Signed, former: PolicyDocument | None, path: Path)
     ]
     if not signed.is_complete:
         report.append(Line("others add theirs with: fugu fleet sign --add-to", bold=True))
-    return Result({**fields, **counts, "streams": streams, **content_document(document, former)}, report)
+    return Result({**fields, **counts, "streams": streams, **content_document(document, previous_document)}, report)
 
 
 app = command_group("A document in stages, to some devices first.")
@@ -353,17 +355,17 @@ def start(
         share=read_share(share),
         seed=seed,
     )
-    with closing(Registry(registry)) as opened:
+    with closing(Registry(registry)) as registry_db:
         if dry_run:
-            return _dry_run(opened, plan, signed, root)
-        rollouts = Rollouts(opened)
-        with opened.transaction():
-            refuse_other_ticks(opened, signed.document if signed else document_in(opened, plan.version))
+            return _dry_run(registry_db, plan, signed, root)
+        rollouts = Rollouts(registry_db)
+        with registry_db.transaction():
+            refuse_other_ticks(registry_db, signed.document if signed else document_in(registry_db, plan.version))
             if signed is not None:
-                enter_document(opened, signed, actor=user(), time_us=now_us())
-            number = rollouts.draft(plan, actor=user(), time_us=now_us())
-            rollouts.start(number, actor=user(), time_us=now_us())
-        return shown_rollout(opened, number)
+                enter_document(registry_db, signed, actor=user(), time_us=now_us())
+            rollout_number = rollouts.draft(plan, actor=user(), time_us=now_us())
+            rollouts.start(rollout_number, actor=user(), time_us=now_us())
+        return shown_rollout(registry_db, rollout_number)
 
 
 @command(app, "show")
@@ -385,15 +387,15 @@ def show(
     """
     if live and as_json:
         raise UsageError("--watch and --json do not go together")
-    with closing(Registry(registry)) as opened:
+    with closing(Registry(registry)) as registry_db:
         if number is None:
-            numbers = Rollouts(opened).numbers()
+            numbers = Rollouts(registry_db).numbers()
             if not numbers:
-                raise FuguError(f"there was no rollout in fleet {opened.fleet} yet")
+                raise FuguError(f"there was no rollout in fleet {registry_db.fleet} yet")
             number = numbers[-1]
         if not live:
-            show_result(shown_rollout(opened, number), as_json=as_json)
-        elif (phase := watch(opened, number)) != "completed":
+            show_result(shown_rollout(registry_db, number), as_json=as_json)
+        elif (phase := watch(registry_db, number)) != "completed":
             raise FuguError(f"rollout {number} was {phase}")
 
 
@@ -403,10 +405,10 @@ def _operation(operation: str, help_text: str) -> None:
 
     @app.command(operation, help=help_text + example)
     def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
-        with closing(Registry(registry)) as opened:
-            rollout_number = _under_way(opened) if number is None else number
-            Rollouts(opened).operate(rollout_number, operation, actor=user(), time_us=now_us())
-            show_result(shown_rollout(opened, rollout_number))
+        with closing(Registry(registry)) as registry_db:
+            rollout_number = _under_way(registry_db) if number is None else number
+            Rollouts(registry_db).operate(rollout_number, operation, actor=user(), time_us=now_us())
+            show_result(shown_rollout(registry_db, rollout_number))
 
 
 _operation("approve", "Open the gate that a rollout waits at.")
@@ -427,18 +429,18 @@ def _under_way(registry: Registry) -> int:
 
 def _stage(text: str) -> Stage:
     """Read `SHARE` or `group:NAME`, then `,success=SHARE` and `,gate`."""
-    reach, *options = text.split(",")
-    success, gate = "90%", False
+    recipients, *options = text.split(",")
+    success, has_gate = "90%", False
     for option in options:
         if option == "gate":
-            gate = True
+            has_gate = True
         elif option.startswith("success="):
             success = option.removeprefix("success=")
         else:
             raise UsageError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {text[:60]!r}")
-    if reach.startswith("group:"):
-        return Stage(group=reach.removeprefix("group:"), success=share(success), gate=gate)
-    return Stage(share=share(reach), success=share(success), gate=gate)
+    if recipients.startswith("group:"):
+        return Stage(group=recipients.removeprefix("group:"), success=share(success), gate=has_gate)
+    return Stage(share=share(recipients), success=share(success), gate=has_gate)
 
 
 def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root: Path | None) -> Result:

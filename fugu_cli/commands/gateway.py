@@ -105,9 +105,9 @@ def _page_context(page: PageSettings | None) -> AbstractContextManager[object]:
         return nullcontext()
     from gateway.page.server import PageBeside
 
-    beside = PageBeside(page)
-    say(f"the page: {beside.settings.address}")
-    return beside
+    page_process = PageBeside(page)
+    say(f"the page: {page_process.settings.address}")
+    return page_process
 
 
 @command(app, "cluster")
@@ -180,8 +180,8 @@ def history(
     """
     from gateway.estimates.history import estimates_between
 
-    place = Place.of(store)
-    for row in estimates_between(place.store, device, stream, first, last, place.lag):
+    location = Place.of(store)
+    for row in estimates_between(location.store, device, stream, first, last, location.lag):
         tell_history(as_json, row)
 
 
@@ -201,9 +201,9 @@ def forget(
     """
     from gateway.loop.retention import forget_device
 
-    place = Place.of(store)
+    location = Place.of(store)
     with working(f"erasing {device}"):
-        forgotten = forget_device(place.store, device, place.ledger)
+        forgotten = forget_device(location.store, device, location.ledger)
     text = f"{forgotten.symbols} symbols, {forgotten.points} frames of points, {forgotten.windows} windows"
     return Result(forgotten._asdict(), [Line(f"Erased of {device}, {text}. The ledger keeps its charges.")])
 
@@ -325,9 +325,9 @@ def export(
     """
     from gateway.history.export import export_history
 
-    span, place = time.span(), Place.of(store)
-    with working(f"exporting {place.store.name}", measured=True) as progress:
-        rows = export_history(place.store, place.ledger, span, folder, lag=place.lag, progress=progress)
+    span, location = time.span(), Place.of(store)
+    with working(f"exporting {location.store.name}", measured=True) as progress:
+        rows = export_history(location.store, location.ledger, span, folder, lag=location.lag, progress=progress)
     return _row_counts(folder, rows)
 
 
@@ -353,8 +353,8 @@ def smooth(
 
     span, location = time.span(), Place.of(source).store
     symbols_of = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
-    with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as progress:
-        rows = smoothing.smooth_history(symbols_of, output, tasks=where, progress=progress)
+    with tasks.open_tasks(ray) as task_runner, working(f"smoothing {location.name}", measured=True) as progress:
+        rows = smoothing.smooth_history(symbols_of, output, tasks=task_runner, progress=progress)
     return _row_counts(output, rows)
 
 
@@ -380,8 +380,8 @@ def learn(
 
     span, location = time.span(), Place.of(source).store
     symbols_of = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
-    with tasks.open_tasks(ray) as where, working(f"learning from {location.name}") as progress:
-        model = learning.learn_class(symbols_of, tasks=where, progress=progress)
+    with tasks.open_tasks(ray) as task_runner, working(f"learning from {location.name}") as progress:
+        model = learning.learn_class(symbols_of, tasks=task_runner, progress=progress)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     return learned_chains(model)

@@ -58,8 +58,8 @@ def show(
       fugu gateway ledger show --ledger home-ledger.db --json
       fugu gateway ledger show --store postgresql://fugu@db/home
     """
-    with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
-        return shown_ledger(opened)
+    with closing(Ledger(ledger_location(ledger, store), create=False)) as ledger_db:
+        return shown_ledger(ledger_db)
 
 
 @command(app, "resume")
@@ -90,15 +90,15 @@ def resume(
     """
     from gateway.releases.setup import resume_ledger
 
-    resumed, location = ledger_location(ledger, store), Place.of(store).store
+    ledger_path, location = ledger_location(ledger, store), Place.of(store).store
     seconds = None if after is None else moment(after, "--after")
     address = None if broker is None else broker_of(broker)
-    for begun in resume_ledger(resumed, location, seconds, address):
-        print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
-    with closing(Ledger(resumed, create=False)) as opened:
-        if limit := opened.binding.not_before_us:
+    for stream_start in resume_ledger(ledger_path, location, seconds, address):
+        print(f"{stream_start.device}/{stream_start.stream}: releases begin with tick {stream_start.first}")
+    with closing(Ledger(ledger_path, create=False)) as ledger_db:
+        if limit := ledger_db.binding.not_before_us:
             print(no_release_before(limit))
-    print(f"{resumed.name} is the ledger of {location.name}; no copy of either from before fits any more")
+    print(f"{ledger_path.name} is the ledger of {location.name}; no copy of either from before fits any more")
 
 
 @command(app, "progress")
@@ -121,8 +121,8 @@ def progress(
     """
     from gateway.releases.setup import set_progress
 
-    before = set_progress(ledger_location(ledger, store), Place.of(store).store, release, first)
-    print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")
+    old_tick = set_progress(ledger_location(ledger, store), Place.of(store).store, release, first)
+    print(f"{release} goes on with the first window from tick {first} on, not from {old_tick}; none is released twice")
 
 
 @command(releases, shows=True)

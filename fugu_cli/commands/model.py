@@ -69,8 +69,8 @@ def fit(
     from fugu_cli.commands.model_fit import fit_places, fit_recordings
 
     if grid:
-        of_states = ("threshold", "baseline", "name", "epsilon")
-        _refuse(context, "with --grid, places make the states", of_states)
+        state_options = ("threshold", "baseline", "name", "epsilon")
+        _refuse(context, "with --grid, places make the states", state_options)
         if len(files) > 1:
             raise UsageError("--grid fits one file")
         return fit_places(files[0], read_options(**reading.words()), cell, order, output)
@@ -80,9 +80,9 @@ def fit(
     return fit_recordings(files, options, rules, name, 2 if order == 2 else 1, epsilon, output)
 
 
-def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:
+def _refuse(context: typer.Context, reason: str, names: tuple[str, ...]) -> None:
     """Refuse options of the other way to fit."""
     for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"--{name}: {why}")
+        value_source = context.get_parameter_source(name)
+        if value_source is not None and value_source.name == "COMMANDLINE":
+            raise UsageError(f"--{name}: {reason}")

@@ -70,8 +70,8 @@ def fit_recordings(
         model = fit(states, segments, streams, order=order, period_seconds=recording.period_seconds)
         if attack_epsilon is not None and model.chains is not None:
             progress("attacking its class")
-            _, joint = joint_states(states, streams)
-            model = attack_model(model, joint, segments, attack_epsilon, np.random.default_rng(_SEED))
+            _, joint_state = joint_states(states, streams)
+            model = attack_model(model, joint_state, segments, attack_epsilon, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     return fitted_chain(model, recording)
@@ -83,12 +83,12 @@ def _stream_names(names: str | None, rules: Sequence[StreamRule], streams: Seque
     Raises:
         UsageError: there are other numbers of names, or they are no names of streams, or not different ones.
     """
-    usual = [stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]
+    defaults = [stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]
     if names is not None and len(_words(names)) != len(streams):
         raise UsageError(f"there are {len(streams)} streams and {len(_words(names))} names")
-    for tried in usual if names is None else [_words(names)]:
-        if len(set(tried)) == len(tried) and all(re.fullmatch(NAME_PATTERN, column) for column in tried):
-            return tried
+    for choice in defaults if names is None else [_words(names)]:
+        if len(set(choice)) == len(choice) and all(re.fullmatch(NAME_PATTERN, column) for column in choice):
+            return choice
     if names is None and len(streams) == 1:
         return ["readings"]
     problem = "columns and files do not name the streams" if names is None else "these are no names of streams"
@@ -97,25 +97,25 @@ def _stream_names(names: str | None, rules: Sequence[StreamRule], streams: Seque
 
 def _rules(files: Sequence[Path], texts: Mapping[str, str | None]) -> list[StreamRule]:
     columns = _words(texts["column"] or "-")
-    number = max(len(files), len(columns))
-    if len(files) not in (1, number):
-        raise UsageError(f"there are {len(files)} files and {number} columns")
-    parts = [_word_per_stream(_words(text or "-"), number, what) for what, text in texts.items()]
-    paths = list(files) * (number if len(files) == 1 else 1)
+    stream_count = max(len(files), len(columns))
+    if len(files) not in (1, stream_count):
+        raise UsageError(f"there are {len(files)} files and {stream_count} columns")
+    option_words = [_word_per_stream(_words(text or "-"), stream_count, option) for option, text in texts.items()]
+    paths = list(files) * (stream_count if len(files) == 1 else 1)
     rules = [
         StreamRule(path, column, _state_edge(edge), _baseline_ticks(ticks))
-        for path, column, edge, ticks in zip(paths, *parts, strict=True)
+        for path, column, edge, ticks in zip(paths, *option_words, strict=True)
     ]
     if any(rule.threshold is not None and rule.baseline is not None for rule in rules):
         raise UsageError("a stream has either a --threshold or a --baseline: leave one out, or write - for it")
     return rules
 
 
-def _word_per_stream(words: list[str], number: int, what: str) -> list[str | None]:
+def _word_per_stream(words: list[str], stream_count: int, option: str) -> list[str | None]:
     """One word for each stream; one for all stands for each."""
-    if len(words) not in (1, number):
-        raise UsageError(f"--{what} has {len(words)} parts for {number} streams")
-    return [None if word == "-" else word for word in words * (number if len(words) == 1 else 1)]
+    if len(words) not in (1, stream_count):
+        raise UsageError(f"--{option} has {len(words)} parts for {stream_count} streams")
+    return [None if word == "-" else word for word in words * (stream_count if len(words) == 1 else 1)]
 
 
 def _words(text: str) -> list[str]:

@@ -85,9 +85,9 @@ def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[
         Errors as `chain_source`.
     """
     model = options.model if options.q is None and options.r is None else None
-    if model is not None and (bare := bare_chains(model)) is not None:
-        subject = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
-        return bare, None, (f"class of chains: {subject} of {model}, taken as it is",), ()
+    if model is not None and (declared := bare_chains(model)) is not None:
+        chain_words = "the chain" if len(declared) == 1 else f"the {len(declared)} chains"
+        return declared, None, (f"class of chains: {chain_words} of {model}, taken as it is",), ()
     source = chain_source(options)
     return source.chains, source.period_seconds, source.notes, source.warnings
 
@@ -128,8 +128,8 @@ def policy_header(
     """
     fleet, device, stream = options.names("home/watch/heart-rate")
     if fleet is None or device is None or stream is None or period is None or discretiser is None:
-        needed: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
-        missing = ", ".join(name for name, value in needed.items() if value is None)
+        option_values: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
+        missing = ", ".join(name for name, value in option_values.items() if value is None)
         raise UsageError(f"a policy needs {missing} (try '{command} --help')")
     return PolicyHeader(
         fleet,
@@ -155,7 +155,7 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
         raise UsageError("--threshold makes other states than the model's, which are made by a running mean")
     missing = source.missing_state is not None
     if options.threshold is not None:
-        edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
+        edges = tuple(arguments.number(edge_text, "threshold") for edge_text in options.threshold.split(","))
         return thresholds(edges, names, hysteresis=0.0, missing=missing)
     if isinstance(discretiser, Thresholds):
         return thresholds(
@@ -163,9 +163,9 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
         )
     if discretiser is None:
         return None
-    renamed = (*(names or ()), *discretiser.states[len(names or ()) :])
-    name = None if discretiser.missing is None else renamed[discretiser.states.index(discretiser.missing)]
-    return type(discretiser)(**{**discretiser.model_dump(), "states": renamed, "missing": name})
+    state_names = (*(names or ()), *discretiser.states[len(names or ()) :])
+    name = None if discretiser.missing is None else state_names[discretiser.states.index(discretiser.missing)]
+    return type(discretiser)(**{**discretiser.model_dump(), "states": state_names, "missing": name})
 
 
 _LARGEST_EVERY = 1_000_000
@@ -201,8 +201,8 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
 
 def _write_policies(result: Result, policies: Mapping[Path, Policy], warnings: Iterable[str]) -> Result:
     for file, policy in policies.items():
-        before = file.read_text(encoding="utf-8") if file.exists() else None
-        file.write_text(replacing(policy, before).to_json(), encoding="utf-8")
+        previous_text = file.read_text(encoding="utf-8") if file.exists() else None
+        file.write_text(replacing(policy, previous_text).to_json(), encoding="utf-8")
     lines = [f"policy written to {file}: {missing_sentence(policy)}" for file, policy in policies.items()]
     return result.written(lines, warnings)
 
@@ -237,8 +237,8 @@ def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOpt
     protect = protected_seconds(stretch, period)
     with working("planning windows"):
         adversary, start = arguments.adversary(options.adversary or "informed"), chosen_start(options.start)
-        how: Any = {"start": start, "mechanism": mechanism, "stretch_ticks": protected_ticks(protect, period)}
-        plan = joint_plan(source.chains, epsilon, adversary, windows, options.symbols, **how)
+        plan_options: Any = {"start": start, "mechanism": mechanism, "stretch_ticks": protected_ticks(protect, period)}
+        plan = joint_plan(source.chains, epsilon, adversary, windows, options.symbols, **plan_options)
     policies = {}
     if output is not None:
         header = policy_header("fugu plan window", policy, discretiser, source, period)
@@ -262,8 +262,8 @@ def _composing(options: WindowOptions) -> Composing:
 def _wanted_windows(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
     """The windows that are asked for, all with the same query."""
     try:
-        name, _, parts = options.query.partition(":")
-        query = Query(name, blocks=profile_blocks(parts)) if name == "profile" else window_query(options.query)
+        name, _, block_words = options.query.partition(":")
+        query = Query(name, blocks=profile_blocks(block_words)) if name == "profile" else window_query(options.query)
     except ValueError as error:
         raise UsageError(str(error)) from None
     states: Any
@@ -291,17 +291,17 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
     """
     named_length, colon, share = text.partition(":")
     name, equals, length = named_length.rpartition("=")
-    number, is_time = arguments.span(length, "window")
+    ticks, is_time = arguments.span(length, "window")
     if is_time:
         if period is None:
             raise UsageError(f"window {text} is a time: give --period, the seconds from tick to tick")
-        number /= period
-    if not 1.0 <= number + 1e-9 < _LONGEST or (not is_time and number != int(number)):
-        raise FuguError(f"window {text} has {number:g} ticks: it needs a whole number of them, at least 1")
+        ticks /= period
+    if not 1.0 <= ticks + 1e-9 < _LONGEST or (not is_time and ticks != int(ticks)):
+        raise FuguError(f"window {text} has {ticks:g} ticks: it needs a whole number of them, at least 1")
     name = name if equals else length
     if not re.fullmatch(WINDOW_NAME_PATTERN, name):
         raise UsageError(f"window {text} needs a name of letters, digits, - and _, as in NAME=LENGTH")
-    return WantedWindow(name, round(number), states, share=arguments.number(share, "share") if colon else None)
+    return WantedWindow(name, round(ticks), states, share=arguments.number(share, "share") if colon else None)
 
 
 def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
@@ -324,16 +324,16 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
     )
     if isinstance(chains, tuple) and request.adversary == "informed" and (states := chains[0].states) >= _SLOW_STATES:
         warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")
-    refused: dict[Mechanism, str] | None = None
+    refusals: dict[Mechanism, str] | None = None
     if options.mechanism is None:
         with working("planning windows") as progress:
-            planned, best, refused = compare_noise(request, period_us, lambda name: progress(f"noise of {name}"))
+            plans, best_plan, refusals = compare_noise(request, period_us, lambda name: progress(f"noise of {name}"))
     else:
         name = arguments.one_of(options.mechanism, "mechanism", _NAMES)
         with working(f"planning windows: noise of {name}"):
-            best = plan_noise(request, None if name == "auto" else name, period_us)
-        planned = (best,)
-    return compared_noise(request, notes, planned, best, refused).written((), warnings)
+            best_plan = plan_noise(request, None if name == "auto" else name, period_us)
+        plans = (best_plan,)
+    return compared_noise(request, notes, plans, best_plan, refusals).written((), warnings)
 
 
 def _states(text: str, query: Query) -> tuple[int, ...]:
@@ -371,7 +371,7 @@ def _streams_request(model: ChainModel, options: JointOptions, devices: list[str
         raise UsageError("the model does not know how long a tick is: give --period")
     if options.symbols is not None and not (options.window and 0.0 < options.symbols < 1.0):
         raise UsageError("--symbols is a share between 0 and 1, beside --window")
-    words = ["1"] * len(model.streams) if options.share is None else options.share.split(",")
+    share_texts = ["1"] * len(model.streams) if options.share is None else options.share.split(",")
     names = tuple(stream.name for stream in model.streams)
     if len(set(devices)) > 1:
         names = tuple(f"{device}/{name}" for device, name in zip(devices, names, strict=True))
@@ -382,7 +382,7 @@ def _streams_request(model: ChainModel, options: JointOptions, devices: list[str
         known=options.known,
         names=names,
         period_seconds=period,
-        shares=tuple(arguments.number(word, "share") for word in words),
+        shares=tuple(arguments.number(share_text, "share") for share_text in share_texts),
         windows=tuple(wanted_window(text, EACH, period) for text in options.window or ()),
         symbols=options.symbols if options.window else 1.0,
         protect=protected_seconds(arguments.protected(options.protect), period),
@@ -414,22 +414,22 @@ def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Re
     releases = [_release(text) for text in texts]
     declared, _, notes, warnings = declared_chains(chains)
     request = WindowRequest(declared, 1.0, None, "count", "ignorant", start=chosen_start(start))
-    covered = covered_start(request.accounted)
+    accounted_start = covered_start(request.accounted)
     with working("adding up"):
         rows = lost_together(request, releases)
-    return lost_by_releases(releases, covered, rows, notes).written((), warnings)
+    return lost_by_releases(releases, accounted_start, rows, notes).written((), warnings)
 
 
 def _release(text: str) -> WindowRelease:
-    parts = text.split(":")
-    if not 3 <= len(parts) <= 4:
+    fields = text.split(":")
+    if not 3 <= len(fields) <= 4:
         raise UsageError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {text!r:.60}")
-    ticks = [arguments.number(part, name) for part, name in zip(parts, ("first tick", "length"), strict=False)]
+    ticks = [arguments.number(field, name) for field, name in zip(fields, ("first tick", "length"), strict=False)]
     if any(not 1.0 <= tick < 1e6 or tick != int(tick) for tick in ticks):
         raise UsageError(f"the first tick and the length of a release are whole numbers from 1 on, got {text!r:.60}")
     return WindowRelease(
         first=int(ticks[0]),
         length=int(ticks[1]),
-        scale=arguments.positive(arguments.number(parts[2], "scale"), "scale"),
-        query=arguments.one_of(parts[3], "query", tuple(WINDOW_QUERIES)) if len(parts) == 4 else "count",
+        scale=arguments.positive(arguments.number(fields[2], "scale"), "scale"),
+        query=arguments.one_of(fields[3], "query", tuple(WINDOW_QUERIES)) if len(fields) == 4 else "count",
     )

@@ -37,20 +37,20 @@ _ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {6,}.+)*)", re.MULTILINE)
 def schema(model: type[Document]) -> dict[str, Any]:
     """Build the schema of a file; what a docstring says of an attribute is its description."""
     schema = model.model_json_schema()
-    for part in (schema, *schema.get("$defs", {}).values()):
-        about, _, entries = part.get("description", "").partition("\n\nAttributes:\n")
-        if about:
-            part["description"] = inspect.cleandoc(about)
-        for names, text in _ENTRY.findall(entries):
+    for definition in (schema, *schema.get("$defs", {}).values()):
+        description, _, attribute_lines = definition.get("description", "").partition("\n\nAttributes:\n")
+        if description:
+            definition["description"] = inspect.cleandoc(description)
+        for names, text in _ENTRY.findall(attribute_lines):
             for name in names.split(", "):
-                if name in part.get("properties", {}):
-                    part["properties"][name]["description"] = " ".join(text.split())
+                if name in definition.get("properties", {}):
+                    definition["properties"][name]["description"] = " ".join(text.split())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def write(out: Path) -> list[Path]:
+def write(folder: Path) -> list[Path]:
     """Write all into a folder, such as `agent.schema.json`; returns their names."""
-    files = {out / f"{name}.schema.json": schema(model) for name, model in FILES.items()}
+    files = {folder / f"{name}.schema.json": schema(model) for name, model in FILES.items()}
     for file, document in files.items():
         file.write_text(json.dumps(document, indent=1) + "\n")
     return list(files)

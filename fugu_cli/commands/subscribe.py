@@ -38,15 +38,15 @@ def main(arguments: Sequence[str]) -> int:
         FuguError: a name, an address or a file of the connection cannot be used.
     """
     options = parser().parse_args(arguments)
-    stop = signal.default_int_handler
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    on_stop = signal.default_int_handler
+    handlers = {signum: signal.signal(signum, on_stop) for signum in (signal.SIGTERM, signal.SIGINT)}
     try:
         return _print_readings(options)
     except KeyboardInterrupt:
         return 0
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
 
 
 def _print_readings(options: argparse.Namespace) -> int:
@@ -60,15 +60,15 @@ def _print_readings(options: argparse.Namespace) -> int:
         **{kind: kind in (options.only or _KINDS[:-1]) for kind in _KINDS},
         timeout=options.timeout,
     )
-    arrived, line_of = False, reading_json if options.json else ReadingLines()
+    has_arrived, line_of = False, reading_json if options.json else ReadingLines()
     try:
         with subscription:
             for reading in islice(_readings(subscription, options), options.count):
-                arrived = True
+                has_arrived = True
                 print(line_of(reading), flush=True)
     finally:
         _report(subscription)
-    if arrived:
+    if has_arrived:
         return 0
     if subscription.link.last_error:
         return 1
@@ -82,8 +82,8 @@ def _readings(subscription: Subscription, options: argparse.Namespace) -> Iterat
         reading = subscription.wait(_SILENCE_SECONDS)
         if reading is None:
             if not subscription.messages:
-                why = subscription.link.last_error or f"nothing from {options.broker} in {_SILENCE_SECONDS:g} s"
-                print(f"fugu: {why}; waiting for fleet {options.fleet}", file=sys.stderr)
+                reason = subscription.link.last_error or f"nothing from {options.broker} in {_SILENCE_SECONDS:g} s"
+                print(f"fugu: {reason}; waiting for fleet {options.fleet}", file=sys.stderr)
             reading = subscription.wait(None if options.timeout is None else options.timeout - _SILENCE_SECONDS)
         if reading is None:
             return
@@ -123,8 +123,8 @@ def parser() -> Parser:
 
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(kind.strip() for kind in text.split(","))
-    if unknown := [kind for kind in kinds if kind not in _KINDS]:
-        raise argparse.ArgumentTypeError(f"{unknown[0][:40]!r} is none of {', '.join(_KINDS)}")
+    if unknown_kinds := [kind for kind in kinds if kind not in _KINDS]:
+        raise argparse.ArgumentTypeError(f"{unknown_kinds[0][:40]!r} is none of {', '.join(_KINDS)}")
     return kinds
 
 

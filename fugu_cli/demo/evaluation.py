@@ -125,59 +125,59 @@ class Replay:
             frames: that arrived, by first tick.
             attacked: run all attackers, not only the one who knows the habits; it takes a while.
         """
-        truths, counts = [], []
-        for at in sorted(set(self.windows) & set(frames)):
-            frame = frames[at]
+        window_rows, counts = [], []
+        for first_tick in sorted(set(self.windows) & set(frames)):
+            frame = frames[first_tick]
             # Of a window in which the device has missed ticks nobody can say what was counted.
             if isinstance(frame, WindowFrame) and frame.observed == self.window.length:
-                truths.append((at, *self.counts(at)))
+                window_rows.append((first_tick, *self.counts(first_tick)))
                 counts.append(frame.counts)
-        if not truths:
+        if not window_rows:
             return None
-        first, true, ticks = (np.array(column) for column in zip(*truths, strict=True))
-        return self._results(first, true, ticks, np.array(counts, dtype=np.int64), attacked)
+        first_ticks, true_counts, ticks = (np.array(column) for column in zip(*window_rows, strict=True))
+        return self._results(first_ticks, true_counts, ticks, np.array(counts, dtype=np.int64), attacked)
 
-    def _results(self, first: Ints, true: Ints, ticks: Ints, counts: Ints, attacked: bool) -> Results:
+    def _results(self, first_ticks: Ints, true_counts: Ints, ticks: Ints, counts: Ints, attacked: bool) -> Results:
         """Results of windows by their first ticks (w,): true counts (w, g), of how many ticks, and those released."""
         window, scale = self.window, Fraction(self.window.scale)
-        parts = len(self.parts) or 1
-        columns = slice(None) if parts > 1 else [int(np.argmax(true.std(axis=0)))]
-        end = int(first[-1]) + window.length
-        size = self.states.size if attacked else end
-        states = self.states[:size]
-        stated_ticks, changes, best, learners = np.flatnonzero(states >= 0), None, None, tuple[Floats, ...]()
-        if parts == 1 and window.overlap == 1:
+        part_count = len(self.parts) or 1
+        columns = slice(None) if part_count > 1 else [int(np.argmax(true_counts.std(axis=0)))]
+        end_tick = int(first_ticks[-1]) + window.length
+        tick_count = self.states.size if attacked else end_tick
+        states = self.states[:tick_count]
+        stated_ticks, changes, best_attack, learners = np.flatnonzero(states >= 0), None, None, tuple[Floats, ...]()
+        if part_count == 1 and window.overlap == 1:
             groups, names = window.groups(self.policy.discretiser.states), len(self.policy.discretiser.states)
             present = (states >= 0).astype(np.int64)
-            outputs = CountOutputs(counts, first, window.length, scale, groups, size, names, present)
-            knowledge = Knowledge(self.transition, np.zeros(size, dtype=np.int64))
+            outputs = CountOutputs(counts, first_ticks, window.length, scale, groups, tick_count, names, present)
+            knowledge = Knowledge(self.transition, np.zeros(tick_count, dtype=np.int64))
             changes = odds_change(outputs, knowledge)[stated_ticks]
             if attacked:
 
-                def redrawn(generator: np.random.Generator) -> Outputs:
-                    return replace(outputs, counts=true + laplace_noise(scale, counts.shape, generator))
+                def redraw(generator: np.random.Generator) -> Outputs:
+                    return replace(outputs, counts=true_counts + laplace_noise(scale, counts.shape, generator))
 
-                best, learners = self.attacks(outputs, redrawn, knowledge, COUNT_ATTACKERS)
-        middles = first[:, None] + (np.arange(parts) + 0.5) * window.length / parts
+                best_attack, learners = self.attacks(outputs, redraw, knowledge, COUNT_ATTACKERS)
+        middles = first_ticks[:, None] + (np.arange(part_count) + 0.5) * window.length / part_count
         return Results(
             replay=self,
             hours=(middles * self.hours).ravel(),
-            truth=(true / ticks)[:, columns].ravel(),
+            truth=(true_counts / ticks)[:, columns].ravel(),
             released=np.clip(counts / ticks, 0.0, 1.0)[:, columns].ravel(),
-            live=len(first),
-            end=size,
-            band=window_error(scale, window.length).share_95 * parts,
+            live=len(first_ticks),
+            end=tick_count,
+            band=window_error(scale, window.length).share_95 * part_count,
             ticks=stated_ticks,
             ordinary=None if self.ordinary is None else self.ordinary[stated_ticks],
             ours=changes,
             learners=learners,
-            attack=best,
+            attack=best_attack,
         )
 
     def attacks(
         self,
         outputs: Outputs,
-        redrawn: Callable[[np.random.Generator], Outputs],
+        redraw: Callable[[np.random.Generator], Outputs],
         knowledge: Knowledge,
         attackers: Mapping[str, Attacker],
     ) -> tuple[Attack | None, tuple[Floats, ...]]:
@@ -193,7 +193,7 @@ class Replay:
         if (learner := furthest_learner(attacks)) is None:
             return attacks[0] if attacks else None, ()
         supervised, generator = replace(knowledge, truth=states), np.random.default_rng(1)
-        draws = [outputs, *(redrawn(generator) for _ in range(FURTHER_DRAWS))]
+        draws = [outputs, *(redraw(generator) for _ in range(FURTHER_DRAWS))]
         changes = (odds_change(further_outputs, supervised, attackers[learner.attacker]) for further_outputs in draws)
         return attacks[0], tuple(change[states >= 0] for change in changes)
 
@@ -211,16 +211,16 @@ class Replay:
     def stretches(self) -> tuple[Stretch, ...]:
         """Losses of a tick and of usual lengths of time."""
         rows = self.policy.bound(self.policy.verify()).rows(self.policy.clock.period_us)
-        single = rows[0]._replace(name=self.tick)
-        return single, *(row for row in rows if row.name[0].isdigit())
+        tick_row = rows[0]._replace(name=self.tick)
+        return tick_row, *(row for row in rows if row.name[0].isdigit())
 
     @property
     def asked(self) -> str:
         """Question of an attacker about a tick, in words."""
         *_, state = self.policy.discretiser.states
         if len(self.policy.discretiser.states) == 2:
-            quoted = f"\N{LEFT DOUBLE QUOTATION MARK}{state}\N{RIGHT DOUBLE QUOTATION MARK}"
-            return f"of any one {self.tick} being {quoted} or not"
+            state_words = f"\N{LEFT DOUBLE QUOTATION MARK}{state}\N{RIGHT DOUBLE QUOTATION MARK}"
+            return f"of any one {self.tick} being {state_words} or not"
         return f"of the state of any one {self.tick}"
 
     @property
@@ -265,8 +265,8 @@ class Replay:
         """
         if self.transition.shape != (2, 2):
             return None
-        flip = round(2**32 / (1.0 + self.promise))
-        symbols = release_symbols(self.states, NoiseTable.binary(flip, flip), np.random.default_rng(2026))
+        flip_weight = round(2**32 / (1.0 + self.promise))
+        symbols = release_symbols(self.states, NoiseTable.binary(flip_weight, flip_weight), np.random.default_rng(2026))
         return odds_change(symbols, Knowledge(self.transition, np.zeros_like(self.states)))
 
     @property
@@ -274,31 +274,33 @@ class Replay:
         """First ticks of the windows that are to come, but for those that begin before there is a running mean."""
         window, discretiser = self.window, self.policy.discretiser
         mean_from = discretiser.baseline_ticks if discretiser.kind == "baseline" else 0
-        at = window.start + -(-max(mean_from - window.start, 0) // window.stride) * window.stride
-        return range(at, self.states.size - window.length + 1, window.stride)
+        first_tick = window.start + -(-max(mean_from - window.start, 0) // window.stride) * window.stride
+        return range(first_tick, self.states.size - window.length + 1, window.stride)
 
-    def counts(self, first: int) -> tuple[Ints, Ints]:
+    def counts(self, first_tick: int) -> tuple[Ints, Ints]:
         """The true counts (g,) of a window, and of how many ticks each is."""
         window, clock, query = self.window, self.policy.clock, self.window.query
-        span = self.states[first : first + window.length]
+        span = self.states[first_tick : first_tick + window.length]
         if query.blocks is None:
             groups = window.groups(self.policy.discretiser.states)
             return np.array([np.isin(span, group).sum() for group in groups]), np.full(len(groups), span.size)
         blocks = np.array(
-            [query.blocks.at(clock.epoch_us + t * clock.period_us) for t in range(first, first + span.size)]
+            [query.blocks.at(clock.epoch_us + t * clock.period_us) for t in range(first_tick, first_tick + span.size)]
         )
-        inside = np.isin(span, window.counted(self.policy.discretiser.states))
-        least = len(query.blocks.labels)
-        return np.bincount(blocks[inside], minlength=least), np.bincount(blocks, minlength=least)
+        is_counted = np.isin(span, window.counted(self.policy.discretiser.states))
+        group_count = len(query.blocks.labels)
+        return np.bincount(blocks[is_counted], minlength=group_count), np.bincount(blocks, minlength=group_count)
 
     def simulated(self) -> Mapping[int, AnyFrame]:
         """Frames of all values, by first tick, as a device would send them: with the noise of the policy."""
         window, frames, rng = self.window, dict[int, AnyFrame](), np.random.default_rng()
-        for first in self.windows:
-            true, _ = self.counts(first)
-            noisy = true + laplace_noise(Fraction(window.scale), true.shape, rng)
-            index, length = (first - window.start) // window.stride, window.length
-            frames[first] = WindowFrame(1, window.name, index - 1, index, first, length, length, tuple(noisy.tolist()))
+        for first_tick in self.windows:
+            true_counts, _ = self.counts(first_tick)
+            noisy = true_counts + laplace_noise(Fraction(window.scale), true_counts.shape, rng)
+            index, length = (first_tick - window.start) // window.stride, window.length
+            frames[first_tick] = WindowFrame(
+                1, window.name, index - 1, index, first_tick, length, length, tuple(noisy.tolist())
+            )
         return frames
 
 
@@ -344,8 +346,8 @@ def load_home(epoch: float | None = None) -> Replay:
 def _columns(path: Path, *names: str) -> Floats:
     """Columns of a recording, one a row."""
     with csv_rows(path, FuguError) as (header, rows):
-        places = [header.index(name) for name in names]
-        return np.array([[float(row[place]) for place in places] for _, row in rows]).T
+        columns = [header.index(name) for name in names]
+        return np.array([[float(row[column]) for column in columns] for _, row in rows]).T
 
 
 def _replay(
@@ -354,10 +356,10 @@ def _replay(
     """A recording whose windows are planned for its own class, and for any stretch of so many ticks."""
     segments = np.zeros(len(values), dtype=np.int64)
     states = states_of(header.discretiser, values, segments)
-    covered = covering_class(states, segments, 2)
-    plan = joint_plan(covered.chains, EPSILON, "universal", [window], stretch_ticks=stretch)
+    chain_class = covering_class(states, segments, 2)
+    plan = joint_plan(chain_class.chains, EPSILON, "universal", [window], stretch_ticks=stretch)
     sensor = {"kind": "replay", "file": str(path.resolve()), "column": column, "loop": False}
-    return Replay(name, build_window_policy(plan, header), sensor, values, states, covered.transition)
+    return Replay(name, build_window_policy(plan, header), sensor, values, states, chain_class.transition)
 
 
 @dataclass(frozen=True)
@@ -428,9 +430,9 @@ class Results:
         return float((changes > self.replay.tick_epsilon).mean())
 
 
-def _factor(most: float) -> str:
+def _factor(log_odds: float) -> str:
     """The factor of a change of log-odds; one without bound is not written out."""
-    return f"x {math.exp(most):.1f}" if most < math.log(1000.0) else "more than x 1000"
+    return f"x {math.exp(log_odds):.1f}" if log_odds < math.log(1000.0) else "more than x 1000"
 
 
 def _range(low: str, high: str) -> str:
@@ -458,13 +460,13 @@ def summary(results: Results) -> tuple[str, ...]:
             )
         sentences[-1] += "."
     if results.learner is not None:
-        most = sorted(float(learner.max()) for learner in results.learners)
-        beyond = sorted(results.beyond(learner) for learner in results.learners)
+        peaks = sorted(float(learner.max()) for learner in results.learners)
+        excess = sorted(results.beyond(learner) for learner in results.learners)
         sentences.append(
             "Habits are not protected: for an attacker who learns them, odds change by up to "
-            f"{_factor(float(results.learner.max()))}, and over {len(most)} draws of the noise by "
-            f"{_range(_factor(most[0]), _factor(most[-1]))}. They change by more than {promise} on "
-            f"{_range(f'{100 * beyond[0]:.0f}', f'{100 * beyond[-1]:.0f}')} % of the {tick}s."
+            f"{_factor(float(results.learner.max()))}, and over {len(peaks)} draws of the noise by "
+            f"{_range(_factor(peaks[0]), _factor(peaks[-1]))}. They change by more than {promise} on "
+            f"{_range(f'{100 * excess[0]:.0f}', f'{100 * excess[-1]:.0f}')} % of the {tick}s."
         )
     if attack is not None:
         sentences.append(

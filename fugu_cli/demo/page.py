@@ -77,8 +77,8 @@ class Page:
 
     def __init__(self, *, browser: bool, posted: _Posted | None = None) -> None:
         self._state: dict[str, Any] = {"replays": []}
-        demo_assets, shared = files("fugu_cli.demo") / "assets", files("gateway.page") / "assets"
-        assets = *demo_assets.iterdir(), *(shared / name for name in _SHARED)
+        demo_assets, gateway_assets = files("fugu_cli.demo") / "assets", files("gateway.page") / "assets"
+        assets = *demo_assets.iterdir(), *(gateway_assets / name for name in _SHARED)
         self._files = {f"/{asset.name}": asset.read_bytes() for asset in assets if asset.is_file()}
         self._browser = browser
         self._drawn = 0
@@ -113,33 +113,33 @@ class Page:
         with self._showing:
             self._state = {**self._state, **fields}
 
-    def show_replay(self, at: int, **fields: Any) -> None:
+    def show_replay(self, index: int, **fields: Any) -> None:
         """Show other values of some fields of a replay; the next one is shown as well then."""
-        before = [*self._state["replays"], {}][: max(at + 1, len(self._state["replays"]))]
-        self.show(replays=[*before[:at], {**before[at], **fields}, *before[at + 1 :]])
+        replays = [*self._state["replays"], {}][: max(index + 1, len(self._state["replays"]))]
+        self.show(replays=[*replays[:index], {**replays[index], **fields}, *replays[index + 1 :]])
 
-    def draw(self, at: int, document: dict[str, Any]) -> None:
+    def draw(self, index: int, document: dict[str, Any]) -> None:
         """Draw the lanes of a replay, in place of older ones."""
-        self._files[f"/lanes-{at}.json"] = json.dumps(document, allow_nan=False).encode()
+        self._files[f"/lanes-{index}.json"] = json.dumps(document, allow_nan=False).encode()
         self._drawn += 1
-        self.show_replay(at, drawn=self._drawn)
+        self.show_replay(index, drawn=self._drawn)
 
-    def draw_lanes(self, at: int, lanes: Sequence[Lane], **fields: object) -> None:
+    def draw_lanes(self, index: int, lanes: Sequence[Lane], **fields: object) -> None:
         """Draw what stays, what leaves, and the attacker who knows the habits."""
         stays, leaves, attacker = lanes_document(lanes)
-        self.draw(at, {"lanes": [stays, leaves], "attackers": {"knows": attacker}, **fields})
+        self.draw(index, {"lanes": [stays, leaves], "attackers": {"knows": attacker}, **fields})
 
     def link(self, report: str) -> None:
         """Serve a report, and link it."""
         self._files[f"/{_REPORT}"] = report.encode()
         self.show(report=_REPORT)
 
-    def stay(self, chosen: Queue[int] | None = None) -> int | None:
+    def stay(self, choices: Queue[int] | None = None) -> int | None:
         """Keep serving until Ctrl-C, if somebody is at a terminal who can press it; or until something is chosen."""
         if sys.stdout.isatty():
             say("the page stays until Ctrl-C")
             with suppress(KeyboardInterrupt):
-                return (chosen or Queue[int]()).get()
+                return (choices or Queue[int]()).get()
         return None
 
     def enter(self, token: str, session: str = "") -> str | None:
@@ -165,8 +165,8 @@ class Page:
 
     def _leading_file(self) -> Path:
         """A file of the account's own that leads to the address, until that is used."""
-        number, name = tempfile.mkstemp(prefix="fugu-page-", suffix=".html")  # of mode 0600
-        os.close(number)
+        handle, name = tempfile.mkstemp(prefix="fugu-page-", suffix=".html")  # of mode 0600
+        os.close(handle)
         self._leading = Path(name)
         self._leading.write_text(_LEADS.format(self.address))
         if self._entered:  # meanwhile
@@ -178,31 +178,31 @@ class Page:
             self._leading.unlink(missing_ok=True)
 
     def _answer(
-        self, path: str, headers: Any, sent: BufferedIOBase | None = None
+        self, path: str, headers: Any, posted_body: BufferedIOBase | None = None
     ) -> tuple[HTTPStatus, str, bytes, dict[str, str]]:
-        """Status, type, body and further headers of an answer; `sent` is what is posted."""
+        """Status, type, body and further headers of an answer; `posted_body` is what is posted."""
         url, host = urlsplit(path), headers.get("Host", "")
         if host not in self._hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"not a name of this page", {}
         session = _cookie(headers)
-        if sent is None and url.path == "/" and (token := parse_qs(url.query).get("token")):
-            if (begun := self.enter(token[0], session)) is None:
+        if posted_body is None and url.path == "/" and (token := parse_qs(url.query).get("token")):
+            if (new_session := self.enter(token[0], session)) is None:
                 return HTTPStatus.FORBIDDEN, "text/plain", b"this address has been used: it is for one browser", {}
-            cookie = f"{_COOKIE}={begun}; HttpOnly; SameSite=Lax; Path=/"
+            cookie = f"{_COOKIE}={new_session}; HttpOnly; SameSite=Lax; Path=/"
             return HTTPStatus.OK, "text/html", _LEADS.format("/").encode(), {"Set-Cookie": cookie}
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "none")
         if (origin is not None and origin != f"http://{host}") or site not in ("none", "same-origin"):
             return HTTPStatus.FORBIDDEN, "text/plain", b"asked from another page", {}
         if not self._belongs(session):
             return HTTPStatus.FORBIDDEN, "text/plain", b"open the address that the terminal shows", {}
-        if sent is not None:
+        if posted_body is not None:
             length = headers.get("Content-Length", "")
             if origin is None:  # every browser names it, of what is sent
                 return HTTPStatus.FORBIDDEN, "text/plain", b"sent from no page", {}
             if self._posted is None or not (length.isascii() and length.isdigit() and len(length) < 16):
                 return HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"nothing may be sent here", {}
             query = {name: values[0] for name, values in parse_qs(url.query).items()}
-            return self._posted(url.path, query, sent, int(length)), "text/plain", b"", {}
+            return self._posted(url.path, query, posted_body, int(length)), "text/plain", b"", {}
         if url.path == "/state":
             return HTTPStatus.OK, "application/json", json.dumps(self._state).encode(), {}
         name = "/page.html" if url.path == "/" else url.path
@@ -226,14 +226,14 @@ class Page:
                     page._answering.discard(thread)
 
             def _reply(self) -> None:
-                sent = self.rfile if self.command == "POST" else None
+                posted_body = self.rfile if self.command == "POST" else None
                 try:
-                    status, kind, body, extra = page._answer(self.path, self.headers, sent)
+                    status, mime, body, extra = page._answer(self.path, self.headers, posted_body)
                 except Exception as error:  # of whatever kind: the program, and what it was given, go on
-                    page.show(stalled=(words := fault(error)))
-                    status, kind, body, extra = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", words.encode(), {}
+                    page.show(stalled=(message := fault(error)))
+                    status, mime, body, extra = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", message.encode(), {}
                 self.send_response_only(status)
-                headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **extra}
+                headers = {"Content-Type": f"{mime}; charset=utf-8", "Content-Length": str(len(body)), **extra}
                 for name, value in (_HEADERS | headers).items():
                     self.send_header(name, value)
                 self.end_headers()
@@ -253,12 +253,14 @@ class _Server(ThreadingHTTPServer):
         """A traceback in the terminal could have what was sent."""
 
 
-def take_asked(asked: Queue[_Asked], read: Callable[[Any], _Asked], body: BufferedIOBase, length: int) -> HTTPStatus:
-    """Take what a form of the page asks, unless something else waits; `read` makes it of JSON."""
+def take_asked(
+    questions: Queue[_Asked], parse: Callable[[Any], _Asked], body: BufferedIOBase, length: int
+) -> HTTPStatus:
+    """Take what a form of the page asks, unless something else waits; `parse` makes it of JSON."""
     if length > _MOST_WORDS:
         return HTTPStatus.BAD_REQUEST
     try:
-        asked.put_nowait(read(json.loads(body.read(length))))
+        questions.put_nowait(parse(json.loads(body.read(length))))
     except Full:
         return HTTPStatus.CONFLICT
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):

@@ -96,14 +96,16 @@ def plan_and_replay(
 ) -> tuple[int, list[AutoOptions]]:
     """Plan, replay and attack, on the page and in the terminal; returns the exit code, and offers after a no."""
     plan, offers = _plan_on_page(page, path, readings, options)
-    useful, private, *details = plan.verdict
-    say(useful, style="bold")
-    say(private, style="bold")
+    use, privacy, *details = plan.verdict
+    say(use, style="bold")
+    say(privacy, style="bold")
     for sentence in details:
         say(sentence)
     if not (answers(plan) or (plan.useful and not_private)):
         lines = [offer_line(offer, ["fugu", "try", str(path)]) for offer in offers] or [_LONGER]
-        buttons = [{**_offer_button(offer, options), "options": {"offer": str(at)}} for at, offer in enumerate(offers)]
+        buttons = [
+            {**_offer_button(offer, options), "options": {"offer": str(index)}} for index, offer in enumerate(offers)
+        ]
         block = "\n".join(line.rpartition(": ")[2] for line in lines)
         paste = [*_INSTEAD, block] if offers else [_INSTEAD[0], _LONGER, ""]
         page.show(stage=_no_answer(offers), ended=True, offers=buttons, paste=paste)
@@ -144,13 +146,13 @@ def prepared_plan(page: Page, path: Path, readings: Readings | None, options: Au
     return plan
 
 
-def _draw_prepared(page: Page, at: int, plan: Plan, name: str) -> bool:
+def _draw_prepared(page: Page, index: int, plan: Plan, name: str) -> bool:
     """Draw what a plan would let leave, if it can be replayed."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         if (replay := replay_of(plan, Path(folder))) is None:
             return False
-        draw_replay(page, at, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
-        page.show_replay(at, name=name)
+        draw_replay(page, index, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
+        page.show_replay(index, name=name)
     return True
 
 
@@ -159,7 +161,7 @@ class _AskedElseError(Exception):
 
 
 def show_stretches(
-    page: Page, path: Path, readings: Readings, options: AutoOptions, plan: Plan, asked_else: Callable[[], bool]
+    page: Page, path: Path, readings: Readings, options: AutoOptions, plan: Plan, is_stale: Callable[[], bool]
 ) -> None:
     """Plan for other stretches too, and show each beside the plan as soon as it is there.
 
@@ -173,25 +175,25 @@ def show_stretches(
     """
 
     def tell(_part: str, _share: float) -> None:
-        if asked_else():
+        if is_stale():
             raise _AskedElseError("something else is asked for")
 
     cards: list[dict[str, Any]]
-    find, cards = _planner(readings, path, plan.whose), [{"name": "As you asked", "words": [], "at": 0, "options": {}}]
+    solve, cards = _planner(readings, path, plan.whose), [{"name": "As you asked", "words": [], "at": 0, "options": {}}]
     seconds = question_asked(options).protect or 0
     with suppress(_AskedElseError):
         for protect, name in _STRETCHES.items():
-            at = len(cards)
+            index = len(cards)
             with suppress(FuguError):  # a recording may be too short for one of them
                 question = question_asked(replace(options, protect=protect))
-                other_plan = find(question, progress=tell)
+                other_plan = solve(question, progress=tell)
                 if other_plan.verdict == plan.verdict:
                     continue
-                is_drawn = other_plan.useful and _draw_prepared(page, at, other_plan, name)
+                is_drawn = other_plan.useful and _draw_prepared(page, index, other_plan, name)
                 button = {"protect": protect} if other_plan.useful else {}
-                beside = f"Hide {name.lower()}: protects {'more' if (question.protect or 0) > seconds else 'less'}"
-                words = [_plain_words(other_plan.verdict[0])]
-                card = {"name": beside, "words": words, "at": at if is_drawn else None, "options": button}
+                title = f"Hide {name.lower()}: protects {'more' if (question.protect or 0) > seconds else 'less'}"
+                verdict = [_plain_words(other_plan.verdict[0])]
+                card = {"name": title, "words": verdict, "at": index if is_drawn else None, "options": button}
                 page.show(stretches=(cards := [*cards, card]))
 
 
@@ -215,24 +217,24 @@ def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: Au
         OSError: the file cannot be read.
     """
     question = question_asked(options)
-    whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
+    identity = whose_of(options.fleet, options.device, options.stream, options.epoch)
     if readings is None:
-        find = planner([path], question, whose, reading_asked(options, question))
+        solve = planner([path], question, identity, reading_asked(options, question))
     else:
-        find = _planner(readings, path, whose)
+        solve = _planner(readings, path, identity)
     with working("planning", measured=True) as progress:
 
         def tell(part: str, share: float) -> None:
             progress(part, share)
             page.show(stage=f"planning: {part}", done=share)
 
-        plan = find(question, progress=tell)
+        plan = solve(question, progress=tell)
         page.show(verdicts=_verdicts(plan), details=plan.verdict[2:])
         page.link(plan.page())
         if answers(plan):
             return plan, []
         _show_nearest(page, plan)
-        return plan, offers_of(find, other_options(plan.details, options), tell)
+        return plan, offers_of(solve, other_options(plan.details, options), tell)
 
 
 def _show_nearest(page: Page, plan: Plan) -> None:
@@ -240,11 +242,11 @@ def _show_nearest(page: Page, plan: Plan) -> None:
     details = plan.details
     if not isinstance(details, AutoPlan):
         return
-    near = [details.recommended]
+    near_rows = [details.recommended]
     if not plan.useful:
-        single = [row for row in details.candidates if row.kind in ("windows", "symbols") and row.devices == 1]
-        near = [row for row in single if math.isfinite(row.expected_error)]
-    for nearest in sorted(near, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9)):
+        device_rows = [row for row in details.candidates if row.kind in ("windows", "symbols") and row.devices == 1]
+        near_rows = [row for row in device_rows if math.isfinite(row.expected_error)]
+    for nearest in sorted(near_rows, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9)):
         with suppress(FuguError):
             plan_of_nearest = replace(plan, details=details._replace(recommended=nearest))
             if _draw_prepared(page, 0, plan_of_nearest, _PREPARED if plan.useful else _NEAREST):
@@ -256,8 +258,8 @@ def _verdicts(plan: Plan) -> list[list[str]]:
     good = plan.useful, plan.privacy != "none"
     words = [_plain_words(sentence).partition(": ") for sentence in plan.verdict[:2]]
     return [
-        ["yes" if held else "no", first, f"{why[:1].upper()}{why[1:]}"]
-        for held, (first, _, why) in zip(good, words, strict=True)
+        ["yes" if is_good else "no", headline, f"{reason[:1].upper()}{reason[1:]}"]
+        for is_good, (headline, _, reason) in zip(good, words, strict=True)
     ]
 
 
@@ -266,9 +268,9 @@ def _plain_words(sentence: str) -> str:
 
     Its error is an expectation, which stands beside the error of the run that is shown.
     """
-    plain = re.sub(r"\btick(s?)\b", r"reading\1", sentence)
-    plain = re.sub(r"(?<=\d) points?\b", " percentage points", plain)
-    return re.sub("off by (.*?) on (?:average|held-back rows)", r"expected to be off by \1", plain)
+    text = re.sub(r"\btick(s?)\b", r"reading\1", sentence)
+    text = re.sub(r"(?<=\d) points?\b", " percentage points", text)
+    return re.sub("off by (.*?) on (?:average|held-back rows)", r"expected to be off by \1", text)
 
 
 def _no_answer(offers: Sequence[Offer]) -> str:
@@ -277,18 +279,20 @@ def _no_answer(offers: Sequence[Offer]) -> str:
 
 def _offer_button(offer: Offer, options: AutoOptions) -> dict[str, str]:
     """An offer as a button, and what it gives up."""
-    words, settings = offer
-    before_offer = asdict(options)
-    changed = {name: value for name, value in asdict(settings).items() if value != before_offer[name]}
-    words_of_settings = ", ".join(_setting(name, value) for name, value in changed.items())
-    cost = _plain_words(words).partition(": ")[2]
-    cost = f"{cost[:1].upper()}{cost[1:].removesuffix('.')}."
+    offer_words, settings = offer
+    current_options = asdict(options)
+    changes = {name: value for name, value in asdict(settings).items() if value != current_options[name]}
+    words_of_settings = ", ".join(_setting(name, value) for name, value in changes.items())
+    cost_words = _plain_words(offer_words).partition(": ")[2]
+    cost_words = f"{cost_words[:1].upper()}{cost_words[1:].removesuffix('.')}."
     if settings.epsilon > options.epsilon:
-        before = sure_words(options.epsilon).removeprefix("from 50 % to at most ").removesuffix(" sure")
-        cost += f" What that gives up: {sure_words(settings.epsilon)}, instead of {before}."
-    if "protect" in changed:
-        cost += f" What that gives up: only {_setting('protect', settings.protect)}, {sure_words(settings.epsilon)}."
-    return {"words": f"Plan with {words_of_settings} instead", "more": cost}
+        chance_before = sure_words(options.epsilon).removeprefix("from 50 % to at most ").removesuffix(" sure")
+        cost_words += f" What that gives up: {sure_words(settings.epsilon)}, instead of {chance_before}."
+    if "protect" in changes:
+        cost_words += (
+            f" What that gives up: only {_setting('protect', settings.protect)}, {sure_words(settings.epsilon)}."
+        )
+    return {"words": f"Plan with {words_of_settings} instead", "more": cost_words}
 
 
 def _setting(name: str, value: Any) -> str:
@@ -323,14 +327,14 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     plan = replace(plan, whose=plan.whose._replace(epoch=_epoch(details)))
     if details.readings.rows is None:  # no agent can read the file as it is
         file = folder / "plain.csv"
-        plan = replace(plan, details=details._replace(readings=_plain(details.readings, file)), file=file)
+        plan = replace(plan, details=details._replace(readings=_through_plain_file(details.readings, file)), file=file)
     policy = plan.policy
     assert isinstance(policy, Policy)
     [stream] = tomllib.loads(plan.configuration())["streams"]
     sensor = {"silence": "samples", **stream["sensor"]}
-    source, values_read = open_sensor(sensor), list[float | str | None]()
-    while not source.finished(len(values_read)):
-        reading = source.read(len(values_read))
+    replay_source, values_read = open_sensor(sensor), list[float | str | None]()
+    while not replay_source.finished(len(values_read)):
+        reading = replay_source.read(len(values_read))
         values_read.append(None if reading is None else reading.reveal())
     try:
         values: Cells = np.array(values_read, dtype=np.float64)  # NaN for None
@@ -342,9 +346,9 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     if symbols:  # waits of a replay are ticks, so that a device sends again what is not covered within some of them
         policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(values_read) // _MESSAGES))})
     tick = _TICKS.get(policy.clock.period_us, "reading")
-    words = {"of": _plain_words(details.states.share_of), "tick": tick, "recorded": details.readings.column}
-    kind = SymbolReplay if symbols else Replay
-    return kind(_HELD_BACK, policy, sensor, values, states, transition, **words)
+    replay_words = {"of": _plain_words(details.states.share_of), "tick": tick, "recorded": details.readings.column}
+    replay_type = SymbolReplay if symbols else Replay
+    return replay_type(_HELD_BACK, policy, sensor, values, states, transition, **replay_words)
 
 
 def _is_short(plan: Plan) -> bool:
@@ -354,14 +358,14 @@ def _is_short(plan: Plan) -> bool:
     return windows and len(plan.details.held_back) // plan.recommended.every < length
 
 
-def _plain(readings: Readings, file: Path) -> Readings:
+def _through_plain_file(readings: Readings, file: Path) -> Readings:
     """The same ticks as read from a plain file, which is written and which only its owner may read."""
     write_secret(file, plain_csv(readings))
     period = readings.period_seconds if readings.changes or readings.moments is None else None
-    plain = read_readings(file, ReadOptions(rows=readings.facts[0].row_kind, period=period, as_it_is=frozenset(RULES)))
-    if len(plain.segments) != len(readings.segments):
+    copy = read_readings(file, ReadOptions(rows=readings.facts[0].row_kind, period=period, as_it_is=frozenset(RULES)))
+    if len(copy.segments) != len(readings.segments):
         raise FuguError(f"{readings.source} does not become a plain file of the same ticks: please report it")
-    return plain._replace(column=readings.column)
+    return copy._replace(column=readings.column)
 
 
 def _replay_results(page: Page, replay: Replay, numbers: TrialNumbers | None) -> tuple[Results, list[str]]:
@@ -378,15 +382,15 @@ def _replay_results(page: Page, replay: Replay, numbers: TrialNumbers | None) ->
 def _epoch(plan: AutoPlan) -> float:
     """Unix time of the first tick that is replayed: the recording's, so many whole days later that all is past."""
     moments, seconds = plan.readings.moments, plan.readings.period * plan.recommended.every
-    newest = time.time() - len(plan.held_back) * seconds
-    first = newest if moments is None else float(moments[plan.held_back[0]])
-    return math.floor(first + (newest - first) // _DAY * _DAY)
+    latest_start = time.time() - len(plan.held_back) * seconds
+    recorded_start = latest_start if moments is None else float(moments[plan.held_back[0]])
+    return math.floor(recorded_start + (latest_start - recorded_start) // _DAY * _DAY)
 
 
 def _block(plan: Plan, path: Path, options: list[str]) -> str:
     """Commands that plan the same, put a real sensor in place of the recording, and run its agent."""
-    topic, where = topic_of_recording(plan)
-    sensor = Mqtt(kind="mqtt", port=_PORT, topic=topic, path=where)
+    topic, payload_path = topic_of_recording(plan)
+    sensor = Mqtt(kind="mqtt", port=_PORT, topic=topic, path=payload_path)
     configuration = plan.configuration(sensor=topic_sensor(plan, sensor))
     flag = ["--not-private"] if plan.privacy == "none" else []
     command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *options, *flag, "-o", "plan"])

@@ -148,7 +148,7 @@ _GATEWAY_SECONDS = 900.0
 _STOP_SECONDS = 120.0
 
 
-def await_that(what: str, condition: Callable[[], bool], seconds: float) -> None:
+def await_that(goal_words: str, condition: Callable[[], bool], seconds: float) -> None:
     """Wait for a condition.
 
     Raises:
@@ -157,7 +157,7 @@ def await_that(what: str, condition: Callable[[], bool], seconds: float) -> None
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise FuguError(f"waited {seconds:.0f} s in vain until {what}")
+            raise FuguError(f"waited {seconds:.0f} s in vain until {goal_words}")
         time.sleep(0.1)
 
 

@@ -63,7 +63,9 @@ def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[L
     return stays, leaves, attacker_lanes(replay, results)["knows"]
 
 
-def readings_lane(values: Cells, hours: float, ticks: int, of: str, span: tuple[float, float] | None = None) -> Lane:
+def readings_lane(
+    values: Cells, hours: float, ticks: int, quantity: str, span: tuple[float, float] | None = None
+) -> Lane:
     """Readings over time, of which the first `ticks` have been read; names are levels, from the lowest on.
 
     Args:
@@ -82,13 +84,13 @@ def readings_lane(values: Cells, hours: float, ticks: int, of: str, span: tuple[
     if low == high:
         low, high = low - 1.0, high + 1.0
     hours_drawn = span or (0.0, numbers.size * hours)
-    first, last = (min(max(round(end / hours), 0), numbers.size) for end in hours_drawn)
+    first, last = (min(max(round(hour / hours), 0), numbers.size) for hour in hours_drawn)
     edges = np.linspace(first, last, min(last - first, _COLUMNS) + 1).astype(np.int64).tolist()
     columns = []
-    for begin, end in pairwise(edges):
-        part = numbers[begin:end][~np.isnan(numbers[begin:end])]
-        if part.size:
-            columns.append((begin * hours, float(part.min()), float(part.max())))
+    for begin, hour in pairwise(edges):
+        piece = numbers[begin:hour][~np.isnan(numbers[begin:hour])]
+        if piece.size:
+            columns.append((begin * hours, float(piece.min()), float(piece.max())))
     read_hours = min(ticks, numbers.size) * hours
     shapes = (
         Shape("range", "later", [column for column in columns if column[0] >= read_hours]),
@@ -99,30 +101,30 @@ def readings_lane(values: Cells, hours: float, ticks: int, of: str, span: tuple[
         ends = {low: f"{low:.3g}", high: f"{high:.3g}"}
         levels = [(value, names[int(value)][:12] if names else words) for value, words in ends.items()]
     return Lane(
-        *("stays", "Stays", f"{min(ticks, numbers.size):,}", "readings, on the device", of, 140),
+        *("stays", "Stays", f"{min(ticks, numbers.size):,}", "readings, on the device", quantity, 140),
         *(hours_drawn, (), (low, high), levels, shapes),
     )
 
 
 def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) -> Lane:
     """Values that arrived, with its band and the truth: over time, or by parts of the day."""
-    came = 0 if results is None else results.live
+    arrivals = 0 if results is None else results.live
     noun = "profile" if replay.parts else "number"
     noun += "s" * (replay.expected != 1)
     words = f"{noun} of the day" if replay.parts else noun
-    words = words if came == replay.expected else f"of {replay.expected:,} {words}"
+    words = words if arrivals == replay.expected else f"of {replay.expected:,} {words}"
     words += f", here {results.off}" if results is not None else ""
     if results is None:
-        return shares_lane(f"{came:,}", words, replay.drawn, 174, span)
-    newest = len(replay.parts) or results.released.size  # of profiles only the last is drawn
-    released, truth = results.released[-newest:].tolist(), results.truth[-newest:].tolist()
+        return shares_lane(f"{arrivals:,}", words, replay.drawn, 174, span)
+    drawn_count = len(replay.parts) or results.released.size  # of profiles only the last is drawn
+    released, truth = results.released[-drawn_count:].tolist(), results.truth[-drawn_count:].tolist()
     top = share_scale([*released, *truth])
     if not replay.parts:
         shapes = share_shapes(results.hours.tolist(), released, truth, results.band, top)
-        return shares_lane(f"{came:,}", words, replay.drawn, 174, span, shapes, top)
+        return shares_lane(f"{arrivals:,}", words, replay.drawn, 174, span, shapes, top)
     shapes = part_shapes(released, truth, results.band, top)
-    marks = [(at + 0.5, part.replace(":00", "").replace("-", "–")) for at, part in enumerate(replay.parts)]
-    lane = shares_lane(f"{came:,}", words, replay.drawn, 190, (0.0, float(newest)), shapes, top)
+    marks = [(index + 0.5, part.replace(":00", "").replace("-", "–")) for index, part in enumerate(replay.parts)]
+    lane = shares_lane(f"{arrivals:,}", words, replay.drawn, 190, (0.0, float(drawn_count)), shapes, top)
     return lane._replace(marks=marks, middles=True)
 
 
@@ -139,50 +141,52 @@ def attacker_lanes(replay: Replay, results: Results | None) -> dict[str, Lane]:
 def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Results | None) -> Lane:
     """Lane of one attacker: his certainty of each tick, from even odds."""
     promise = most_sure(replay.tick_epsilon)
-    shapes, look, label = list[Shape](), "nobody", "the promise to one who knows the habits:"
+    shapes, style, label = list[Shape](), "nobody", "the promise to one who knows the habits:"
     if name == "knows":
         shapes = [Shape("zone", "allowed", [(0.5, promise)])]
-        look, label = "promise", "the promise: at most"
+        style, label = "promise", "the promise: at most"
     number, words = "–", f"the surest an attacker got, from 50 %, {replay.asked}"
     if changes is not None and results is not None:
-        sure = 1.0 / (1.0 + np.exp(-np.abs(changes)))
-        ticks = results.ticks[: sure.size]
-        first, last = (round(end / replay.hours) for end in replay.span(results.end))
-        inside = np.flatnonzero((ticks >= first) & (ticks < last))
-        dots_at = inside[:: max(1, -(-inside.size // _MOST_DOTS))]
-        if inside.size:
-            dots_at = np.union1d(dots_at, inside[[np.argmax(sure[inside])]])
-        dots = [*zip(((ticks[dots_at] + 0.5) * replay.hours).tolist(), sure[dots_at].tolist(), strict=True)]
+        certainties = 1.0 / (1.0 + np.exp(-np.abs(changes)))
+        ticks = results.ticks[: certainties.size]
+        first, last = (round(hour / replay.hours) for hour in replay.span(results.end))
+        in_span = np.flatnonzero((ticks >= first) & (ticks < last))
+        dot_indices = in_span[:: max(1, -(-in_span.size // _MOST_DOTS))]
+        if in_span.size:
+            dot_indices = np.union1d(dot_indices, in_span[[np.argmax(certainties[in_span])]])
+        dots = [
+            *zip(((ticks[dot_indices] + 0.5) * replay.hours).tolist(), certainties[dot_indices].tolist(), strict=True)
+        ]
         limit = promise * (1.0 + 1e-9)
         shapes += [
             Shape("dots", "sure", [dot for dot in dots if dot[1] <= limit]),
             Shape("dots", "beyond", [dot for dot in dots if dot[1] > limit]),
         ]
-        number = _sure(float(sure.max()))
-        if beyond := float((sure > limit).mean()):
-            words += f"; above the line for {100 * beyond:.0f} %"
-    shapes.append(Shape("level", look, [(promise,)], f"{label} {_sure(promise)}"))
-    head, span = f"one {_ATTACKERS[name]} · 50 %: a coin flip", replay.span(0 if results is None else results.end)
-    return certainty_lane(number, words, head, 190, span, shapes, replay.marks)
+        number = _sure(float(certainties.max()))
+        if excess := float((certainties > limit).mean()):
+            words += f"; above the line for {100 * excess:.0f} %"
+    shapes.append(Shape("level", style, [(promise,)], f"{label} {_sure(promise)}"))
+    header, span = f"one {_ATTACKERS[name]} · 50 %: a coin flip", replay.span(0 if results is None else results.end)
+    return certainty_lane(number, words, header, 190, span, shapes, replay.marks)
 
 
 def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
     """Lane of the certainty that anybody may get at most about stretches of several lengths, by the promise."""
     shown_stretches = stretches[:6]
     bars: dict[str, list[tuple[float, ...]]] = {"most": [], "bare": []}
-    for at, stretch in enumerate(shown_stretches):
-        look = "most" if stretch.epsilon <= LARGEST_PROTECTED else "bare"
-        bars[look].append((at + 0.2, at + 0.8, 0.5, most_sure(stretch.epsilon)))
-    promised = next((stretch for stretch in shown_stretches if stretch.name == promised_stretch), shown_stretches[0])
-    longer = ", ".join(_short(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
+    for index, stretch in enumerate(shown_stretches):
+        style = "most" if stretch.epsilon <= LARGEST_PROTECTED else "bare"
+        bars[style].append((index + 0.2, index + 0.8, 0.5, most_sure(stretch.epsilon)))
+    row = next((stretch for stretch in shown_stretches if stretch.name == promised_stretch), shown_stretches[0])
+    exposed = ", ".join(_short(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
     words = f"at most sure of what went on in any {promised_stretch.removeprefix('1 ')}, if 50 % sure before"
-    words += f"; not protected: {longer}" if longer else ""
-    level = most_sure(promised.epsilon)
-    shapes = [Shape("bars", look, points) for look, points in bars.items()]
+    words += f"; not protected: {exposed}" if exposed else ""
+    level = most_sure(row.epsilon)
+    shapes = [Shape("bars", style, points) for style, points in bars.items()]
     shapes.append(Shape("level", "promise", [(level,)], f"the promise: at most {_sure(level)}"))
-    marks = [(at + 0.5, _short(stretch.name)) for at, stretch in enumerate(shown_stretches)]
-    head = "how sure anybody can get, by the length of time; 50 %: a coin flip"
-    lane = certainty_lane(_sure(level), words, head, 190, (0.0, float(len(shown_stretches))), shapes, marks)
+    marks = [(index + 0.5, _short(stretch.name)) for index, stretch in enumerate(shown_stretches)]
+    header = "how sure anybody can get, by the length of time; 50 %: a coin flip"
+    lane = certainty_lane(_sure(level), words, header, 190, (0.0, float(len(shown_stretches))), shapes, marks)
     return lane._replace(middles=True)
 
 

@@ -50,7 +50,7 @@ _HOME_SUB = (
 )
 
 
-def run(out: Path, broker: str, *, browser: bool) -> int:
+def run(folder: Path, broker: str, *, browser: bool) -> int:
     """Run the demo until the recordings are over, and write a picture of each; returns 1 if something is missing in it.
 
     Args:
@@ -61,32 +61,34 @@ def run(out: Path, broker: str, *, browser: bool) -> int:
     Raises:
         FuguError: if a process does not start or ends early, or nothing has come of any device.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with Page(browser=browser) as page:
         page.show(title=_TITLE, sub=_SUB, about="real recordings, replayed", stage="reading three nights")
         say("reading three nights and a month, and fitting a class of chains to each ...")
-        for at, name in enumerate(NIGHTS):
+        for index, name in enumerate(NIGHTS):
             _, period, values = read_night(name)
-            page.show_replay(at, name=f"Night {at + 1}")
-            show_recording(page, at, values, period / 3600.0, HEART)
+            page.show_replay(index, name=f"Night {index + 1}")
+            show_recording(page, index, values, period / 3600.0, HEART)
         replays = list[Replay]()
-        for at, name in enumerate(NIGHTS):
-            page.show(stage=f"planning the noise of night {at + 1}")
+        for index, name in enumerate(NIGHTS):
+            page.show(stage=f"planning the noise of night {index + 1}")
             replays.append(load_night(name))
-            draw_replay(page, at, replays[-1], 0)
+            draw_replay(page, index, replays[-1], 0)
         page.show(stage="planning the noise of a household's month")
         replays.append(load_home())
         page.show_replay(len(NIGHTS), name="A home", title=_HOME_TITLE, sub=_HOME_SUB)
         draw_replay(page, len(NIGHTS), replays[-1], 0)
-        name, seconds, nights, missing = stream(page, replays, out, broker)
+        name, seconds, nights, missing = stream(page, replays, folder, broker)
         for night in nights:
             title = f"{night.replay.name}: what stays, what leaves, and what attackers can say"
-            write_pictures(out, night.replay.device, title, _night_lanes(night))
+            write_pictures(folder, night.replay.device, title, _night_lanes(night))
             say(f"\n{night.replay.name}", style="bold")
             for sentence in summary(night):
                 say(sentence)
-        came, expected = (sum(counts) for counts in zip(*((n.live, n.replay.expected) for n in nights), strict=True))
-        say(f"\n{came} of {expected} numbers came in {seconds:.0f} s by {name}; pictures of all are in {out}")
+        arrivals, expected = (
+            sum(counts) for counts in zip(*((n.live, n.replay.expected) for n in nights), strict=True)
+        )
+        say(f"\n{arrivals} of {expected} numbers came in {seconds:.0f} s by {name}; pictures of all are in {folder}")
         for sentence in missing:
             say(f"missing: {sentence}")
         page.show(stage="the replay is over, and what left was attacked", ended=True)
@@ -104,19 +106,19 @@ def _night_lanes(night: Results) -> list[Lane]:
     return lanes
 
 
-def show_recording(page: Page, at: int, values: Cells, hours: float, of: str) -> None:
+def show_recording(page: Page, index: int, values: Cells, hours: float, quantity: str) -> None:
     """Draw a recording of which nothing has been read yet, and empty lanes below it."""
-    stays = readings_lane(values, hours, 0, of)
+    stays = readings_lane(values, hours, 0, quantity)
     stays = stays._replace(number=f"{len(values):,}")
     leaves = shares_lane("0", "nothing yet", "", 174, stays.span)
     attacker = certainty_lane("–", "nothing yet", "", 190, stays.span, marks=time_marks(stays.span[1]))
-    page.draw_lanes(at, [stays, leaves, attacker], waiting=True)
+    page.draw_lanes(index, [stays, leaves, attacker], waiting=True)
 
 
-def draw_replay(page: Page, at: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
+def draw_replay(page: Page, index: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
     """Draw what has been read and has come of a replay."""
     waiting = not replay.parts and (results is None or results.attack is None)
-    page.draw(at, {**replay_document(replay, ticks, results), "waiting": waiting})
+    page.draw(index, {**replay_document(replay, ticks, results), "waiting": waiting})
 
 
 class _Device(NamedTuple):
@@ -159,15 +161,15 @@ class Subscriber(Listener):
             state = state._replace(moved=time.monotonic())
         self.devices[topic.device] = state
 
-    def stands(self, device: str, since: float) -> tuple[float, str]:
+    def standstill_of(self, device: str, start_time: float) -> tuple[float, str]:
         """How many seconds nothing of a device has changed, of those since a moment, and where it stands."""
         state, length = self.devices[device], self._replays[device].states.size
-        where = f"tick {min(state.ticks, length)} of {length}, {state.outbox_depth} messages waiting"
-        return time.monotonic() - max(state.moved, since), where
+        position = f"tick {min(state.ticks, length)} of {length}, {state.outbox_depth} messages waiting"
+        return time.monotonic() - max(state.moved, start_time), position
 
 
 def stream(
-    page: Page, replays: Sequence[Replay], out: Path, kind: str, numbers: TrialNumbers | None = None
+    page: Page, replays: Sequence[Replay], out: Path, broker_kind: str, numbers: TrialNumbers | None = None
 ) -> tuple[str, float, list[Results], list[str]]:
     """Replay recordings through a broker, a gateway and devices; the broker's name, seconds, results, what is missing.
 
@@ -179,33 +181,33 @@ def stream(
         numbers: keep what the gateway publishes.
     """
     with tempfile.TemporaryDirectory(prefix="fugu-replay-") as folder, ExitStack() as stack:
-        port, name = stack.enter_context(start_broker(kind, out))
+        port, name = stack.enter_context(start_broker(broker_kind, out))
         subscriber = stack.enter_context(Subscriber(Broker(port=port), replays))
         say(f"{name} on port {port}; {len(replays)} device(s) and a gateway")
         page.show(stage="starting a gateway and what it hears of")
-        began = time.monotonic()
+        start_time = time.monotonic()
         if numbers is not None:
             stack.enter_context(numbers.listen(Broker(port=port)))
         serving, devices = _start(stack, replays, Path(folder), out, port, home_assistant=numbers is not None)
         missing = _watch(page, subscriber, serving, devices, replays)
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start_time
     page.show(stage="attacking what was released", left=None)
     say("attacking what was released ...")
     results = []
-    for at, replay in enumerate(replays):
+    for index, replay in enumerate(replays):
         outcome = replay.results(subscriber.devices[replay.device].frames, attacked=True)
         if outcome is None:
             missing.append(f"nothing of {replay.device} reached the subscriber")
         else:
             results.append(outcome)
-            draw_replay(page, at, replay, replay.states.size, outcome)
+            draw_replay(page, index, replay, replay.states.size, outcome)
     if not results:
         raise FuguError(f"nothing of {replays[0].device} reached the subscriber")
     return name, seconds, results, missing
 
 
 def _start(
-    stack: ExitStack, replays: Sequence[Replay], folder: Path, out: Path, port: int, *, home_assistant: bool
+    stack: ExitStack, replays: Sequence[Replay], folder: Path, logs: Path, port: int, *, home_assistant: bool
 ) -> tuple[subprocess.Popen[bytes], dict[str, subprocess.Popen[bytes]]]:
     """Start a gateway and the devices, which keep what they send until the gateway has it."""
     (folder / "policies").mkdir()
@@ -213,21 +215,21 @@ def _start(
         (folder / "policies" / f"{replay.device}.json").write_text(replay.policy.to_json())
     fleet = replays[0].policy.fleet
     serving = stack.enter_context(
-        gateway(port, fleet, folder, out / "gateway.log", wait=False, home_assistant=home_assistant)
+        gateway(port, fleet, folder, logs / "gateway.log", wait=False, home_assistant=home_assistant)
     )
     devices, broker = dict[str, subprocess.Popen[bytes]](), Broker(port=port)
     for replay in replays:
-        place, policy = folder / replay.device, replay.policy
-        place.mkdir()
-        (place / "policy.json").write_text(policy.to_json())
+        base, policy = folder / replay.device, replay.policy
+        base.mkdir()
+        (base / "policy.json").write_text(policy.to_json())
         options = {
             **{"fleet": fleet, "device": replay.device, "outbox": "outbox.sqlite"},
             **{"ceiling": policy.guarantee.epsilon, "status_seconds": 0.5, "drain_seconds": _MOST_SECONDS},
         }
-        config = write_config(place, options, broker, {"policy.json": dict(replay.sensor)})
-        pace, log = min(_TICK_SECONDS, _REPLAY_SECONDS / replay.states.size), out / f"{replay.device}.log"
+        config = write_config(base, options, broker, {"policy.json": dict(replay.sensor)})
+        tick_seconds, log = min(_TICK_SECONDS, _REPLAY_SECONDS / replay.states.size), logs / f"{replay.device}.log"
         log.unlink(missing_ok=True)
-        devices[replay.device] = launch("fugu_cli.demo.device", [str(config), str(pace)], log)
+        devices[replay.device] = launch("fugu_cli.demo.device", [str(config), str(tick_seconds)], log)
         stack.callback(kill, devices[replay.device])
     return serving, devices
 
@@ -243,38 +245,42 @@ def _watch(
 
     A device that stands still is named, and after a while killed; returns a sentence for each.
     """
-    began = moving = time.monotonic()
+    began = start = time.monotonic()
     standstills, missing, drawn_ticks = dict[str, str](), list[str](), dict[str, int]()
     ticks = sum(replay.states.size for replay in replays)
     with working("replaying", measured=True) as progress:
         while not _over(subscriber, serving, devices):
             subscriber.link.maintain()
-            late = time.monotonic() - began > _MOST_SECONDS
+            is_late = time.monotonic() - began > _MOST_SECONDS
             for device, process in [*devices.items()]:
-                still, where = subscriber.stands(device, began)
-                if process.poll() is not None or not (late or still > _STILL_SECONDS):
+                silence, position = subscriber.standstill_of(device, began)
+                if process.poll() is not None or not (is_late or silence > _STILL_SECONDS):
                     standstills.pop(device, None)
                     continue
                 if device not in standstills:
-                    standstills[device] = f"{device} (process {process.pid}) has stood still for {still:.0f} s: {where}"
+                    standstills[device] = (
+                        f"{device} (process {process.pid}) has stood still for {silence:.0f} s: {position}"
+                    )
                     say(standstills[device])
-                if late or still > _GIVEN_UP_SECONDS:
-                    missing.append(f"{device} stood still for {still:.0f} s and was ended: {where}")
+                if is_late or silence > _GIVEN_UP_SECONDS:
+                    missing.append(f"{device} stood still for {silence:.0f} s and was ended: {position}")
                     kill(devices.pop(device))
             device_states = [subscriber.devices[replay.device] for replay in replays]
             if not any(state.ticks for state in device_states):
-                moving = time.monotonic()
+                start = time.monotonic()
             pairs = [*zip(device_states, replays, strict=True)]
-            done = sum(min(state.ticks, replay.states.size) for state, replay in pairs) / ticks
-            seconds_left = (time.monotonic() - moving) * (1.0 - done) / done if done >= _TOLD_FROM else None
-            came = sum(replay.came(state.frames) for state, replay in pairs)
-            stage = f"replaying: {came} of {sum(replay.expected for replay in replays)} numbers sent"
-            page.show(stage=stage, done=done, left=seconds_left, stalled="; ".join(standstills.values()))
-            progress(stage.partition(": ")[2], done)
-            for at, (state, replay) in enumerate(pairs):
+            done_share = sum(min(state.ticks, replay.states.size) for state, replay in pairs) / ticks
+            seconds_left = (
+                (time.monotonic() - start) * (1.0 - done_share) / done_share if done_share >= _TOLD_FROM else None
+            )
+            arrivals = sum(replay.came(state.frames) for state, replay in pairs)
+            stage = f"replaying: {arrivals} of {sum(replay.expected for replay in replays)} numbers sent"
+            page.show(stage=stage, done=done_share, left=seconds_left, stalled="; ".join(standstills.values()))
+            progress(stage.partition(": ")[2], done_share)
+            for index, (state, replay) in enumerate(pairs):
                 if state.ticks > drawn_ticks.get(replay.device, 0):
                     drawn_ticks[replay.device] = state.ticks
-                    draw_replay(page, at, replay, state.ticks, replay.results(state.frames))
+                    draw_replay(page, index, replay, state.ticks, replay.results(state.frames))
             time.sleep(0.1)
     page.show(stalled="")
     return missing

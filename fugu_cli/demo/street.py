@@ -101,17 +101,17 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
     with Page(browser=browser) as page:
         page.show(title=_TITLE, sub=_SUB, about="a simulated street", stage="planning the noise", unhidden=_NOT_HIDDEN)
         say(f"planning: {_HOMES} homes, an hour of each protected, from {len(days)} days of a household's water ...")
-        begun = time.monotonic()
+        start_time = time.monotonic()
         plan = _street_plan(days)
-        ready = max(_READY_SECONDS, round(_READY_PLANS * (time.monotonic() - begun)))
+        lead_seconds = max(_READY_SECONDS, round(_READY_PLANS * (time.monotonic() - start_time)))
         for sentence in plan.verdict[:4]:
             say(sentence)
         with TemporaryDirectory(prefix="fugu-street-") as folder, ExitStack() as stack:
             port, name = stack.enter_context(start_broker(broker, out))
             say(f"starting: {name}, helper, gateway and {_AGENTS} agents")
-            say(f"hour 1 of {hours} begins in {ready} s, and each takes a minute")
+            say(f"hour 1 of {hours} begins in {lead_seconds} s, and each takes a minute")
             page.show(stage="starting a helper, a gateway and homes")
-            scene = _Scene(Path(folder), Broker(port=port), plan, days, hours, ready)
+            scene = _Scene(Path(folder), Broker(port=port), plan, days, hours, lead_seconds)
             stack.enter_context(program("fugu_helper", ["run", str(scene.helper)], out / "helper.log"))
             watcher = stack.enter_context(_Watcher(scene, page))
             watcher.draw()
@@ -147,12 +147,12 @@ class _Agent:
         self._process, self._log = list[subprocess.Popen[bytes]](), folder / "agent.log"
         (folder / "policy.json").write_text(policy.to_json())
         simulate_recording(folder / "readings.csv", policy, states.tolist())
-        most = {"epsilon": policy.guarantee.epsilon, "seconds": _HOUR}
-        options = {"fleet": policy.fleet, "device": self.name, "outbox": "outbox.sqlite", "ceiling": most}
+        ceiling = {"epsilon": policy.guarantee.epsilon, "seconds": _HOUR}
+        options = {"fleet": policy.fleet, "device": self.name, "outbox": "outbox.sqlite", "ceiling": ceiling}
         sensor: dict[str, object] = {"kind": "replay", "file": "readings.csv", "loop": False}
         self._config = write_config(folder, {**options, "clock": {"trusted": True}}, broker, {"policy.json": sensor})
         helper = group.group.helper_digits
-        pin = {"name": group.group.name, "helper": helper, "honest": group.group.honest, "most": most}
+        pin = {"name": group.group.name, "helper": helper, "honest": group.group.honest, "most": ceiling}
         with self._config.open("a") as config:
             config.write("\n".join(["[[groups]]", *toml_lines(pin), ""]))
         key = Ed25519PrivateKey.from_private_bytes(device_key(folder / "outbox.sqlite"))
@@ -172,24 +172,24 @@ class _Agent:
 class _Scene:
     """Files of helper, gateway and agents, and all homes with their states."""
 
-    def __init__(self, folder: Path, broker: Broker, plan: Street, days: Ints, hours: int, ready: int) -> None:
+    def __init__(self, folder: Path, broker: Broker, plan: Street, days: Ints, hours: int, lead_seconds: int) -> None:
         self.folder, self.broker, self.hours, self.epsilon = folder, broker, hours, plan.details.question.epsilon
-        self._chance = random.Random(1)
-        first = _FIRST_HOUR * _HOUR
-        by_hour = days.reshape(len(days), -1, _HOUR).mean(axis=2)
-        self.habit: Floats = np.resize(by_hour.mean(axis=0), _FIRST_HOUR + hours)[_FIRST_HOUR:]
-        self.constant = float(np.median(by_hour.mean(axis=0)))
+        self._rng = random.Random(1)
+        first_second = _FIRST_HOUR * _HOUR
+        hour_shares = days.reshape(len(days), -1, _HOUR).mean(axis=2)
+        self.habit: Floats = np.resize(hour_shares.mean(axis=0), _FIRST_HOUR + hours)[_FIRST_HOUR:]
+        self.constant = float(np.median(hour_shares.mean(axis=0)))
         names = [f"home-{number}" for number in range(1, _HOMES + 1)]
-        needed = -(-(first + hours * _HOUR + _DAY) // _DAY)
+        day_count = -(-(first_second + hours * _HOUR + _DAY) // _DAY)
         self.states = {
-            name: np.concatenate([days[self._chance.randrange(len(days))] for _ in range(needed)])[first:]
+            name: np.concatenate([days[self._rng.randrange(len(days))] for _ in range(day_count)])[first_second:]
             for name in names
         }
         self.helper = folder / "helper" / "helper.toml"
-        self.group = self._sign_group(plan, int(time.time()) + ready)
+        self.group = self._sign_group(plan, int(time.time()) + lead_seconds)
         # On this clock a minute is a second: so is the stretch that is protected.
-        fast = plan.details._replace(period=1.0, question=replace(plan.details.question, protect=_HOUR))
-        policies = dict(zip(names, fast.policies(self.group, plan.whose, names), strict=True))
+        minute_plan = plan.details._replace(period=1.0, question=replace(plan.details.question, protect=_HOUR))
+        policies = dict(zip(names, minute_plan.policies(self.group, plan.whose, names), strict=True))
         (folder / "policies").mkdir()
         for name, policy in policies.items():
             (folder / "policies" / f"{name}.json").write_text(policy.to_json())
@@ -205,7 +205,7 @@ class _Scene:
 
     def victim(self) -> _Agent:
         """Any of the agents."""
-        return self._chance.choice(self.agents)
+        return self._rng.choice(self.agents)
 
     def counted(self, name: str, number: int) -> int:
         """Count an hour of a home."""
@@ -247,12 +247,12 @@ class _Watcher(Listener):
             frame = ReleaseFrame.decode(payload)
             self.sums[frame.first // frame.length] = frame
 
-    def wait(self, stage: str, patience: float, done: Callable[[], bool] = lambda: False) -> None:
+    def wait(self, stage: str, patience: float, is_done: Callable[[], bool] = lambda: False) -> None:
         """Draw what comes for so many seconds, or until something is done."""
         deadline = time.monotonic() + patience
-        while not done() and time.monotonic() < deadline:
-            passed = (time.time() - self._scene.begins(0)) / _HOUR
-            self._page.show(stage=stage, done=min(max(passed / self._scene.hours, 0.0), 1.0))
+        while not is_done() and time.monotonic() < deadline:
+            hours_passed = (time.time() - self._scene.begins(0)) / _HOUR
+            self._page.show(stage=stage, done=min(max(hours_passed / self._scene.hours, 0.0), 1.0))
             self.draw()
             time.sleep(0.5)
 
@@ -263,8 +263,8 @@ class _Watcher(Listener):
     def lanes(self) -> list[Lane]:
         """Draw the hours that have passed."""
         scene = self._scene
-        passed = min(max(0, int(time.time() - scene.begins(0))), scene.hours * _HOUR)
-        homes = [states[:passed] for states in scene.states.values()]
+        seconds_passed = min(max(0, int(time.time() - scene.begins(0))), scene.hours * _HOUR)
+        homes = [states[:seconds_passed] for states in scene.states.values()]
         return street_lanes(homes, self.hours, scene.habit.tolist(), scene.epsilon)
 
 
@@ -273,23 +273,25 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     count = len(habit)
     span = (0.0, float(count))
     marks = [(float(number), _clock(number)) for number in range(count + 1)]
-    ran = [run for at, states in enumerate(homes) for run in _runs(states, at)]
-    share = [(hour.number + 0.5, hour.told) for hour in hours]
-    truth = [(hour.number + side, hour.truth) for hour in hours for side in (0.0, 1.0)]
+    runs = [run for home, states in enumerate(homes) for run in _runs(states, home)]
+    points = [(hour.number + 0.5, hour.told) for hour in hours]
+    truth = [(hour.number + edge, hour.truth) for hour in hours for edge in (0.0, 1.0)]
     top = share_scale([*(hour.told for hour in hours), *habit])
-    off = f", off by {error_words(_mean_error(hours))} on average".replace("point", "percentage point") if hours else ""
+    error = (
+        f", off by {error_words(_mean_error(hours))} on average".replace("point", "percentage point") if hours else ""
+    )
     words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
-    sure = most_sure(epsilon)
-    rows, sums = "a row for each home: when water ran", f"of {count} hourly sum{'s' * (count > 1)} of all homes{off}"
-    bars, height = [Shape("bars", "ran", ran)], (0.0, float(len(homes)))
-    marked = [Shape("line", "truth", truth), Shape("dots", "point", share), Shape("dots", "point newest", share[-1:])]
+    limit = most_sure(epsilon)
+    rows, sums = "a row for each home: when water ran", f"of {count} hourly sum{'s' * (count > 1)} of all homes{error}"
+    bars, height = [Shape("bars", "ran", runs)], (0.0, float(len(homes)))
+    shapes = [Shape("line", "truth", truth), Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
     head = "share of time that water ran, in all homes · dashes: the truth, which does not leave"
-    level = Shape("level", "promise", [(sure,)], f"the promise: at most {100 * sure:.0f} %")
-    promise = [Shape("zone", "allowed", [(0.5, sure)]), level]
+    level = Shape("level", "promise", [(limit,)], f"the promise: at most {100 * limit:.0f} %")
+    promise = [Shape("zone", "allowed", [(0.5, limit)]), level]
     return [
         Lane("stays", "Stays", f"{len(homes)}", "homes, each with its readings", rows, 170, span, (), height, (), bars),
-        shares_lane(f"{len(hours)}", sums, head, 174, span, marked, top),
-        certainty_lane(f"{100 * sure:.0f} %", words, "50 %: a coin flip", 150, span, promise, marks),
+        shares_lane(f"{len(hours)}", sums, head, 174, span, shapes, top),
+        certainty_lane(f"{100 * limit:.0f} %", words, "50 %: a coin flip", 150, span, promise, marks),
     ]
 
 
@@ -319,21 +321,21 @@ def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
 
 def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
     """Wait for a sum, and hold it against what was true; a sentence if it does not come."""
-    when = f"{_clock(number)} to {_clock(number + 1)}"
-    watcher.wait(f"waiting for the sum of {when}", _PATIENCE_SECONDS, lambda: number in watcher.sums)
+    hours = f"{_clock(number)} to {_clock(number + 1)}"
+    watcher.wait(f"waiting for the sum of {hours}", _PATIENCE_SECONDS, lambda: number in watcher.sums)
     frame, homes = watcher.sums.get(number), watcher.reports[number]
     if frame is None:
-        sentence = f"{when}: no sum; {len(homes)} homes have reported, and {scene.group.group.least} are needed"
+        sentence = f"{hours}: no sum; {len(homes)} homes have reported, and {scene.group.group.least} are needed"
     elif frame.devices != len(homes):
-        sentence = f"{when}: a sum of {frame.devices} homes; {len(homes)} have reported, some of them too late"
+        sentence = f"{hours}: a sum of {frame.devices} homes; {len(homes)} have reported, some of them too late"
     else:
-        true = sum(scene.counted(name, number) for name in homes) / frame.observed
-        hour = Hour(number, len(homes), frame.values[0] / frame.observed, true, float(scene.habit[number]))
+        true_share = sum(scene.counted(name, number) for name in homes) / frame.observed
+        hour = Hour(number, len(homes), frame.values[0] / frame.observed, true_share, float(scene.habit[number]))
         watcher.hours.append(hour)
         watcher.draw()
         noise = ", below 0 by its noise" if hour.told < 0 else ""
         say(
-            f"{when}: of {hour.homes} homes, water ran {hour.told:.1%} of the time{noise} (in truth {hour.truth:.1%}: "
+            f"{hours}: of {hour.homes} homes, water ran {hour.told:.1%} of the time{noise} (in truth {hour.truth:.1%}: "
             f"off by {error_words(abs(hour.told - hour.truth))}; habit says {hour.habit:.1%})"
         )
         return []
@@ -350,28 +352,28 @@ def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
     """Say the two verdicts, and what the site and the helper saw; 1 if a sum is missing."""
     if not hours:
         raise FuguError("no sum has come")
-    off, guess, habit = (
+    mean_error, guess_error, habit_error = (
         float(np.mean([abs(value - hour.truth) for hour, value in zip(hours, values, strict=True)]))
         for values in ([hour.told for hour in hours], [scene.constant] * len(hours), [hour.habit for hour in hours])
     )
-    useful = "Useful" if 2 * off <= guess else "Not useful in these hours"
+    verdict = "Useful" if 2 * mean_error <= guess_error else "Not useful in these hours"
     plural = "s" if len(hours) > 1 else ""
     say(
-        f"\n{useful}: {len(hours)} sum{plural}, off by {error_words(off)} on average (planned over many: "
+        f"\n{verdict}: {len(hours)} sum{plural}, off by {error_words(mean_error)} on average (planned over many: "
         f"{error_words(plan.details.size.off)}); guessing is off by "
-        f"{error_words(guess)}, and habit by {error_words(habit)}.",
+        f"{error_words(guess_error)}, and habit by {error_words(habit_error)}.",
         style="bold",
     )
     say(plan.verdict[1], style="bold")
     shares = [share for hour in hours for share in scene.simulated.shares.get(hour.number, {}).values()]
-    exact = sum(not share for share in shares)
+    noiseless_reports = sum(not share for share in shares)
     say(
         f"The site saw random numbers of each home, and so did the helper. Had both worked together, they would have "
-        f"seen the exact count in {exact} of {len(shares)} reports: those whose share of noise is 0."
+        f"seen the exact count in {noiseless_reports} of {len(shares)} reports: those whose share of noise is 0."
     )
-    if lost := scene.hours - len(hours):
-        say(f"missing: {lost} of {scene.hours} sums")
-    return 1 if lost else 0
+    if missing_sums := scene.hours - len(hours):
+        say(f"missing: {missing_sums} of {scene.hours} sums")
+    return 1 if missing_sums else 0
 
 
 def _clock(number: int, minute: int = 0) -> str:

@@ -93,41 +93,41 @@ class SymbolReplay(Replay):
     def results(self, frames: Mapping[int, AnyFrame], *, attacked: bool = False) -> SymbolResults | None:
         """Filter the symbols that arrived, compare with the truth, and attack them; `None` if none did."""
         symbols = np.full(self.states.size, -1, dtype=np.int64)
-        for first, frame in frames.items():
+        for first_tick, frame in frames.items():
             if isinstance(frame, SymbolFrame):
-                come = np.frombuffer(frame.symbols, dtype=np.uint8)[: max(0, symbols.size - first)]
-                symbols[first : first + come.size] = come
+                frame_symbols = np.frombuffer(frame.symbols, dtype=np.uint8)[: max(0, symbols.size - first_tick)]
+                symbols[first_tick : first_tick + frame_symbols.size] = frame_symbols
         if self.policy.table is None or not (symbols >= 0).any():
             return None
-        end = int(np.flatnonzero(symbols >= 0)[-1]) + 1
+        end_tick = int(np.flatnonzero(symbols >= 0)[-1]) + 1
         weights = np.array(self.policy.table.weights(), dtype=np.float64)
-        outputs = SymbolOutputs(symbols[:end], weights / weights.sum(axis=1, keepdims=True))
-        truth, stated = self.states[:end], self.states[:end] >= 0
+        outputs = SymbolOutputs(symbols[:end_tick], weights / weights.sum(axis=1, keepdims=True))
+        true_states, is_stated = self.states[:end_tick], self.states[:end_tick] >= 0
         initial = stationary_distribution(self.transition)
         beliefs = filter_beliefs(outputs.symbols, initial, self.transition, outputs.emission).beliefs
-        knowledge = Knowledge(self.transition, np.zeros(end, dtype=np.int64))
+        knowledge = Knowledge(self.transition, np.zeros(end_tick, dtype=np.int64))
         table = self.policy.table
 
-        def redrawn(generator: np.random.Generator) -> Outputs:
-            further = release_symbols(truth, table, generator).symbols
-            return replace(outputs, symbols=np.where(symbols[:end] < 0, -1, further))
+        def redraw(generator: np.random.Generator) -> Outputs:
+            further = release_symbols(true_states, table, generator).symbols
+            return replace(outputs, symbols=np.where(symbols[:end_tick] < 0, -1, further))
 
-        best, learners = self.attacks(outputs, redrawn, knowledge, ATTACKERS) if attacked else (None, ())
-        shown_ticks = np.flatnonzero(stated)[-_SHOWN:]
-        counts = np.bincount(truth[stated], minlength=2)
+        best_attack, learners = self.attacks(outputs, redraw, knowledge, ATTACKERS) if attacked else (None, ())
+        shown_ticks = np.flatnonzero(is_stated)[-_SHOWN:]
+        counts = np.bincount(true_states[is_stated], minlength=2)
         return SymbolResults(
             replay=self,
             hours=np.asarray((shown_ticks + 0.5) * self.hours, dtype=np.float64),
-            truth=truth[shown_ticks].astype(np.float64),
+            truth=true_states[shown_ticks].astype(np.float64),
             released=beliefs[shown_ticks, 1],
             live=int((symbols >= 0).sum()),
-            end=end,
+            end=end_tick,
             band=0.0,
-            ticks=np.flatnonzero(stated),
+            ticks=np.flatnonzero(is_stated),
             ordinary=None,
-            ours=odds_change(outputs, knowledge)[stated],
+            ours=odds_change(outputs, knowledge)[is_stated],
             learners=learners,
-            attack=best,
-            right=float((beliefs[stated].argmax(axis=1) == truth[stated]).mean()),
+            attack=best_attack,
+            right=float((beliefs[is_stated].argmax(axis=1) == true_states[is_stated]).mean()),
             majority=float(counts.max() / counts.sum()),
         )

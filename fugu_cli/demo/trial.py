@@ -76,10 +76,10 @@ def recorded(path: Path, options: AutoOptions) -> Readings | None:
     """The readings of a recording; `None` if it is planned as places. Errors as of `run`."""
     question = question_asked(options)
     reading = reading_asked(options, question)
-    loaded = load(path, reading)
-    if question.of_places(loaded, options.column or options.time):
+    recording_table = load(path, reading)
+    if question.of_places(recording_table, options.column or options.time):
         return None
-    readings = read_readings(loaded, reading)
+    readings = read_readings(recording_table, reading)
     return readings if readings.period else None  # which is refused where nobody has said it
 
 
@@ -87,5 +87,5 @@ def show_readings(page: Page, readings: Readings | None) -> None:
     """Draw a recording, if it is no places."""
     page.show_replay(0, name="The whole recording")
     if readings is not None:
-        hours, of = readings.period / 3600.0, readings.column
-        show_recording(page, 0, readings.values, hours, of)
+        hours, quantity = readings.period / 3600.0, readings.column
+        show_recording(page, 0, readings.values, hours, quantity)

@@ -51,12 +51,12 @@ class TrialNumbers:
         file: where they are kept.
     """
 
-    def __init__(self, recording: Path, asked: object, broker: Broker) -> None:
-        """Find their file; `asked` is all that a plan depends on beside the recording. OSError: it cannot be read."""
+    def __init__(self, recording: Path, inputs: object, broker: Broker) -> None:
+        """Find their file; `inputs` is all that a plan depends on beside the recording. OSError: it cannot be read."""
         state = os.environ.get("XDG_STATE_HOME")
         folder = (Path(state) if state else Path.home() / ".local/state") / "fugu"
         self._recording = hashlib.sha256(recording.read_bytes()).hexdigest()[:16]
-        self.file = folder / f"trial-{self._recording}-{hashlib.sha256(repr(asked).encode()).hexdigest()[:16]}.json"
+        self.file = folder / f"trial-{self._recording}-{hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]}.json"
         self._broker = broker
         self._answers = dict[int, bool]()
 
@@ -175,8 +175,8 @@ def _words(report: dict[str, Any]) -> str:
     numbers = [
         f"{name.removeprefix('value_')}: {number:g}" for name, number in report.items() if name.startswith("value")
     ]
-    of = f" of {report['observed']} {report.get('unit', 'ticks')}" if "observed" in report else ""
-    return f"{report.get('time', '')} {', '.join(numbers) or report.get('state', '')}{of}"
+    observed_words = f" of {report['observed']} {report.get('unit', 'ticks')}" if "observed" in report else ""
+    return f"{report.get('time', '')} {', '.join(numbers) or report.get('state', '')}{observed_words}"
 
 
 def _is_value(topic: str) -> bool:

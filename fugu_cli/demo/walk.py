@@ -101,8 +101,8 @@ class Walk(NamedTuple):
         ticks = [tick for tick in places if tick < len(self.truth)]
         if not ticks:
             return float("nan")
-        away = np.array([places[tick] for tick in ticks]) - self.truth[ticks]
-        return float(np.sqrt((away**2).sum(axis=1).mean()))
+        offsets = np.array([places[tick] for tick in ticks]) - self.truth[ticks]
+        return float(np.sqrt((offsets**2).sum(axis=1).mean()))
 
     @property
     def errors(self) -> tuple[float, float, float]:
@@ -117,11 +117,11 @@ class Walk(NamedTuple):
     @property
     def inside(self) -> float:
         """How often the truth lay in both ranges of an estimate."""
-        placed = [(estimate, self.truth[tick]) for tick, estimate in self.estimates.items() if tick < len(self.truth)]
+        pairs = [(estimate, self.truth[tick]) for tick, estimate in self.estimates.items() if tick < len(self.truth)]
         return sum(
-            all(low <= x <= high for low, x, high in zip(estimate.low, at.tolist(), estimate.high, strict=True))
-            for estimate, at in placed
-        ) / max(1, len(placed))
+            all(low <= x <= high for low, x, high in zip(estimate.low, place.tolist(), estimate.high, strict=True))
+            for estimate, place in pairs
+        ) / max(1, len(pairs))
 
 
 class _Listener(Listener):
@@ -146,8 +146,8 @@ class _Listener(Listener):
     def walk(self) -> Walk:
         """Everything that has come until now."""
         self.link.maintain()
-        passed = max(0, int((time.time() * 1e6 - self._policy.clock.epoch_us) // self._policy.clock.period_us))
-        return self._walk._replace(truth=self._places[:passed])
+        ticks_passed = max(0, int((time.time() * 1e6 - self._policy.clock.epoch_us) // self._policy.clock.period_us))
+        return self._walk._replace(truth=self._places[:ticks_passed])
 
 
 def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
@@ -168,8 +168,8 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
     out.mkdir(parents=True, exist_ok=True)
     (out / "place.toml").write_text(SPECIFICATION)
     with Page(browser=browser) as page:
-        words = {"title": _TITLE, "sub": _SUB, "about": "a simulated walk", "unhidden": _NOT_HIDDEN}
-        page.show(**words, stage="planning the noise", maps=True)
+        page_words = {"title": _TITLE, "sub": _SUB, "about": "a simulated walk", "unhidden": _NOT_HIDDEN}
+        page.show(**page_words, stage="planning the noise", maps=True)
         say("planning: policy graph, hull and fallback table ...")
         plan = make_measure_plan(read_spec(out / "place.toml"), "ignorant", quick=True)
         expected, missing = round(seconds / PERIOD_SECONDS), ""
@@ -206,8 +206,8 @@ def _steps(policy: MeasurePolicy, ticks: int) -> list[int]:
     generator = random.Random(2026)
     states = generator.choices(range(len(policy.initial)), policy.initial)
     for _ in range(ticks - 1):
-        following, weights = zip(*policy.transition[states[-1]], strict=True)
-        states += generator.choices(following, weights)
+        next_states, weights = zip(*policy.transition[states[-1]], strict=True)
+        states += generator.choices(next_states, weights)
     return states
 
 
@@ -255,67 +255,71 @@ class _Course:
             _StoodStillError: no point has come for long.
         """
         walk = self._listener.walk()
-        clock, began = walk.policy.clock, time.monotonic()
-        moved = began + max(clock.epoch_us / 1e6 - time.time(), 0.0)
-        end = moved + self._expected * _MOST_TICKS * PERIOD_SECONDS
-        before, standstill = 0, ""
-        while len(walk.released) < count or time.monotonic() < began + seconds:
-            came = len(walk.released)
+        clock, start_time = walk.policy.clock, time.monotonic()
+        arrival = start_time + max(clock.epoch_us / 1e6 - time.time(), 0.0)
+        deadline = arrival + self._expected * _MOST_TICKS * PERIOD_SECONDS
+        previous, standstill = 0, ""
+        while len(walk.released) < count or time.monotonic() < start_time + seconds:
+            arrivals = len(walk.released)
             if not seconds and self.device.poll() is not None:
                 raise FuguError(f"the device ended before {count} points arrived: see {self._out / 'device.log'}")
-            if came > before:
-                before, moved, standstill = came, time.monotonic(), ""
-            still = time.monotonic() - moved
-            where = f"{came} of {self._expected} points have arrived, the device is process {self.device.pid}"
-            if still > _STILL_SECONDS and not standstill:
-                standstill = f"the walk has stood still for {still:.0f} s: {where}"
+            if arrivals > previous:
+                previous, arrival, standstill = arrivals, time.monotonic(), ""
+            silence = time.monotonic() - arrival
+            position = f"{arrivals} of {self._expected} points have arrived, the device is process {self.device.pid}"
+            if silence > _STILL_SECONDS and not standstill:
+                standstill = f"the walk has stood still for {silence:.0f} s: {position}"
                 say(standstill)
-            if still > _GIVEN_UP_SECONDS or time.monotonic() > end:
-                raise _StoodStillError(f"the walk stood still for {still:.0f} s: {where}; see the logs in {self._out}")
+            if silence > _GIVEN_UP_SECONDS or time.monotonic() > deadline:
+                raise _StoodStillError(
+                    f"the walk stood still for {silence:.0f} s: {position}; see the logs in {self._out}"
+                )
             self._page.draw_lanes(0, _lanes(walk, self._expected))
-            self._page.show(stage=stage, done=came / self._expected, stalled=standstill)
+            self._page.show(stage=stage, done=arrivals / self._expected, stalled=standstill)
             time.sleep(0.2)
             walk = self._listener.walk()
 
 
 def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     """Three maps of the newest ticks: the true way, released points, and the gateway's estimate."""
-    first = max(0, len(walk.truth) - _SHOWN)
-    recent_places = [tuple(place) for place in walk.truth[first:].tolist()]
+    first_tick = max(0, len(walk.truth) - _SHOWN)
+    recent_places = [tuple(place) for place in walk.truth[first_tick:].tolist()]
     truth = Shape("line", "truth", recent_places)
-    ticks = sorted(tick for tick in walk.released if tick >= first)
+    ticks = sorted(tick for tick in walk.released if tick >= first_tick)
     points = walk.points(ticks)
-    _, off, _ = walk.errors
+    _, estimate_error, _ = walk.errors
     estimate = walk.estimates[max(walk.estimates)] if walk.estimates else None
-    came, lately = len(walk.released), f"of the last {_SHOWN} steps"
-    sent = f"of {came if expected is None else expected:,} points"
+    arrivals, span = len(walk.released), f"of the last {_SHOWN} steps"
+    count_words = f"of {arrivals if expected is None else expected:,} points"
     steps = [Shape("line", "raw", recent_places), Shape("dots", "here", recent_places[-1:])]
     released = [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
     guess = [truth, *([] if estimate is None else _guess(estimate))]
-    sure = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
-    of = f"sure at most of one of two places up to {_RADIUS * _CELL} m apart, by one point; 50 % before"
-    best = "best guess from all points, with its 95 % ranges" + (f" · off by {off:.0f} m" if off == off else "")
-    dashes = f"points {lately} · dashes: the truth, which does not leave"
+    certainty = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
+    promise = f"sure at most of one of two places up to {_RADIUS * _CELL} m apart, by one point; 50 % before"
+    guess_words = "best guess from all points, with its 95 % ranges" + (
+        f" · off by {estimate_error:.0f} m" if estimate_error == estimate_error else ""
+    )
+    dashes = f"points {span} · dashes: the truth, which does not leave"
     return [
-        _map(walk, "stays", f"{len(walk.truth):,}", "steps, on the device", f"the way {lately}", steps),
-        _map(walk, "leaves", f"{came:,}", sent, dashes, released),
-        _map(walk, "attacker", sure, of, best, guess),
+        _map(walk, "stays", f"{len(walk.truth):,}", "steps, on the device", f"the way {span}", steps),
+        _map(walk, "leaves", f"{arrivals:,}", count_words, dashes, released),
+        _map(walk, "attacker", certainty, promise, guess_words, guess),
     ]
 
 
-def _map(walk: Walk, look: Look, number: str, words: str, head: str, shapes: Sequence[Shape]) -> Lane:
+def _map(walk: Walk, look: Look, number_text: str, words: str, header: str, shapes: Sequence[Shape]) -> Lane:
     """A map of all cells, as wide as high."""
     policy = walk.policy
     scale = np.array(policy.resolution)
     places = np.array(policy.coordinates) * scale
     (west, low), (east, high) = (places.min(axis=0) - scale).tolist(), (places.max(axis=0) + scale).tolist()
     cells = [(x - scale[0] / 2, x + scale[0] / 2, y - scale[1] / 2, y + scale[1] / 2) for x, y in places.tolist()]
-    inside = [shape._replace(points=[_inside(point, west, east) for point in shape.points]) for shape in shapes]
+    clipped_shapes = [shape._replace(points=[_inside(point, west, east) for point in shape.points]) for shape in shapes]
     middle = float(places[:, 0].max() / 2)
     marks = [(0.0, "0"), (middle, f"{middle:g} {policy.unit}"), (2 * middle, f"{2 * middle:g}")]
     return Lane(
-        *(look, look.title(), number, words, head, 0, (west, east), marks, (low, high), ()),
-        [Shape("bars", "cell", cells), *inside],
+        *(look, look.title(), number_text, words, header, 0, (west, east), marks, (low, high), ()),
+        [Shape("bars", "cell", cells), *clipped_shapes],
     )
 
 
@@ -336,12 +340,12 @@ def _guess(estimate: ValueEstimate) -> list[Shape]:
 
 def _summary(walk: Walk) -> list[tuple[str, str]]:
     """Names and values of what the demo shows."""
-    tables = Counter(released.table for released in walk.released.values())
+    tables = Counter(point_error.table for point_error in walk.released.values())
     first_sent = len(walk.policy.measure_tables)
     sent = [count for number, count in tables.items() if number >= first_sent]
     unit = walk.policy.unit
-    hidden = [estimate.protection for estimate in walk.estimates.values() if estimate.protection]
-    released, off, later = walk.errors
+    hidden_counts = [estimate.protection for estimate in walk.estimates.values() if estimate.protection]
+    point_error, estimate_error, smoothed_error = walk.errors
     return [
         ("ticks of the walk", f"{len(walk.truth)}"),
         ("points that arrived", f"{len(walk.released)}"),
@@ -349,9 +353,9 @@ def _summary(walk: Walk) -> list[tuple[str, str]]:
         ("drawn from the fallback table", f"{tables[0]}"),
         ("drawn from tables that the gateway sent", f"{sum(sent)}, from {len(sent)} tables"),
         ("epsilon of a point, between cells of the policy graph", f"{walk.policy.epsilon:g}"),
-        ("a possible cell is hidden among at least", f"{min(hidden, default=0)} cells"),
-        ("error of the released point (root mean square)", f"{released:.0f} {unit}"),
-        ("error of the gateway's estimate", f"{off:.0f} {unit}"),
-        ("error of its estimate when later points have come", f"{later:.0f} {unit}"),
+        ("a possible cell is hidden among at least", f"{min(hidden_counts, default=0)} cells"),
+        ("error of the released point (root mean square)", f"{point_error:.0f} {unit}"),
+        ("error of the gateway's estimate", f"{estimate_error:.0f} {unit}"),
+        ("error of its estimate when later points have come", f"{smoothed_error:.0f} {unit}"),
         ("truth inside the 95 % ranges", f"{100 * walk.inside:.0f} % of estimates"),
     ]

@@ -106,15 +106,15 @@ def refuse_beside_gateway(*folders: Path) -> None:
     """Raise a FuguError if a gateway is installed here, or a folder has a gateway's file or store."""
     files = [file for folder in folders for file in (folder.iterdir() if folder.is_dir() else ()) if file.is_file()]
     checks = {".toml": of_gateway, ".sqlite": _is_store, ".db": _is_store}
-    files_found = [file for file in files if file.suffix in checks and checks[file.suffix](file)]
-    for file in (*(place for place in _INSTALLED if place.exists()), *files_found):
+    gateway_files = [file for file in files if file.suffix in checks and checks[file.suffix](file)]
+    for file in (*(path for path in _INSTALLED if path.exists()), *gateway_files):
         raise FuguError(f"{file} is a gateway's: run fugu start where the sensor is, never beside a gateway")
 
 
 def _is_store(file: Path) -> bool:
-    with suppress(OSError), file.open("rb") as opened:
-        opened.seek(68)  # of the application's number in SQLite's header
-        return opened.read(4) == STORE.application.to_bytes(4, "big")
+    with suppress(OSError), file.open("rb") as stream:
+        stream.seek(68)  # of the application's number in SQLite's header
+        return stream.read(4) == STORE.application.to_bytes(4, "big")
     return False
 
 
@@ -129,10 +129,10 @@ class _Wizard:
         self._lock = threading.Lock()
         self._closed = self._busy = False
         self._uploads: dict[Path, int] = {}
-        self._numbers = 0
+        self._last_number = 0
         self._topics = _TopicFiles(folder)
         self._recording: Path | None = None
-        self._beside: Path | None = None
+        self._planned_recording: Path | None = None
         self._plan: Plan | None = None
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class _Wizard:
         if length > _MOST_BYTES:
             self.page.show(stalled=f"The file has more than {_MOST_BYTES >> 20} MB: give a part of it.")
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        plain = re.sub(r"[^\w.-]", "-", f"of-{name[-80:]}" if name[:1] in (".", "") else name[-80:])
+        file_name = re.sub(r"[^\w.-]", "-", f"of-{name[-80:]}" if name[:1] in (".", "") else name[-80:])
         with self._lock:
             if self._closed or self._busy:
                 self.page.show(stalled="A plan is being made: choose the file again when it is there.")
@@ -159,8 +159,8 @@ class _Wizard:
             if sum(self._uploads.values()) + length > _MOST_UPLOADED:
                 self.page.show(stalled=f"More than {_MOST_UPLOADED >> 20} MB are on their way: wait for the others.")
                 return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            self._numbers += 1
-            path = self._folder / str(self._numbers) / plain
+            self._last_number += 1
+            path = self._folder / str(self._last_number) / file_name
             path.parent.mkdir(0o700)
             self._uploads[path] = length
             file = path.open("wb")
@@ -185,29 +185,29 @@ class _Wizard:
 
     def _tell_of(self, path: Path) -> None:
         """Say what an upload is, as `fugu read` does, or ask; a large one is read when it is planned from."""
-        stage, stalled, offers, understood = "", "", list[dict[str, Any]](), list[str]()
+        stage, problem_text, offers, summary_lines = "", "", list[dict[str, Any]](), list[str]()
         try:
             stage = _arrival_words(path)
             if path.stat().st_size <= _MOST_READ:
                 recording = read(path)
-                understood = [*recording.summary]
+                summary_lines = [*recording.summary]
                 show_readings(self.page, recording.readings)
                 if recording.readings is not None:
                     with suppress(FuguError):  # a plan says what it lacks
                         states = choose_states(recording.readings, question_asked(AutoOptions()))
-                        understood.append(f"states: {', '.join(states.discretiser.states)}")
+                        summary_lines.append(f"states: {', '.join(states.discretiser.states)}")
         except QuestionError as error:
-            stalled, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
+            problem_text, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
         except (FuguError, OSError) as error:
             if path not in self._uploads:  # a newer one is there, and tells of itself
                 return
-            stalled = _line(error)
-        self.page.show(stage=stage, stalled=stalled, offers=offers, understood=understood, step=2)
+            problem_text = _line(error)
+        self.page.show(stage=stage, stalled=problem_text, offers=offers, understood=summary_lines, step=2)
 
     def _delete_older(self) -> None:
         """Delete uploads that nothing will be planned from; the lock is held."""
         for path in [*self._uploads]:
-            if path not in (self._recording, self._beside) and path.stat().st_size == self._uploads[path]:
+            if path not in (self._recording, self._planned_recording) and path.stat().st_size == self._uploads[path]:
                 self._delete(path)
 
     def _delete(self, path: Path) -> None:
@@ -216,42 +216,42 @@ class _Wizard:
 
     def serve(self) -> None:
         """Do what is asked, until that is to finish."""
-        does = {"record": self._record, "plan": self._show, "write": self._write}
+        actions = {"record": self._record, "plan": self._show, "write": self._write}
         while (fields := self._asked.get())["do"] != "finish":
             with self._lock:
                 self._busy = fields["do"] != "record"
             try:
                 self.page.show(stalled="", ended=False)
-                does[fields["do"]](fields)
+                actions[fields["do"]](fields)
             except Exception as error:  # of whatever kind: a day's recording must not end with it
                 stage = _BEGIN if self._recording is None else _arrival_words(self._recording)
                 offers = _answers(error, fields) if isinstance(error, QuestionError) else []
                 self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)), offers=offers)
             finally:
                 with self._lock:
-                    self._busy, self._beside = False, None
+                    self._busy, self._planned_recording = False, None
                     self._delete_older()
 
     def _record(self, fields: dict[str, str]) -> None:
         """Record every message of the topic until something else is asked; a plan is made of a file that is full."""
         sensor, broker = _sensor(fields), broker_of(fields["broker"])
-        _refuse_fleets(sensor, broker, reached=True)
-        source = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
-        count, full = 0, ""
-        with closing(_EveryMessage(source)) as live, closing(self._topics):
+        _refuse_fleets(sensor, broker, must_connect=True)
+        sensor_config = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
+        count, note = 0, ""
+        with closing(_EveryMessage(sensor_config)) as live, closing(self._topics):
             self._topics.begin()
             while self._asked.empty():
                 live.poll(0)
                 for moment, reading in live.taken():
                     count += 1
                     if self._topics.add(moment, reading.reveal()):
-                        full = f" {self._topics.full.name} is full ({_MOST_BYTES >> 20} MB) and is planned from; what "
-                        full += f"comes now is in {self._topics.newest.name}. The newest four are kept."
+                        note = f" {self._topics.full.name} is full ({_MOST_BYTES >> 20} MB) and is planned from; what "
+                        note += f"comes now is in {self._topics.newest.name}. The newest four are kept."
                 if count:
-                    self._recording = self._topics.full if full else self._topics.newest
-                lost = f" {live.lost} came too fast and are lost." if live.lost else ""
+                    self._recording = self._topics.full if note else self._topics.newest
+                loss = f" {live.lost} came too fast and are lost." if live.lost else ""
                 stage = (
-                    f"recording: {count} messages have come.{full}{lost} After a day or more, show what would leave."
+                    f"recording: {count} messages have come.{note}{loss} After a day or more, show what would leave."
                 )
                 self.page.show(stage=stage, stalled=live.trouble, step=2 if count else 1)
                 time.sleep(_POLL_SECONDS)
@@ -265,8 +265,8 @@ class _Wizard:
             raise FuguError("there is no recording yet: choose a file, or record a topic")
         self._plan = None
         names = "verdicts", "replays", "details", "offers", "stretches"
-        cleared: dict[str, Any] = {name: [] for name in names}
-        self.page.show(stage="reading", paste=None, report=None, step=2, **cleared)
+        empty_fields: dict[str, Any] = {name: [] for name in names}
+        self.page.show(stage="reading", paste=None, report=None, step=2, **empty_fields)
         options = _options(fields)
         readings = recorded(self._recording, options)
         show_readings(self.page, readings)
@@ -274,7 +274,7 @@ class _Wizard:
         self.page.show(step=3 if answers(self._plan) else 2)
         if readings is not None:
             with self._lock:
-                self._busy, self._beside = False, self._recording  # uploads may come again
+                self._busy, self._planned_recording = False, self._recording  # uploads may come again
             show_stretches(self.page, self._recording, readings, options, self._plan, lambda: not self._asked.empty())
 
     def _write(self, fields: dict[str, str]) -> None:
@@ -289,14 +289,14 @@ class _Wizard:
         lines, command = [_STDIN], shlex.join(["fugu", "agent", "run", str(folder / "agent.toml")])
         if fields["topic"]:
             sensor = _sensor(fields)
-            _refuse_fleets(sensor, broker, reached=False)
+            _refuse_fleets(sensor, broker, must_connect=False)
             lines = topic_sensor(self._plan, sensor)
         else:
             command = f"YOUR-SENSOR | {command}"
         refuse_beside_gateway(folder, folder.parent)
         topic_of("symbols", fields["fleet"], fields["device"], "readings")  # names that no topic has are refused
-        whose = self._plan.whose._replace(fleet=fields["fleet"], device=fields["device"])
-        files = replace(self._plan, whose=whose).save(
+        identity = self._plan.whose._replace(fleet=fields["fleet"], device=fields["device"])
+        files = replace(self._plan, whose=identity).save(
             folder, not_private=self._not_private, broker=broker, sensor=lines
         )
         if self._plan.privacy != "none":  # else its owner has to write the ceiling
@@ -330,7 +330,7 @@ class _TopicFiles:
     """Files of recorded messages, each of at most 64 MB; a new recording begins one, and the newest four are kept."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._numbers, self._size = folder, 0, 0
+        self._folder, self._last_number, self._size = folder, 0, 0
         self._files: list[Path] = []
         self._file: Any = None
 
@@ -347,8 +347,8 @@ class _TopicFiles:
     def begin(self) -> None:
         """Begin a file, and delete the oldest of too many."""
         self.close()
-        self._numbers += 1
-        self._files.append(self._folder / ("topic.csv" if self._numbers == 1 else f"topic-{self._numbers}.csv"))
+        self._last_number += 1
+        self._files.append(self._folder / ("topic.csv" if self._last_number == 1 else f"topic-{self._last_number}.csv"))
         while len(self._files) > _MOST_TOPIC_FILES:
             self._files.pop(0).unlink()
         self._file, self._size = self.newest.open("w", newline="", encoding="utf-8"), 0
@@ -357,9 +357,9 @@ class _TopicFiles:
     def add(self, moment: float, value: object) -> bool:
         """Write a message; whether the file is full with it, and another one begins."""
         self._size += csv.writer(self._file).writerow([f"{moment:.6f}", value])
-        if full := self._size >= _MOST_BYTES:
+        if is_full := self._size >= _MOST_BYTES:
             self.begin()
-        return full
+        return is_full
 
     def close(self) -> None:
         """End a file; one without messages is deleted."""
@@ -380,39 +380,39 @@ def _fields(sent: Any) -> dict[str, str]:
 
 def _options(fields: dict[str, str]) -> AutoOptions:
     """The options of a plan that the form has; empty ones are the usual ones."""
-    words: dict[str, Any] = {name: fields[name] for name in _QUESTION if fields[name]}
-    words |= {name: pattern.split(words[name]) for name, pattern in _LISTS.items() if name in words}
-    words |= {name: number(words[name], name) for name in ("epsilon", "threshold", "period") if name in words}
-    return AutoOptions(**words)
+    texts: dict[str, Any] = {name: fields[name] for name in _QUESTION if fields[name]}
+    texts |= {name: pattern.split(texts[name]) for name, pattern in _LISTS.items() if name in texts}
+    texts |= {name: number(texts[name], name) for name in ("epsilon", "threshold", "period") if name in texts}
+    return AutoOptions(**texts)
 
 
 def _answers(question: QuestionError, fields: dict[str, str]) -> list[dict[str, Any]]:
     """Buttons that answer a question, beside what was answered before."""
     buttons = []
-    for words, meaning in question.options:
-        field, text = words[0].removeprefix("--").replace("-", "_"), words[1]
+    for option_words, meaning in question.options:
+        field, text = option_words[0].removeprefix("--").replace("-", "_"), option_words[1]
         if text.rpartition("=")[2] in ("NAME", "COLUMN"):  # which has to be written
             continue
         if field in _LISTS and fields[field]:
             text = f"{fields[field]},{text}"
-        buttons.append({"words": f"{' '.join(words)}: {meaning}".removeprefix("--"), "options": {field: text}})
+        buttons.append({"words": f"{' '.join(option_words)}: {meaning}".removeprefix("--"), "options": {field: text}})
     return buttons
 
 
 def _sensor(fields: dict[str, str]) -> Mqtt:
-    at = Broker.parse(fields["local"])
-    words = {"topic": fields["topic"], "path": fields["path"] or None, "host": at.host, "port": at.port}
+    broker = Broker.parse(fields["local"])
+    words = {"topic": fields["topic"], "path": fields["path"] or None, "host": broker.host, "port": broker.port}
     return Mqtt.model_validate({"kind": "mqtt", **words})
 
 
-def _refuse_fleets(sensor: Mqtt, fleet: Broker, *, reached: bool) -> None:
-    """Raise a FuguError if a topic is of a broker that may not be read, or cannot be `reached`."""
+def _refuse_fleets(sensor: Mqtt, fleet: Broker, *, must_connect: bool) -> None:
+    """Raise a FuguError if a topic is of a broker that may not be read, or cannot be `must_connect`."""
     try:
         dial(sensor.host, sensor.port, (fleet.host, fleet.port)).close()
     except OSError as error:
         if isinstance(error, LocalBrokerError):
             raise FuguError(f"the topic cannot be read: {error.trouble}") from None
-        if reached:
+        if must_connect:
             raise FuguError(f"the topic's broker cannot be reached: {cause(error)}") from None
 
 

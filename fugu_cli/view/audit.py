@@ -58,8 +58,8 @@ def _attacks_document(
 def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
     sources = dict.fromkeys(trial.source for trial in trials)
     for source in sources:
-        of_source = [trial for trial in trials if trial.source == source]
-        yield Table(f"{source}: epsilon {of_source[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in of_source])
+        group = [trial for trial in trials if trial.source == source]
+        yield Table(f"{source}: epsilon {group[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in group])
     if len(sources) == 1:
         for trial in trials:
             rows = [(attack.attacker, *_rates(attack), _odds_words(attack)) for attack in trial.attacks]
@@ -82,20 +82,20 @@ def _rates(attack: Attack | StretchAttack) -> tuple[str, ...]:
 
 def _summary(trial: Trial) -> tuple[str, ...]:
     attack = trial.attacks[0]
-    beyond = "*" if attack.success > attack.ceiling else ""
+    excess_mark = "*" if attack.success > attack.ceiling else ""
     return (
-        trial.released, f"{trial.noise:.3g}", f"{attack.success:.3f}{beyond}", f"{attack.guess:.3f}",
+        trial.released, f"{trial.noise:.3g}", f"{attack.success:.3f}{excess_mark}", f"{attack.guess:.3f}",
         f"{attack.ceiling:.3f}", _odds_words(trial.known_chain), _learned(trial.learners),
     )  # fmt: skip
 
 
 def _learned(attacks: Sequence[Attack]) -> str:
     """The same of those who learn, over all draws of the noise."""
-    furthest = sorted(attack.furthest for attack in attacks if attack.furthest is not None)
-    beyond = sorted(attack.beyond for attack in attacks if attack.beyond is not None)
-    if len(furthest) < 2 or furthest[0] == furthest[-1]:
+    odds_factors = sorted(attack.furthest for attack in attacks if attack.furthest is not None)
+    excess = sorted(attack.beyond for attack in attacks if attack.beyond is not None)
+    if len(odds_factors) < 2 or odds_factors[0] == odds_factors[-1]:
         return _odds_words(attacks[0] if attacks else None)
-    return f"x {furthest[0]:.3g} to {furthest[-1]:.3g} ({beyond[0]:.0%} to {beyond[-1]:.0%})"
+    return f"x {odds_factors[0]:.3g} to {odds_factors[-1]:.3g} ({excess[0]:.0%} to {excess[-1]:.0%})"
 
 
 def _odds_words(attack: Attack | None) -> str:
@@ -151,29 +151,29 @@ def _bounds(title: str, bounds: Sequence[Bound]) -> Iterator[Part]:
     yield Table(title, ("", "epsilon, at most"), rows)
 
 
-def tested_device(tested: Sequence[DrawTest], problem: str, false_alarms: float) -> Result:
+def tested_device(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Result:
     """Tests of a device's outputs, and a `problem` if it is not as the protocol has it.
 
     `false_alarms` is the probability of an alarm without a fault.
     """
-    tests = [{**test._asdict(), "alarms": [alarm._asdict() for alarm in test.alarms]} for test in tested]
+    tests = [{**test._asdict(), "alarms": [alarm._asdict() for alarm in test.alarms]} for test in draw_tests]
     document = {"false_alarms": false_alarms, "problem": problem, "tests": tests}
-    wrong = problem or any(test.alarms for test in tested)
-    return Result(document, _tested(tested, problem, false_alarms), 1 if wrong else 0)
+    has_fault = problem or any(test.alarms for test in draw_tests)
+    return Result(document, _tested(draw_tests, problem, false_alarms), 1 if has_fault else 0)
 
 
-def _tested(tested: Sequence[DrawTest], problem: str, false_alarms: float) -> Iterator[Part]:
+def _tested(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Iterator[Part]:
     if problem:
         yield Line(f"WRONG protocol: {problem}", bold=True)
         return
     rows = [
         (test.of, str(test.draws), f"{test.smallest:.2g}", "-" if test.longest is None else str(test.longest))
-        for test in tested
+        for test in draw_tests
     ]
     yield Table("What was tested", ("draws of", "draws", "error of a probability", "no repeat of"), rows)
-    alarms = [(test.of, alarm) for test in tested for alarm in test.alarms]
-    for of, alarm in alarms[:_MOST_ALARMS]:
-        yield Line(f"WRONG {alarm.test}: {of}: {alarm.about}", bold=True)
+    alarms = [(test.of, alarm) for test in draw_tests for alarm in test.alarms]
+    for output_name, alarm in alarms[:_MOST_ALARMS]:
+        yield Line(f"WRONG {alarm.test}: {output_name}: {alarm.about}", bold=True)
     if len(alarms) > _MOST_ALARMS:
         yield Line(f"and {len(alarms) - _MOST_ALARMS} more")
     yield Line(
@@ -206,11 +206,11 @@ def _stream_document(audit: StreamAudit) -> dict[str, Any]:
 def _stream(audit: StreamAudit) -> Iterator[Part]:
     rows = []
     for audience in audit.audiences:
-        stated = f"{audience.promised:.6g}", f"{audience.certified:.6g}"
-        reached = f"{audience.least:.4g}", _rounded(audience.extended), _rounded(audience.witness)
-        happened = f"{audience.hits} and {audience.alarms} of {audience.trials}"
+        promised_cells = f"{audience.promised:.6g}", f"{audience.certified:.6g}"
+        bound_cells = f"{audience.least:.4g}", _rounded(audience.extended), _rounded(audience.witness)
+        event_cells = f"{audience.hits} and {audience.alarms} of {audience.trials}"
         name = _audience(audience.audience, audience.ticks)
-        rows.append((name, audience.heard, audience.draws, *stated, *reached, happened))
+        rows.append((name, audience.heard, audience.draws, *promised_cells, *bound_cells, event_cells))
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
     yield Table("Epsilon of all that an audience may read", titles, rows)
     yield Line(
@@ -248,8 +248,8 @@ def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
         yield Table("Stretches, to who knows all other days", ("released", *titles), rows)
     for trial in trials:
         if trial.why:
-            of = f"{trial.ticks} ticks, {trial.source}: {trial.released}"
-            yield Line(f"NOTE not-attacked: stretches of {of}: {trial.why}")
+            window = f"{trial.ticks} ticks, {trial.source}: {trial.released}"
+            yield Line(f"NOTE not-attacked: stretches of {window}: {trial.why}")
 
 
 def _finite(epsilon: float) -> float | None:

@@ -55,10 +55,10 @@ _Entry = TypeVar("_Entry", "Event", "Refusal")
 
 def every(page: Callable[..., Sequence[_Entry]]) -> Iterator[_Entry]:
     """All entries of a list that comes in pages, oldest first."""
-    after = 0
-    while entries := page(after=after, limit=_PAGE):
+    last_number = 0
+    while entries := page(after=last_number, limit=_PAGE):
         yield from entries
-        after = entries[-1].number
+        last_number = entries[-1].number
 
 
 def moment_text(time_us: int) -> str:
@@ -90,8 +90,8 @@ def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) 
         FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
     """
     with working(f"checking {path.name}"):
-        signed, ripe = read_checked(path, root, int(time.time()), enrolments)
-    if not ripe:
+        signed, is_valid_now = read_checked(path, root, int(time.time()), enrolments)
+    if not is_valid_now:
         warn(f"{path}: valid from {signed.document.valid_from} on; devices refuse it until then, then take it")
     return signed
 
@@ -137,51 +137,51 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
     yield Table("Devices", columns, rows)
     counts = Counter(standing(device) for device in devices)
-    parts = [f"{sum(device.online for device in devices)} online"]
-    parts += [f"{count} {state}" for state, count in sorted(counts.items())]
-    yield Line(f"{counted(len(devices))}: {', '.join(parts)}.")
+    state_counts = [f"{sum(device.online for device in devices)} online"]
+    state_counts += [f"{count} {state}" for state, count in sorted(counts.items())]
+    yield Line(f"{counted(len(devices))}: {', '.join(state_counts)}.")
     if gateway is False:
         yield Line(
             "No gateway runs with this registry here: nothing is sent to devices, and what they say is not heard."
         )
 
 
-def shown_events(events: Sequence[Event], most: int) -> Iterator[Part]:
+def shown_events(events: Sequence[Event], limit: int) -> Iterator[Part]:
     """The newest of the events."""
     rows = [
         (str(event.number), moment_text(event.time_us), event.who, event.what, event.subject, _short(event.detail))
         for event in events
     ]
-    return newest(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows), most)
+    return newest(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows), limit)
 
 
-def shown_refusals(refusals: Sequence[Refusal], most: int) -> Iterator[Part]:
+def shown_refusals(refusals: Sequence[Refusal], limit: int) -> Iterator[Part]:
     """The newest of the refusals."""
     rows = [
         (str(number), moment_text(time_us), device, str(version), outcome, reason)
         for number, time_us, device, version, outcome, reason in refusals
     ]
-    return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows), most)
+    return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows), limit)
 
 
-def content_document(document: PolicyDocument, former: PolicyDocument | None) -> dict[str, Any]:
+def content_document(document: PolicyDocument, previous: PolicyDocument | None) -> dict[str, Any]:
     """Describe a document as JSON, beside the one before it."""
     fields = {"content": contents(document)}
-    if former is None:
+    if previous is None:
         return {**fields, "former": None, "former_content": None, "weaker": []}
-    former_content = {"former": former.version, "former_content": contents(former)}
-    return {**fields, **former_content, "weaker": weaker(former, document)}
+    former_content = {"former": previous.version, "former_content": contents(previous)}
+    return {**fields, **former_content, "weaker": weaker(previous, document)}
 
 
-def shown_content(document: PolicyDocument, former: PolicyDocument | None) -> Iterator[Part]:
+def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> Iterator[Part]:
     """Content of a document, and where the one before it says something else."""
-    after, before = contents(document), {} if former is None else contents(former)
+    after, before = contents(document), {} if previous is None else contents(previous)
     rows = []
     for name in dict.fromkeys((*after, *before)):
-        new, old = (_cut(name, fields.get(name, "-")) for fields in (after, before))
-        same = after.get(name) == before.get(name)
-        rows.append((name, new, "same" if same else f"{old} CHANGED" if before else ""))
-    former_words = "no version before it is known" if former is None else f"version {former.version}"
+        new_text, old_text = (_cut(name, fields.get(name, "-")) for fields in (after, before))
+        is_same = after.get(name) == before.get(name)
+        rows.append((name, new_text, "same" if is_same else f"{old_text} CHANGED" if before else ""))
+    former_words = "no version before it is known" if previous is None else f"version {previous.version}"
     yield Table(f"What version {document.version} says", ("", "is to be", former_words), rows)
 
 
@@ -192,17 +192,17 @@ def _cut(name: str, value: str) -> str:
 
 def dry_run(
     document: PolicyDocument,
-    former: PolicyDocument | None,
+    previous: PolicyDocument | None,
     changes: Sequence[Change],
     plan: RolloutPlan | None = None,
     stages: tuple[tuple[str, ...], ...] = (),
 ) -> Result:
     """Changes on devices that get a document, and of a rollout who would get it in which stage."""
     stage_fields = {} if plan is None else {"stages": stages}
-    fields = {**_changes_document(changes, document.version), **content_document(document, former), **stage_fields}
-    report = [*shown_content(document, former), *_show_changes(changes, document.version)]
+    fields = {**_changes_document(changes, document.version), **content_document(document, previous), **stage_fields}
+    report = [*shown_content(document, previous), *_show_changes(changes, document.version)]
     report = report if plan is None else [*_show_plan(plan, stages), *report]
-    return Result(fields, report, warnings=() if former is None else weaker(former, document))
+    return Result(fields, report, warnings=() if previous is None else weaker(previous, document))
 
 
 def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
@@ -236,8 +236,8 @@ def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
         if change.former is not None and change.former >= version:
             yield Line(f"{_device_words(change.devices)}: has version {change.former} already; nothing changes.")
             continue
-        old = "nothing" if change.former is None else f"version {change.former}"
-        title = f"{_device_words(change.devices)}: from {old} to version {version}"
+        former_words = "nothing" if change.former is None else f"version {change.former}"
+        title = f"{_device_words(change.devices)}: from {former_words} to version {version}"
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
         yield Table(title, columns, [_stream_row(stream, change.unknown) for stream in change.streams])
         stretches = [(stretch, name) for name, _, after, *_ in change.streams if after for stretch in after.stretches]
@@ -256,9 +256,9 @@ def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
     )
 
 
-def _stream_row(stream_change: StreamChange, unknown: bool) -> tuple[str, ...]:
-    missing, (name, before, after, other_ticks, _) = "?" if unknown else "-", stream_change
-    remark = "new" if before is None and not unknown else ""
+def _stream_row(stream_change: StreamChange, is_unknown: bool) -> tuple[str, ...]:
+    missing, (name, before, after, other_ticks, _) = "?" if is_unknown else "-", stream_change
+    remark = "new" if before is None and not is_unknown else ""
     if after is None:
         remark = "ends"
     elif other_ticks:
@@ -275,8 +275,8 @@ def _remark(before: Worth, after: Worth) -> str:
     if bool(before.adversary) != bool(after.adversary):
         return "another kind"
     ticks = before.stretch_ticks  # what was promised, and its stretch, is what counts
-    if (lost := after.loses(ticks)) != before.loses(ticks):
-        return "MORE IS LOST" if lost > before.loses(ticks) else "less is lost"
+    if (loss_after := after.loses(ticks)) != before.loses(ticks):
+        return "MORE IS LOST" if loss_after > before.loses(ticks) else "less is lost"
     return "another adversary" if before.adversary != after.adversary else ""
 
 
@@ -335,8 +335,8 @@ def _rollout_document(rollout: Rollout, number: int) -> dict[str, Any]:
 def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> Iterator[Part]:
     rows = []
     for i, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
-        first = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
-        rows.append((*_stage(i, stage), str(len(names)), first))
+        first_names = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
+        rows.append((*_stage(i, stage), str(len(names)), first_names))
     title = f"Rollout of version {plan.version}, as it would be"
     yield Table(title, ("stage", "goes on at", "gate", "devices", ""), rows)
     yield _plan(plan)
@@ -364,14 +364,14 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
 def _rollout(rollout: Rollout, number: int) -> Iterator[Part]:
     plan, state = rollout.plan, rollout.state
     rows = []
-    for i, (stage, tallied) in enumerate(zip_longest(plan.stages, rollout.tallies)):
-        count = tallied or StageCounts()
-        numbers = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
-        rows.append((*_stage(i, stage), *map(str, (*numbers, count.silent, count.absent))))
+    for i, (stage, tally) in enumerate(zip_longest(plan.stages, rollout.tallies)):
+        count = tally or StageCounts()
+        device_counts = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
+        rows.append((*_stage(i, stage), *map(str, (*device_counts, count.silent, count.absent))))
     yield Table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"), rows)
-    ended = "" if rollout.ended_us is None else f" at {moment_text(rollout.ended_us)} UTC"
+    end_words = "" if rollout.ended_us is None else f" at {moment_text(rollout.ended_us)} UTC"
     yield _plan(plan)
-    yield Line(f"{state.phase}{ended}{f': {state.cause}' if state.cause else ''}", bold=True)
+    yield Line(f"{state.phase}{end_words}{f': {state.cause}' if state.cause else ''}", bold=True)
     if state.phase in ("stopped", "aborted"):
         yield from (Line(_way_back(former, len(names))) for former, names in state.way_back().items())
 

@@ -22,8 +22,8 @@ _MOST_DEVICES = 30
 
 def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
     """Lines of what a gateway has answered: its alarms first, then the devices that are furthest behind."""
-    away = f"no connection to the broker ({status['connection']})" if status["connection"] else "not connected"
-    link = "connected to the broker" if status["connected"] else away
+    problem = f"no connection to the broker ({status['connection']})" if status["connection"] else "not connected"
+    link = "connected to the broker" if status["connected"] else problem
     process = f" ({status['process']} alone)" if "process" in status else ""
     yield Line(f"gateway of fleet {status['fleet']}{process}: up for {_span(status['uptime_seconds'])}, {link}")
     yield Line(
@@ -33,14 +33,14 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
     if missing := status.get("missing"):
         yield Line(f"missing: {', '.join(missing)}")
     if status["alarms"]:
-        alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+        groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for alarm in status["alarms"]:
-            alike.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
-        for (code, reason, advice), alarms in alike.items():
-            names, why = some_names([alarm["name"] for alarm in alarms]), f" ({reason})" * bool(reason)
-            since = f"{datetime.fromtimestamp(min(alarm['since'] for alarm in alarms), UTC):%Y-%m-%d %H:%M:%S} UTC"
+            groups.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
+        for (code, reason, advice), alarms in groups.items():
+            names, cause = some_names([alarm["name"] for alarm in alarms]), f" ({reason})" * bool(reason)
+            start = f"{datetime.fromtimestamp(min(alarm['since'] for alarm in alarms), UTC):%Y-%m-%d %H:%M:%S} UTC"
             count = sum(alarm["count"] for alarm in alarms)
-            yield Line(f"ALARM {code}{f' {names}' * bool(names)}{why}, {count} x since {since}: {advice}", bold=True)
+            yield Line(f"ALARM {code}{f' {names}' * bool(names)}{cause}, {count} x since {start}: {advice}", bold=True)
     else:
         yield Line("no alarms")
     ages = {name: device["seconds_since_frame"] for name, device in status["devices"].items()}
@@ -51,8 +51,8 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
     if len(devices) > _MOST_DEVICES:
         yield Line(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")
     if status["next_releases"]:
-        following = status["next_releases"].items()
-        yield Table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in following])
+        upcoming = status["next_releases"].items()
+        yield Table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in upcoming])
     yield Table("Counters", ("counter", ""), [(name, str(count)) for name, count in status["counters"].items()])
 
 
@@ -74,13 +74,13 @@ def tell_history(as_json: bool, row: Row) -> None:
         kind = "estimate" if isinstance(row, StateRow) else "measurement"
         print(json.dumps({"kind": kind, **row._asdict()}, separators=(",", ":")))
         return
-    where = f"{row.device}/{row.stream} tick {row.tick}"
+    position = f"{row.device}/{row.stream} tick {row.tick}"
     if isinstance(row, StateRow):
         probabilities = " ".join(f"{p:.4f}" for p in row.probabilities)
-        print(f"{where}: most likely state {row.most_likely}, probabilities {probabilities}")
+        print(f"{position}: most likely state {row.most_likely}, probabilities {probabilities}")
         return
     later = f", {row.lag} ticks later" if row.lag else ""
-    print(f"{where}{later}: measurement {_numbers(row.mean)}, covariance {_numbers(row.covariance)}")
+    print(f"{position}{later}: measurement {_numbers(row.mean)}, covariance {_numbers(row.covariance)}")
 
 
 def _numbers(values: Sequence[float]) -> str:

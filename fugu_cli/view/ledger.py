@@ -55,7 +55,7 @@ def _entry_document(ledger: Ledger, entry: Entry) -> dict[str, Any]:
 
 
 def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part]:
-    rows, together = [], dict[tuple[str, str], int]()
+    rows, spent_by_group = [], dict[tuple[str, str], int]()
     for account in accounts:
         ticks = f"{account.first}..{account.last}" if account.runs else "none"
         units = account.allowance, account.base, account.spent, account.remaining
@@ -63,12 +63,12 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part
         audience, stream = account.key.audience, f"{account.key.device}/{account.key.stream}"
         rows.append((stream, audience, account.mechanism, *amounts, ticks))
         if account.together:
-            most = together.get((account.together, audience), 0)
-            together[account.together, audience] = max(most, account.spent_together)
+            spent = spent_by_group.get((account.together, audience), 0)
+            spent_by_group[account.together, audience] = max(spent, account.spent_together)
     columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
     yield Table("Nats per tick, by stream and audience", columns, rows)
-    for (name, audience), most in sorted(together.items()):
-        yield Line(f"{name} move together: charges add up, {nats(most):.6g} to a tick at most, audience {audience}.")
+    for (name, audience), spent in sorted(spent_by_group.items()):
+        yield Line(f"{name} move together: charges add up, {nats(spent):.6g} to a tick at most, audience {audience}.")
     for account in accounts:
         if problem := standing_problem(account.key, account.allowance, account.base):
             yield Line(f"{problem}.")
@@ -137,8 +137,8 @@ def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
     rows: list[tuple[str, ...]] = []
     for stream in audit.streams:
         of, charge = f"{stream.key.device}/{stream.key.stream}", f"{nats(stream.charge):.6g}"
-        promised = _promised(stream.epsilon, stream.promise)
-        rows.append((of, stream.key.audience, *promised, stream.mechanism, str(stream.tick), charge, stream.by))
+        promise = _promised(stream.epsilon, stream.promise)
+        rows.append((of, stream.key.audience, *promise, stream.mechanism, str(stream.tick), charge, stream.by))
     bound = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
     yield Table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
     if audit.readers:

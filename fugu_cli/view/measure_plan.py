@@ -40,28 +40,28 @@ def graph_lanes(
     labels = [str(state) for state in range(len(values))] if names is None else list(names)
     if len(labels) != len(values):
         raise GraphError(f"{len(values)} states need as many names, got {len(labels)}")
-    inside = restrict(graph, constraint)
-    exposed_states = set(exposed(graph_hull(values, inside), values, constraint))
-    spots = _flat(values.astype(np.float64))
-    edges = ((edge_list(graph & ~inside), "cell"), (edge_list(inside), "raw"), (protection.added, "promise"))
+    subgraph = restrict(graph, constraint)
+    exposed_states = set(exposed(graph_hull(values, subgraph), values, constraint))
+    places = _flat(values.astype(np.float64))
+    edges = ((edge_list(graph & ~subgraph), "cell"), (edge_list(subgraph), "raw"), (protection.added, "promise"))
     shapes = [
-        Shape("line", look, _edge(spots[list(pair)], bent=values.shape[1] == 1))
-        for pairs, look in edges
+        Shape("line", style, _edge(places[list(pair)], is_curved=values.shape[1] == 1))
+        for pairs, style in edges
         for pair in pairs
     ]
     shown_labels = labels if len(labels) <= MOST_NAMES else [""] * len(labels)
-    for state, (x, y) in enumerate(spots.tolist()):
-        look = "exposed" if state in exposed_states else "point" if constraint[state] else "here"
-        shapes.append(Shape("dots", look, [(x, y)], shown_labels[state]))
+    for state, (x, y) in enumerate(places.tolist()):
+        style = "exposed" if state in exposed_states else "point" if constraint[state] else "here"
+        shapes.append(Shape("dots", style, [(x, y)], shown_labels[state]))
     exposure = f"{len(exposed_states)} exposed without added edges (red)" if exposed_states else "no state is exposed"
-    count = f"{len(edge_list(inside))} edges between them, {len(protection.added)} added (dashed)"
-    possible = f"{int(constraint.sum())} of {len(values)}"
-    kind = "capped, " if protection.capped else ""
+    count = f"{len(edge_list(subgraph))} edges between them, {len(protection.added)} added (dashed)"
+    share = f"{int(constraint.sum())} of {len(values)}"
+    cap = "capped, " if protection.capped else ""
     error = math.sqrt(noise_error(protection.hull))
     loss = f"any two possible states: {_number(protection.factor)} times epsilon"
-    noise = f"of noise at epsilon 1, {kind}rank {protection.hull.rank}; {loss}"
+    noise = f"of noise at epsilon 1, {cap}rank {protection.hull.rank}; {loss}"
     return [
-        _map("Policy graph", possible, f"states possible, {count}; {exposure}", spots, shapes),
+        _map("Policy graph", share, f"states possible, {count}; {exposure}", places, shapes),
         _map("Sensitivity hull", f"{error:.3g} steps", noise, *_hull(protection.hull)),
     ]
 
@@ -69,39 +69,41 @@ def graph_lanes(
 def _map(title: str, number: str, words: str, points: Points, shapes: Sequence[Shape]) -> Lane:
     """A map on which all points are, at one scale across and up."""
     low, high = points.min(axis=0), points.max(axis=0)
-    reach = 0.6 * max(float((high - low).max()), 1e-9)
+    radius = 0.6 * max(float((high - low).max()), 1e-9)
     (x, y) = ((low + high) / 2.0).tolist()
-    return Lane("leaves", title, number, words, "", 0, (x - reach, x + reach), (), (y - reach, y + reach), (), shapes)
+    return Lane(
+        "leaves", title, number, words, "", 0, (x - radius, x + radius), (), (y - radius, y + radius), (), shapes
+    )
 
 
 def _hull(hull: Hull) -> tuple[Points, list[Shape]]:
     """Corners with 0, and an outline, or all facets in three dimensions; 0 is where the axes cross."""
     corners = _flat(hull.vertices / hull.scale)
     points = np.concatenate([corners, np.zeros((1, 2))])
-    reach = 1.2 * float(np.abs(points).max())
+    radius = 1.2 * float(np.abs(points).max())
     shapes = [
-        Shape("line", "cell", [(-reach, 0.0), (reach, 0.0)]),
-        Shape("line", "cell", [(0.0, -reach), (0.0, reach)]),
+        Shape("line", "cell", [(-radius, 0.0), (radius, 0.0)]),
+        Shape("line", "cell", [(0.0, -radius), (0.0, radius)]),
     ]
-    for face in hull.faces if hull.rank == 3 else [tuple(range(len(corners)))] if len(corners) else []:
-        outline = [(x, y) for x, y in corners[[*face, face[0]]].tolist()]
+    for corner_indices in hull.faces if hull.rank == 3 else [tuple(range(len(corners)))] if len(corners) else []:
+        outline = [(x, y) for x, y in corners[[*corner_indices, corner_indices[0]]].tolist()]
         shapes += [Shape("line", "within", outline), Shape("line", "got", outline)]
     return points, shapes
 
 
-def _edge(ends: Points, *, bent: bool) -> list[tuple[float, float]]:
+def _edge(ends: Points, *, is_curved: bool) -> list[tuple[float, float]]:
     """An edge; on a line it is bent, since straight ones would hide one another."""
     (a, b), (c, d) = ends.tolist()
-    if not bent:
+    if not is_curved:
         return [(a, b), (c, d)]
     return [(a + t * (c - a), b + 2.0 * t * (1.0 - t) * abs(c - a)) for t in _BEND.tolist()]
 
 
 def _flat(points: Points) -> Points:
     """Points in the plane of the picture, n x 2: one coordinate to the right, a third one obliquely backwards."""
-    across, up = points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
-    back = points[:, 2] if points.shape[1] > 2 else np.zeros(len(points))
-    return np.stack([across + 0.45 * back, up + 0.3 * back], axis=1)
+    first, second = points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
+    depth = points[:, 2] if points.shape[1] > 2 else np.zeros(len(points))
+    return np.stack([first + 0.45 * depth, second + 0.3 * depth], axis=1)
 
 
 def _number(value: Fraction | float) -> str:

@@ -50,15 +50,15 @@ def description_lines(description: Description) -> list[str]:
     """A headline, and what there is to know under it, indented."""
     version = description
     names = ", ".join(version.states) if len(version.states) <= _MOST_NAMES else f"{len(version.states)} states"
-    doubt = "" if version.confirmed else " (not confirmed)"
+    note = "" if version.confirmed else " (not confirmed)"
     lines = [
-        f"{version.device}/{version.stream}, version {version.version}{doubt}: {_SENT[version.kind]}",
+        f"{version.device}/{version.stream}, version {version.version}{note}: {_SENT[version.kind]}",
         f"  states: {names}; a tick every {_seconds(version.period_seconds)}, tick 0 at {version.epoch}",
     ]
     for window in version.windows:
-        over, every = (_seconds(ticks * version.period_seconds) for ticks in (window.length, window.stride))
+        length, stride = (_seconds(ticks * version.period_seconds) for ticks in (window.length, window.stride))
         question = window.query.about(window.states)
-        lines.append(f"  window {window.name}: {question} over {over}, every {every}, noise of scale {window.scale}")
+        lines.append(f"  window {window.name}: {question} over {length}, every {stride}, noise of scale {window.scale}")
     if version.table is not None:
         lines += [f"  {name}: {value}" for name, value in NoiseTable(version.table).flips]
     if version.point_epsilon is not None:
@@ -110,7 +110,7 @@ _GUESS = ", maybe no better than a guess"
 
 def reading_json(reading: Reading) -> str:
     """One JSON object: kind, device, stream (not of releases), and the fields of its message."""
-    where = {} if isinstance(reading, ReleaseReading) else {"device": reading.device, "stream": reading.stream}
+    origin = {} if isinstance(reading, ReleaseReading) else {"device": reading.device, "stream": reading.stream}
     match reading:
         case ReleaseReading():
             kind, fields = "release", reading.release.flat()
@@ -122,7 +122,9 @@ def reading_json(reading: Reading) -> str:
             kind, fields = "description", {"description": json.loads(reading.description.encode())}
         case _:
             kind, fields = _KINDS[type(reading)], reading._asdict()
-    return json.dumps({"kind": kind, **where, **fields}, separators=(",", ":"), ensure_ascii=False, default=_json_value)
+    return json.dumps(
+        {"kind": kind, **origin, **fields}, separators=(",", ":"), ensure_ascii=False, default=_json_value
+    )
 
 
 class ReadingLines:
@@ -138,8 +140,8 @@ class ReadingLines:
         """The line, or the lines."""
         if isinstance(reading, DescriptionReading):
             headline, *body = map(printable, description_lines(reading.description))
-            before, device = self._described.setdefault(reading.stream, (body, reading.device))
-            if before == body and device != reading.device:
+            previous_body, device = self._described.setdefault(reading.stream, (body, reading.device))
+            if previous_body == body and device != reading.device:
                 return f"{headline}, as of {device}"
             self._described[reading.stream] = body, reading.device
             return "\n".join((headline, *body))
@@ -182,8 +184,8 @@ def _reading_words(reading: SymbolReading | PointReading | WindowReading | Estim
         return f"point {' '.join(map(str, reading.point))} (randomised)"
     if isinstance(reading, WindowReading):
         counts = ", ".join(_with_states(reading.states, reading.counts))
-        outside = any(not 0 <= count <= reading.observed for count in reading.counts)
-        noise = "randomised: noise can take a count below 0 or above all" if outside else "randomised"
+        is_out_of_range = any(not 0 <= count <= reading.observed for count in reading.counts)
+        noise = "randomised: noise can take a count below 0 or above all" if is_out_of_range else "randomised"
         return f"window {reading.window}: {counts} of {reading.observed} observed ticks ({noise})"
     if isinstance(reading, CountReading):
         return _count_text(reading.window)
@@ -201,41 +203,41 @@ def _with_states(states: Sequence[str] | None, values: Sequence[Any]) -> Iterabl
 def _count_text(count: WindowCount) -> str:
     rows = zip(count.values, count.low, count.high, strict=True)
     texts = [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
-    sure = f"{count.unit} in {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
+    interval_words = f"{count.unit} in {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
     named_counts = _with_states(count.blocks or count.states, texts)
     if count.blocks:
-        sure = f"{sure}, {' + '.join(count.states)} by parts of the day"
-    return f"window {count.window}: {', '.join(named_counts)} {sure}{'' if count.useful else _GUESS}"
+        interval_words = f"{interval_words}, {' + '.join(count.states)} by parts of the day"
+    return f"window {count.window}: {', '.join(named_counts)} {interval_words}{'' if count.useful else _GUESS}"
 
 
 def _estimate_text(estimate: Estimate) -> str:
-    end = "" if estimate.useful else _GUESS
+    note = "" if estimate.useful else _GUESS
     if isinstance(estimate, StateEstimate):
         text = f"state {estimate.state} with probability {_percent(estimate.probability)}"
         if estimate.ticks > 1:
             shares = ", ".join(f"{state} {_percent(share)}" for state, share in estimate.shares.items())
             text += f"; since {local(estimate.since)[11:]} {shares}"
-        return text + end
-    hidden = f"hidden among {estimate.protection}" if estimate.protection > 1 else "not hidden"
+        return text + note
+    privacy = f"hidden among {estimate.protection}" if estimate.protection > 1 else "not hidden"
     if isinstance(estimate, PlaceEstimate):
-        place = f"place {estimate.latitude:.6f}, {estimate.longitude:.6f} within {estimate.accuracy:.6g} m"
-        return f"{place}, {hidden}{end}"
+        position = f"place {estimate.latitude:.6f}, {estimate.longitude:.6f} within {estimate.accuracy:.6g} m"
+        return f"{position}, {privacy}{note}"
     unit = f" {estimate.unit}" if estimate.unit else ""
     rows = zip(estimate.values, estimate.low, estimate.high, strict=True)
     values = ", ".join(f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows)
-    return f"measurement {values}{unit}, {hidden}{end}"
+    return f"measurement {values}{unit}, {privacy}{note}"
 
 
 def _release_line(release: ReleaseFrame) -> str:
     labels = release.asked.labels(release.states)
     rows = zip(labels, release.values, release.low, release.high, strict=True)
     text = ", ".join(f"{label} {value:.6g} ({low:.6g} to {high:.6g})" for label, value, low, high in rows)
-    of = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
+    name = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
     stretch = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"
-    promise = f"epsilon {release.epsilon:g} about {stretch} for {release.audience}, entry {release.entry}"
-    promise += f", {release.condition}" if release.condition else ""
-    end = "" if release.useful else _GUESS
-    return f"{_span(release.since, release.time)}  release {release.name}, {of}: {text} {release.unit}; {promise}{end}"
+    loss = f"epsilon {release.epsilon:g} about {stretch} for {release.audience}, entry {release.entry}"
+    loss += f", {release.condition}" if release.condition else ""
+    note = "" if release.useful else _GUESS
+    return f"{_span(release.since, release.time)}  release {release.name}, {name}: {text} {release.unit}; {loss}{note}"
 
 
 def _percent(share: float) -> str:

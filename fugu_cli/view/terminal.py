@@ -41,8 +41,8 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> R
         padding=(0, 1 if any(columns) else _BETWEEN, 0, 0),
     )
     widths = _widths([*zip(columns, *cells, strict=True)], width)
-    for index, (column, most) in enumerate(zip(columns, widths, strict=True)):
-        rich_table.add_column(Text(column), justify="right" if index else "left", overflow="fold", width=most)
+    for index, (column, max_width) in enumerate(zip(columns, widths, strict=True)):
+        rich_table.add_column(Text(column), justify="right" if index else "left", overflow="fold", width=max_width)
     for row in cells:
         rich_table.add_row(*map(Text, row))
     return rich_table
@@ -51,14 +51,14 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> R
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table, as `grid` makes it, under its title."""
     say(title, style="bold")
-    on = console()
-    on.print(grid(columns, rows, on.width))
+    screen = console()
+    screen.print(grid(columns, rows, screen.width))
 
 
 def _widths(columns: Sequence[Sequence[str]], available: int) -> list[int]:
     """Widths of columns, given by their cells: cells are broken only if they have to be, and then between words."""
     widths = [max(map(len, cells)) for cells in columns]
-    least = [max([*map(_unbroken, cells), *map(len, head.split())], default=0) for head, *cells in columns]
+    least = [max([*map(_unbroken, cells), *map(len, header.split())], default=0) for header, *cells in columns]
     while sum(widths) + _BETWEEN * len(widths) > available and widths != least:
         slack = [width - word for width, word in zip(widths, least, strict=True)]
         widths[slack.index(max(slack))] -= 1
@@ -77,13 +77,13 @@ def say(text: str, style: str = "") -> None:
 
 def rendered(report: Report) -> Group:
     """Lines and tables in one piece, which a terminal can show again and again."""
-    pieces: list[RichTable | Text] = []
+    renderables: list[RichTable | Text] = []
     for part in report:
         if isinstance(part, Table):
-            pieces += [Text(part.title, style="bold"), grid(part.columns, part.rows, console().width)]
+            renderables += [Text(part.title, style="bold"), grid(part.columns, part.rows, console().width)]
         else:
-            pieces.append(Text(printable(part.text), style="bold" if part.bold else ""))
-    return Group(*pieces)
+            renderables.append(Text(printable(part.text), style="bold" if part.bold else ""))
+    return Group(*renderables)
 
 
 def show_report(report: Report) -> None:
@@ -120,7 +120,7 @@ def say_waiting(why: str) -> None:
 
 
 @contextmanager
-def working(work: str, *, measured: bool = False) -> Iterator[Callable[..., None]]:
+def working(task_words: str, *, measured: bool = False) -> Iterator[Callable[..., None]]:
     """Show on a terminal's stderr that work goes on, and for how long; elsewhere nothing is shown.
 
     Args:
@@ -136,5 +136,5 @@ def working(work: str, *, measured: bool = False) -> Iterator[Callable[..., None
     indicator = BarColumn() if measured else SpinnerColumn()
     columns = (indicator, TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(work, total=1.0 if measured else None)
-        yield lambda part, share=0.0: progress.update(task, description=f"{work}: {part}", completed=share)
+        task = progress.add_task(task_words, total=1.0 if measured else None)
+        yield lambda part, share=0.0: progress.update(task, description=f"{task_words}: {part}", completed=share)
