@@ -222,7 +222,7 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
 
 
 def value_of(table: Table, file: str, wanted_name: str | None, skipped: Sequence[str]) -> str:
-    """The column of the readings; `others` have another meaning.
+    """The column of the readings; those `skipped` have another meaning.
 
     Raises:
         QuestionError: several columns may be it.

@@ -165,10 +165,10 @@ def fleet(
     if not in_place and any("stdin" in device.sensors.values() for device in fleet_devices):
         warn(NO_STDIN)
     if gateway is not None:
-        position = (
+        location = (
             "" if in_place else f"; install it as {GATEWAY.config}, and {registry} as {GATEWAY.state}/{registry.name}"
         )
-        say(f"{gateway}: the gateway, with its key and the fleet's root{position}")
+        say(f"{gateway}: the gateway, with its key and the fleet's root{location}")
     say(f"then send them their policies: fugu fleet sign, fugu fleet push; and look at them: fugu doctor {out}")
 
 

@@ -81,13 +81,13 @@ class Page:
         assets = *demo_assets.iterdir(), *(gateway_assets / name for name in _SHARED)
         self._files = {f"/{asset.name}": asset.read_bytes() for asset in assets if asset.is_file()}
         self._browser = browser
-        self._drawn = 0
+        self._draw_count = 0
         self._posted = posted
         self._token, self._session = secrets.token_urlsafe(24), ""
-        self._entered = self._taken = False
-        self._entering, self._showing = threading.Lock(), threading.Lock()
-        self._leading: Path | None = None
-        self._answering: set[threading.Thread] = set()
+        self._is_entered = self._is_taken = False
+        self._session_lock, self._state_lock = threading.Lock(), threading.Lock()
+        self._leading_path: Path | None = None
+        self._answer_threads: set[threading.Thread] = set()
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self._hosts = [f"{name}:{self._server.server_port}" for name in ("127.0.0.1", "localhost")]
         self.address = f"http://{self._hosts[0]}/?token={self._token}"
@@ -102,15 +102,15 @@ class Page:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        for thread in [*self._answering]:  # who has asked that it ends is answered, too
+        for thread in [*self._answer_threads]:  # who has asked that it ends is answered, too
             thread.join(_LAST_ANSWER_SECONDS)
         self._forget_file()
-        if self._taken:
+        if self._is_taken:
             raise FuguError(_TAKEN)
 
     def show(self, **fields: Any) -> None:
         """Show other values of some fields of the page."""
-        with self._showing:
+        with self._state_lock:
             self._state = {**self._state, **fields}
 
     def show_replay(self, index: int, **fields: Any) -> None:
@@ -121,8 +121,8 @@ class Page:
     def draw(self, index: int, document: dict[str, Any]) -> None:
         """Draw the lanes of a replay, in place of older ones."""
         self._files[f"/lanes-{index}.json"] = json.dumps(document, allow_nan=False).encode()
-        self._drawn += 1
-        self.show_replay(index, drawn=self._drawn)
+        self._draw_count += 1
+        self.show_replay(index, drawn=self._draw_count)
 
     def draw_lanes(self, index: int, lanes: Sequence[Lane], **fields: object) -> None:
         """Draw what stays, what leaves, and the attacker who knows the habits."""
@@ -147,16 +147,16 @@ class Page:
 
         Its second use ends the program, unless it is by the session that it has begun.
         """
-        with self._entering:
+        with self._session_lock:
             if not secrets.compare_digest(token.encode(), self._token.encode()):
                 return None
-            if not self._entered:
-                self._entered, self._session = True, secrets.token_urlsafe(24)
+            if not self._is_entered:
+                self._is_entered, self._session = True, secrets.token_urlsafe(24)
                 self._forget_file()
                 return self._session
             if self._belongs(session):
                 return self._session
-            self._taken, self._session = True, ""
+            self._is_taken, self._session = True, ""
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         return None
 
@@ -167,15 +167,15 @@ class Page:
         """A file of the account's own that leads to the address, until that is used."""
         handle, name = tempfile.mkstemp(prefix="fugu-page-", suffix=".html")  # of mode 0600
         os.close(handle)
-        self._leading = Path(name)
-        self._leading.write_text(_LEADS.format(self.address))
-        if self._entered:  # meanwhile
+        self._leading_path = Path(name)
+        self._leading_path.write_text(_LEADS.format(self.address))
+        if self._is_entered:  # meanwhile
             self._forget_file()
-        return self._leading
+        return self._leading_path
 
     def _forget_file(self) -> None:
-        if self._leading is not None:
-            self._leading.unlink(missing_ok=True)
+        if self._leading_path is not None:
+            self._leading_path.unlink(missing_ok=True)
 
     def _answer(
         self, path: str, headers: Any, posted_body: BufferedIOBase | None = None
@@ -219,11 +219,11 @@ class Page:
             timeout = 20.0
 
             def do_GET(self) -> None:
-                page._answering.add(thread := threading.current_thread())
+                page._answer_threads.add(thread := threading.current_thread())
                 try:
                     self._reply()
                 finally:
-                    page._answering.discard(thread)
+                    page._answer_threads.discard(thread)
 
             def _reply(self) -> None:
                 posted_body = self.rfile if self.command == "POST" else None

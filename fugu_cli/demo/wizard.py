@@ -406,7 +406,7 @@ def _sensor(fields: dict[str, str]) -> Mqtt:
 
 
 def _refuse_fleets(sensor: Mqtt, fleet: Broker, *, must_connect: bool) -> None:
-    """Raise a FuguError if a topic is of a broker that may not be read, or cannot be `must_connect`."""
+    """Raise a FuguError if a topic's broker may not be read, or cannot be reached where it `must_connect`."""
     try:
         dial(sensor.host, sensor.port, (fleet.host, fleet.port)).close()
     except OSError as error:
