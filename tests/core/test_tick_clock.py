@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from fugu.core.clocks import TickClock
+from fugu.core.ticks import Pace, find_place, restarted
 
 PERIOD = 1_000_000
 HOUR = 3600 * PERIOD
@@ -69,3 +73,60 @@ def test_a_raised_shift_is_the_least_that_brings_a_wall_tick_above_all_numbers(
     assert 10 + raised > last
     less = raised - multiple
     assert less < shift or 10 + less <= last
+
+
+def pace(clock: TickClock, last_tick: int = -1, **fields: object) -> Pace:
+    """A stream of frames of ten ticks, whose policy is valid from second 100 until second 200."""
+    rules = {"period_us": PERIOD, "frame_ticks": 10, "repeats": (1,), "valid_from": 100, "valid_until": 200}
+    return Pace(SimpleNamespace(**(rules | fields)), clock, last_tick)
+
+
+def anchored(elapsed_us: int, patience_us: int = 1000 * PERIOD) -> Any:
+    """A device's clock at a moment, by which the wall clock began with it."""
+    times = {"elapsed_us": lambda: elapsed_us, "now_us": lambda: elapsed_us}
+    return SimpleNamespace(**times, offset_us=0, patience_us=patience_us)
+
+
+@pytest.mark.parametrize(("second", "valid"), [(99, None), (100, True), (199, True), (200, None)])
+def test_a_policy_is_valid_from_its_first_second_until_before_its_last(second: int, valid: bool | None) -> None:
+    stream = pace(TickClock(0, PERIOD))
+    assert stream.comes(anchored(second * PERIOD), lambda _seconds: None) is valid
+    assert (stream.next_tick, stream.trouble) == ((second, None) if valid else (second + 1, "policy-inactive"))
+
+
+def test_after_a_silence_the_next_tick_is_one_that_has_not_come_yet() -> None:
+    stream = pace(TickClock(0, PERIOD))
+    stream.late_us = 5 * PERIOD
+    assert stream.comes(anchored(150 * PERIOD), lambda _seconds: "paused") is None
+    assert (stream.next_tick, stream.trouble) == (151, "paused")
+
+
+def test_a_number_that_no_message_holds_is_not_drawn_for() -> None:
+    clock = TickClock(0, PERIOD)
+    clock.follow(1 << 53, 0)
+    stream = pace(clock)
+    assert stream.comes(anchored(150 * PERIOD), lambda _seconds: None) is None
+    assert stream.trouble == "clock"
+
+
+def test_after_a_start_all_streams_of_a_clock_wait_for_what_one_of_them_may_have_drawn() -> None:
+    clock, other = TickClock(0, PERIOD), TickClock(0, PERIOD)
+    streams = [pace(clock, 149), pace(clock), pace(other)]
+    restarted(streams, anchored(150 * PERIOD + 1))
+    assert [stream.drawn_us for stream in streams] == [150 * PERIOD + 1, 150 * PERIOD + 1, None]
+
+
+def test_after_a_start_a_silence_may_last_as_long_as_the_longest_frame_that_was_reserved() -> None:
+    """A shift would be for ever, and those ticks are past soon."""
+    streams = [pace(clock := TickClock(0, PERIOD), 150 + 9, frame_ticks=size) for size in (2, 10)]
+    assert find_place(streams, anchored(150 * PERIOD), started=False) == (0, 0, 160)
+    for started, patience in ((True, 1000), (False, 5)):
+        assert find_place(streams, anchored(150 * PERIOD, patience * PERIOD), started)[0] == 9
+    assert clock.shift == 0
+
+
+def test_a_shift_is_a_multiple_of_what_repeats_in_any_stream_of_a_clock() -> None:
+    streams = [pace(clock := TickClock(0, PERIOD), 1000, repeats=repeats) for repeats in ((1,), (4, 6), (10,))]
+    shift, since, first = find_place(streams, anchored(150 * PERIOD), started=True)
+    assert (shift, since, first) == (900, 1051, 1051)
+    assert clock.shift == 0

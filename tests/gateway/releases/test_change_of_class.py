@@ -5,19 +5,22 @@ from __future__ import annotations
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
-from fugu.contract.dating import quiet_from, with_slack
+from fugu.contract.dating import SLACK, quiet_from, with_slack
+from fugu.contract.errors import FuguError
 from fugu.contract.history import History, Span
 from fugu.contract.policy import Policy
 from gateway.audit.ledger import StreamLoss, audit_ledger
 from gateway.releases.allowance import allowance, classes_of, joint_loss
 from gateway.releases.charges import PER_NAT
-from gateway.releases.entries import Key
+from gateway.releases.entries import Key, Louder
 from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import histories_in, resume_ledger
@@ -293,3 +296,38 @@ def test_after_a_lost_ledger_releases_wait_until_nothing_is_left_of_what_may_hav
     assert (first > 60) is obeys
     assert (truth > 1.0) is not obeys
     assert joint_loss(WIDE, allowed, "informed") <= 1.0 - 2**-10
+
+
+@pytest.mark.parametrize(
+    ("far", "says"), [({1030: 1200, 1099: 1150}, "from tick 1200 on"), ({1030: None, 1099: 1150}, "never again")]
+)
+def test_a_release_waits_for_all_of_which_more_was_told_in_the_numbers_of_its_device(
+    monkeypatch: pytest.MonkeyPatch, far: dict[int, int | None], says: str
+) -> None:
+    """Some charges are known, and others, from before second 100, are lost; its numbers are 1000 ahead of the wall."""
+    stretches: list[tuple[int, Fraction | None, Fraction]] = []
+
+    def quiet(_history: object, _odds: object, last: int, excess: Fraction | None, slack: Fraction) -> int | None:
+        stretches.append((last, excess, slack))
+        return far[last]
+
+    monkeypatch.setattr("gateway.releases.maker.quiet_from", quiet)
+    ledger: Any = SimpleNamespace(
+        binding=SimpleNamespace(not_before_us=100 * 10**6),
+        allowances=lambda *_: {"watch": (1, 0)},
+        louder=lambda _key, ahead: [Louder(30 + ahead, 5)],
+        classes=lambda _key: "[]",
+    )
+    nobody: Any = None
+    maker = Maker(nobody, nobody, ledger, nobody, nobody, lambda *_: nobody)
+    clock, plan = (
+        SimpleNamespace(epoch_us=0, period_us=10**6),
+        SimpleNamespace(stream="hr", audience="public", length=20),
+    )
+    job: Any = SimpleNamespace(name="count", epsilon=1.0, clock=clock, plan=plan)
+    with pytest.raises(FuguError, match=says):
+        maker.refuse_loud(job, release(199, 218, shifts={"watch": 1000}))
+    half = SLACK * Fraction(1, 2)
+    assert stretches == [(1030, Fraction(5, PER_NAT), half), (1099, None, half)]
+    if None not in far.values():
+        maker.refuse_loud(job, release(200, 219, shifts={"watch": 1000}))

@@ -369,3 +369,11 @@ def test_a_device_under_an_old_policy_does_not_stop_the_releases_of_the_others(t
     bench.work()
     assert [(frame.first, frame.devices) for frame in bench.frames] == [(0, 2), (20, 1), (40, 1), (60, 2), (80, 2)]
     assert bench.counters["releases_refused"] == 0
+
+
+def test_a_window_of_two_tables_is_charged_by_the_one_that_tells_more(tmp_path: Path) -> None:
+    """As the windows on both sides of it are charged, which have one table each."""
+    bench = Bench(tmp_path, scheduled(scale="40", **WATCH_ONLY), fleet=(policy(1), policy(2, table=OTHER)))
+    bench.work(*frames([10] * 7, versions=(1,) * 3 + (2,) * 4))
+    before, mixed, after = (max(bench.ledger.charges(entry).values()) for entry in (1, 2, 3))
+    assert mixed == max(before, after) > min(before, after)

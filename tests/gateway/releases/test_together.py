@@ -210,6 +210,27 @@ def test_a_lost_ledger_begins_after_the_last_release_of_any_of_them(ledger: Ledg
     assert (ledger.beginning(["watch"], "hr"), ledger.beginning(["watch"], "room")) == (500, 700), "never earlier"
 
 
+def test_a_clock_that_was_set_brings_no_device_beyond_what_is_lost_of_another_one(tmp_path: Path) -> None:
+    """Its own numbers are ahead of wall ticks, and those of a device that moves with it are not."""
+    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring")
+    ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
+    ledger.begin([("ring", "hr", 100)], "new", "store")
+    with pytest.raises(LedgerError, match="this ledger begins with tick 100 of stream hr"):
+        reserve(ledger, release(99, 108, 1, "watch", shifts={"watch": 1000}))
+    reserve(ledger, release(100, 109, 1, "watch", shifts={"watch": 1000}))
+    ledger.close()
+
+
+def test_a_release_about_two_devices_that_move_together_is_charged_for_both_of_them(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring")
+    ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
+    with pytest.raises(LedgerError, match=r"which move together: ticks 0\.\.9 would reach"):
+        reserve(ledger, release(0, 9, ALLOWED // 2 + 1, "watch", "ring"))
+    reserve(ledger, release(0, 9, ALLOWED // 2, "watch", "ring"))
+    assert charges_replayed(ledger).problems == ()
+    ledger.close()
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
