@@ -22,7 +22,7 @@ from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.windows import Window
 from fugu.library.auto_words import percent
 from fugu.planning.candidates import Candidate, Task, window_candidates, window_lengths
-from fugu.planning.question import Question, choose_states, sampled, three_sets
+from fugu.planning.question import Question, choose_states, sample_states, three_sets
 from fugu.privacy.covering_class import covering_class, union
 from fugu.recordings.readings import read_readings
 from fugu.recordings.summary import time_words
@@ -37,7 +37,7 @@ def row(file: Path) -> str:
     """The row of a recording."""
     readings = read_readings(file)
     states = choose_states(readings, Question())
-    data = sampled(readings, states, three_sets(readings.segments, states.baseline_ticks), 1)
+    data = sample_states(readings, states, three_sets(readings.segments, states.baseline_ticks), 1)
     k = len(states.discretiser.states)
     chains = union([covering_class(*cut, k).chains for cut in data.whole])
     bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)

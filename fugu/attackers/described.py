@@ -50,15 +50,15 @@ def believed_chains(description: Description) -> list[Belief]:
     """List the chains that attackers of a stream believe; none if its class names none, or another stream."""
     chains = description.chains
     if isinstance(chains, BinaryChains):
-        grid = product(_between(*chains.q), _between(*chains.r))
+        grid = product(_spaced_values(*chains.q), _spaced_values(*chains.r))
         return [Belief(np.array([[1.0 - q, q], [r, 1.0 - r]]), np.arange(2)) for q, r in grid]
     if chains is None:
         return []
     try:
-        shows = chains.shown(chains.column(description.device, description.stream))
+        shown_states = chains.shown(chains.column(description.device, description.stream))
     except ValueError:
         return []
-    return [Belief(np.array(transition), np.array(shows)) for transition in chains.typical]
+    return [Belief(np.array(transition), np.array(shown_states)) for transition in chains.typical]
 
 
 def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:
@@ -71,8 +71,8 @@ def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:
 
     states = [(x,) for x in range(len(description.states))]
     symbol_rows = np.array(symbols, dtype=np.int64)
-    newest = symbol_rows[symbol_rows >= 0][-1:] if (symbol_rows >= 0).any() else symbol_rows[-1:]
-    return _Question(states, outputs, symbol_rows, newest, 1).answer(believed_chains(description))
+    newest_rows = symbol_rows[symbol_rows >= 0][-1:] if (symbol_rows >= 0).any() else symbol_rows[-1:]
+    return _Question(states, outputs, symbol_rows, newest_rows, 1).answer(believed_chains(description))
 
 
 def read_counts(
@@ -89,15 +89,17 @@ def read_counts(
     """
 
     def outputs(shows: Ints, counts: Ints) -> Outputs:
-        counted = tuple(tuple(np.flatnonzero(np.isin(shows, group)).tolist()) for group in groups)
-        ticks, first = len(counts) * length, np.arange(len(counts)) * length
-        return CountOutputs(counts, first, length, scale, counted, ticks, shows.size, np.ones(ticks, dtype=np.int64))
+        counted_states = tuple(tuple(np.flatnonzero(np.isin(shows, group)).tolist()) for group in groups)
+        ticks, first_ticks = len(counts) * length, np.arange(len(counts)) * length
+        return CountOutputs(
+            counts, first_ticks, length, scale, counted_states, ticks, shows.size, np.ones(ticks, dtype=np.int64)
+        )
 
     chains = believed_chains(description)
-    others = tuple(x for x in range(len(description.states)) if x not in groups[0])
-    work = sum(length * min(length, EXACT_TICKS) * len(chain.shows) ** 2 for chain in chains)
-    count_rows = np.array(counts[-max(1, _MOST_CELLS // max(1, work)) :], dtype=np.int64)
-    answer_groups = [others, groups[0]] if len(groups) == 1 else groups
+    other_states = tuple(x for x in range(len(description.states)) if x not in groups[0])
+    cells_per_window = sum(length * min(length, EXACT_TICKS) * len(chain.shows) ** 2 for chain in chains)
+    count_rows = np.array(counts[-max(1, _MOST_CELLS // max(1, cells_per_window)) :], dtype=np.int64)
+    answer_groups = [other_states, groups[0]] if len(groups) == 1 else groups
     return _Question(answer_groups, outputs, count_rows, count_rows[-1:], length).answer(chains)
 
 
@@ -106,8 +108,8 @@ class _Question(NamedTuple):
 
     groups: Sequence[tuple[int, ...]]
     outputs: Callable[[Ints, Ints], Outputs]
-    heard: Ints
-    newest: Ints
+    heard_rows: Ints
+    newest_rows: Ints
     length: int
 
     def answer(self, chains: Sequence[Belief]) -> Answer:
@@ -115,31 +117,31 @@ class _Question(NamedTuple):
         if not chains:
             return {"none": _NO_CHAIN}
         try:
-            readings = [self._read(*chain) for chain in chains]
+            readings = [self._read_by_chain(*chain) for chain in chains]
         except (ValueError, IndexError, ArithmeticError):
             return {"none": _UNFIT}
-        together, newest_only, before = (np.array(estimates) for estimates in zip(*readings, strict=True))
-        bands = {"": together, "_alone": newest_only, "_before": before}
+        all_rows, newest_row, prior = (np.array(estimates) for estimates in zip(*readings, strict=True))
+        bands = {"": all_rows, "_alone": newest_row, "_before": prior}
         return {
-            **{f"low{of}": band.min(axis=0).tolist() for of, band in bands.items()},
-            **{f"high{of}": band.max(axis=0).tolist() for of, band in bands.items()},
-            "guesses": sorted({int(last.argmax()) for last in together[:, -1]}),
+            **{f"low{suffix}": band.min(axis=0).tolist() for suffix, band in bands.items()},
+            **{f"high{suffix}": band.max(axis=0).tolist() for suffix, band in bands.items()},
+            "guesses": sorted({int(posterior.argmax()) for posterior in all_rows[:, -1]}),
             "chains": len(chains),
         }
 
-    def _read(self, transition: Floats, shows: Ints) -> tuple[Floats, Floats, Floats]:
+    def _read_by_chain(self, transition: Floats, shows: Ints) -> tuple[Floats, Floats, Floats]:
         """Probabilities of the groups: of each row given all (rows, g), given the newest alone, and before (g,)."""
         members = np.array([[x in group for group in self.groups] for x in shows], dtype=np.float64)
 
-        def read(attacker: Attacker, rows: Ints) -> Floats:
-            seen = self.outputs(shows, rows)
-            segments = np.arange(seen.ticks) // (self.length if self.length > 1 else seen.ticks)
-            posteriors = attacker(seen, Knowledge(transition, segments)) @ members
+        def read_groups(attacker: Attacker, rows: Ints) -> Floats:
+            outputs = self.outputs(shows, rows)
+            segments = np.arange(outputs.ticks) // (self.length if self.length > 1 else outputs.ticks)
+            posteriors = attacker(outputs, Knowledge(transition, segments)) @ members
             return np.asarray(posteriors.reshape(-1, self.length, len(self.groups)).mean(axis=1))
 
-        before = Knowledge(transition, np.zeros(1, dtype=np.int64)).distribution @ members
-        return read(smoothing, self.heard), read(single, self.newest)[-1], before
+        prior = Knowledge(transition, np.zeros(1, dtype=np.int64)).distribution @ members
+        return read_groups(smoothing, self.heard_rows), read_groups(single, self.newest_rows)[-1], prior
 
 
-def _between(low: float, high: float) -> list[float]:
+def _spaced_values(low: float, high: float) -> list[float]:
     return [low] if low == high else np.geomspace(low, high, EACH_WAY).tolist()

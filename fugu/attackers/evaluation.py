@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 FEWEST_BLOCKS = 8
-_TIMES = 10.0
+_TIMES_PER_BLOCK = 10.0
 
 
 def mean_interval(series: Floats, confidence: float) -> tuple[float, float]:
@@ -45,17 +45,17 @@ def mean_interval(series: Floats, confidence: float) -> tuple[float, float]:
     if series.size < FEWEST_BLOCKS:
         return -np.inf, np.inf
     time = _autocorrelation_time(series)
-    length = min(series.size // FEWEST_BLOCKS, max(1, round(_TIMES * time)))
-    mean, reach = _spread(block_sums(series, length), confidence)
+    length = min(series.size // FEWEST_BLOCKS, max(1, round(_TIMES_PER_BLOCK * time)))
+    mean, half_width = _mean_and_width(block_sums(series, length), confidence)
     if time > 1.0:  # neighbouring blocks share about one autocorrelation time of what they know
-        reach /= (1.0 - min(0.5, time / length)) ** 0.5
-    return mean - reach, mean + reach
+        half_width /= (1.0 - min(0.5, time / length)) ** 0.5
+    return mean - half_width, mean + half_width
 
 
 def lowest_mean(sums: Floats, confidence: float) -> float:
     """A one-sided lower confidence bound for the mean of independent numbers (blocks,)."""
-    mean, reach = _spread(sums, 2 * confidence - 1)
-    return mean - reach
+    mean, half_width = _mean_and_width(sums, 2 * confidence - 1)
+    return mean - half_width
 
 
 def block_sums(series: Floats, length: int) -> Floats:
@@ -64,7 +64,7 @@ def block_sums(series: Floats, length: int) -> Floats:
     return np.asarray(np.add.reduceat(series, edges) / np.diff(np.append(edges, series.size)))
 
 
-def _spread(values: Floats, confidence: float) -> tuple[float, float]:
+def _mean_and_width(values: Floats, confidence: float) -> tuple[float, float]:
     quantile = float(stdtrit(values.size - 1, (1 + confidence) / 2))
     return float(values.mean()), quantile * float(values.std(ddof=1)) / values.size**0.5
 
@@ -73,13 +73,15 @@ def _autocorrelation_time(series: Floats) -> float:
     """At least 1: twice the sum of pairs of autocorrelations, as long as they are positive, less 1."""
     n = series.size
     centred = series - series.mean()
-    size = 1 << (2 * n - 1).bit_length()
-    covariance = np.fft.irfft(np.abs(np.fft.rfft(centred, size)) ** 2, size)[: 2 * (n // FEWEST_BLOCKS)]
+    transform_size = 1 << (2 * n - 1).bit_length()
+    covariance = np.fft.irfft(np.abs(np.fft.rfft(centred, transform_size)) ** 2, transform_size)[
+        : 2 * (n // FEWEST_BLOCKS)
+    ]
     if not covariance[0] > 0.0:
         return 1.0
-    pairs = covariance.reshape(-1, 2).sum(axis=1) / covariance[0]
-    negative = np.flatnonzero(pairs <= 0.0)
-    return max(1.0, 2.0 * float(pairs[: negative[0] if negative.size else None].sum()) - 1.0)
+    pair_sums = covariance.reshape(-1, 2).sum(axis=1) / covariance[0]
+    first_negative = np.flatnonzero(pair_sums <= 0.0)
+    return max(1.0, 2.0 * float(pair_sums[: first_negative[0] if first_negative.size else None].sum()) - 1.0)
 
 
 def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = None) -> Floats:
@@ -101,16 +103,16 @@ def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = N
     Source: docs/proofs/learned-classes.md, "An attacker's success"; it corrects section 4 of the BDP paper.
     """
     distribution = np.asarray(prior, dtype=np.float64)
-    best = distribution.max(axis=-1)
+    best_guess = distribution.max(axis=-1)
     if epsilon_10 is None:
-        others = np.arange(distribution.shape[-1])
-        sums = np.cumsum(-np.sort(-distribution, axis=-1), axis=-1)
-        return np.asarray(np.maximum(best, (sums / (1 + others * math.exp(-epsilon))).max(axis=-1)))
+        other_states = np.arange(distribution.shape[-1])
+        largest_sums = np.cumsum(-np.sort(-distribution, axis=-1), axis=-1)
+        return np.asarray(np.maximum(best_guess, (largest_sums / (1 + other_states * math.exp(-epsilon))).max(axis=-1)))
     if not epsilon > 0 < epsilon_10:
-        return np.asarray(best)
+        return np.asarray(best_guess)
     span = -math.expm1(-(epsilon + epsilon_10))
-    right = np.array([math.expm1(-epsilon_10), math.expm1(-epsilon)]) / -span
-    return np.asarray(np.maximum(best, distribution @ right))
+    right_chances = np.array([math.expm1(-epsilon_10), math.expm1(-epsilon)]) / -span
+    return np.asarray(np.maximum(best_guess, distribution @ right_chances))
 
 
 _BLOCKS = 32
@@ -131,43 +133,47 @@ def epsilon_bound(truth: Ints, prior: Floats, evidence: Floats, epsilon: float, 
     n, k = prior.shape
     if n < 2 * _BLOCKS:
         return 0.0
-    level = 1 - (1 - confidence) / (k * len(_THRESHOLDS))
-    best = 0.0
+    test_confidence = 1 - (1 - confidence) / (k * len(_THRESHOLDS))
+    largest_bound = 0.0
     for x in range(k):
-        true = truth == x
+        is_state = truth == x
         for threshold in _THRESHOLDS:
-            positive = evidence[:, x] > threshold * epsilon
-            share = np.clip(prior[:, x], 1e-9, 1 - 1e-9)
-            hits = block_sums(np.where(positive & true, 1 / share, 0.0), n // _BLOCKS)
-            alarms = block_sums(np.where(positive & ~true, 1 / (1 - share), 0.0), n // _BLOCKS)
-            best = max(best, _refuted(hits, alarms, level))
-    return best
+            is_alarm = evidence[:, x] > threshold * epsilon
+            state_prior = np.clip(prior[:, x], 1e-9, 1 - 1e-9)
+            hits = block_sums(np.where(is_alarm & is_state, 1 / state_prior, 0.0), n // _BLOCKS)
+            alarms = block_sums(np.where(is_alarm & ~is_state, 1 / (1 - state_prior), 0.0), n // _BLOCKS)
+            largest_bound = max(largest_bound, _refuted_epsilon(hits, alarms, test_confidence))
+    return largest_bound
 
 
-def _refuted(hits: Floats, alarms: Floats, confidence: float) -> float:
+def _refuted_epsilon(hits: Floats, alarms: Floats, confidence: float) -> float:
     """The largest epsilon with mean(hits) > e^epsilon mean(alarms) at a confidence."""
-    affected = int((alarms > 0).sum())
-    if affected < _FEWEST_AFFECTED:
-        half = (1 + confidence) / 2
-        least = lowest_mean(hits, half)
-        return max(0.0, math.log(least / share_bounds(affected, hits.size, 1 - half)[1])) if least > 0 else 0.0
+    alarmed_blocks = int((alarms > 0).sum())
+    if alarmed_blocks < _FEWEST_AFFECTED:
+        half_confidence = (1 + confidence) / 2
+        lowest_hits = lowest_mean(hits, half_confidence)
+        return (
+            max(0.0, math.log(lowest_hits / share_bounds(alarmed_blocks, hits.size, 1 - half_confidence)[1]))
+            if lowest_hits > 0
+            else 0.0
+        )
     low, high = 0.0, 60.0
     if not lowest_mean(hits - alarms, confidence) > 0:
         return 0.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        refuted = lowest_mean(hits - math.exp(middle) * alarms, confidence) > 0
-        low, high = (middle, high) if refuted else (low, middle)
+        is_refuted = lowest_mean(hits - math.exp(middle) * alarms, confidence) > 0
+        low, high = (middle, high) if is_refuted else (low, middle)
     return low
 
 
-_KNOWN_CHAIN = {"single symbol", "single window", "forward-backward", "Viterbi"}
+_BELIEVERS = {"single symbol", "single window", "forward-backward", "Viterbi"}
 """Those who believe a chain from the beginning. Epsilon bounds their odds if it is in the class, and nobody else's."""
 
-_LARGEST = 700.0
+_LARGEST_LOG = 700.0
 """The logarithm of the largest factor that is told apart from certainty: it fits a float."""
 
-_HARMFUL = 0.05
+_HARMFUL_EXCESS = 0.05
 """Success above the ceiling that a recording must be long enough to show."""
 
 DRAWS = 6
@@ -219,7 +225,7 @@ class Attack:
 
         The recording is then too short to tell. Who was right less often than without the outputs gained nothing.
         """
-        return self.low <= self.guess < self.success and self.high > self.ceiling + _HARMFUL
+        return self.low <= self.guess < self.success and self.high > self.ceiling + _HARMFUL_EXCESS
 
 
 def attack(
@@ -248,48 +254,48 @@ def attack(
         ValueError: no tick is judged, or arrays do not fit together.
     """
     k = outputs.states
-    judged = (states >= 0) & (True if known is None else known < 0)
-    if not judged.any() or states.shape != (outputs.ticks,) or segments.shape != states.shape:
+    is_judged = (states >= 0) & (True if known is None else known < 0)
+    if not is_judged.any() or states.shape != (outputs.ticks,) or segments.shape != states.shape:
         raise ValueError("an attack needs a state, a segment and an output for every tick, and a tick to judge")
-    believed = mean_transitions(states, segments, k) if transition is None else transition
-    knowledge = Knowledge(believed, segments, known, states)
-    chosen = attackers or (COUNT_ATTACKERS if isinstance(outputs, CountOutputs) else ATTACKERS)
-    level = 1 - (1 - confidence) / len(chosen)
-    nothing = without(outputs)
-    truth = states[judged]
-    prior = knowledge.prior[judged]
+    believed_chain = mean_transitions(states, segments, k) if transition is None else transition
+    knowledge = Knowledge(believed_chain, segments, known, states)
+    named = attackers or (COUNT_ATTACKERS if isinstance(outputs, CountOutputs) else ATTACKERS)
+    level = 1 - (1 - confidence) / len(named)
+    no_outputs = without(outputs)
+    truth = states[is_judged]
+    prior = knowledge.prior[is_judged]
     slack = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
     best_guess = float((prior.argmax(axis=1) == truth).mean())
     attacks = []
-    for name, attacker in chosen.items():
-        after, before = (attacker(seen, knowledge)[judged] for seen in (outputs, nothing))
-        right, guessed = after.argmax(axis=1) == truth, before.argmax(axis=1) == truth
+    for name, attacker in named.items():
+        after, before = (attacker(heard, knowledge)[is_judged] for heard in (outputs, no_outputs))
+        is_right, guessed = after.argmax(axis=1) == truth, before.argmax(axis=1) == truth
         guess = float(guessed.mean())
         with np.errstate(invalid="ignore"):  # whoever was certain before has not learned anything
             evidence = np.nan_to_num(_log_odds(after) - _log_odds(before), nan=0.0, posinf=np.inf, neginf=-np.inf)
-        gain = right.astype(np.int64) - guessed
-        least, most = mean_interval(_unexplained(gain, truth * k + before.argmax(axis=1)), level)
-        success = float(right.mean())
+        gain = is_right.astype(np.int64) - guessed
+        least, most = mean_interval(_residuals(gain, truth * k + before.argmax(axis=1)), level)
+        success = float(is_right.mean())
         low, high = max(0.0, success + least), min(1.0, success + most)
         ceiling = min(1.0, max(guess, best_guess) + slack)
-        proven = epsilon_bound(truth, prior, evidence, epsilon, level)
-        odds: tuple[float, float] | tuple[None, None] = (None, None)
+        bound = epsilon_bound(truth, prior, evidence, epsilon, level)
+        figures: tuple[float, float] | tuple[None, None] = (None, None)
         if not (after.max(axis=1) == 1.0).all():
-            change = _change(after, before)
-            odds = float((change > epsilon * (1 + 1e-9)).mean()), math.exp(min(_LARGEST, change.max()))
-        attacks.append(Attack(name, success, low, high, ceiling, guess, proven, *odds))
+            factors = _log_odds_range(after, before)
+            figures = (float((factors > epsilon * (1 + 1e-9)).mean()), math.exp(min(_LARGEST_LOG, factors.max())))
+        attacks.append(Attack(name, success, low, high, ceiling, guess, bound, *figures))
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 
 def learners(outputs: Outputs) -> dict[str, Attacker]:
     """Attackers on such outputs who learn habits, and have odds."""
-    every = COUNT_ATTACKERS | COUNT_LEARNERS if isinstance(outputs, CountOutputs) else ATTACKERS
-    return {name: attacker for name, attacker in every.items() if name not in _KNOWN_CHAIN and "Viterbi" not in name}
+    attackers = COUNT_ATTACKERS | COUNT_LEARNERS if isinstance(outputs, CountOutputs) else ATTACKERS
+    return {name: attacker for name, attacker in attackers.items() if name not in _BELIEVERS and "Viterbi" not in name}
 
 
 def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
     """The attacker whose odds moved furthest, of those who do not know the chain beforehand; `None` without any."""
-    learners = [attack for attack in attacks if attack.attacker not in _KNOWN_CHAIN and attack.furthest is not None]
+    learners = [attack for attack in attacks if attack.attacker not in _BELIEVERS and attack.furthest is not None]
     return max(learners, key=lambda learner: (learner.beyond, learner.furthest), default=None)
 
 
@@ -299,13 +305,13 @@ def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smo
     By default it uses every output under the chain it believes (forward-backward). If that is in the class, the factor
     stays within e^epsilon, whatever the truth is. Who learns the chain may exceed it.
     """
-    return _change(attacker(outputs, knowledge), attacker(without(outputs), knowledge))
+    return _log_odds_range(attacker(outputs, knowledge), attacker(without(outputs), knowledge))
 
 
-def _change(after: Floats, before: Floats) -> Floats:
+def _log_odds_range(after: Floats, prior: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
-        change = np.where(before > 0.0, np.log(after) - np.log(before), np.nan)
-    return np.asarray(np.nanmax(change, axis=1) - np.nanmin(change, axis=1))
+        log_ratios = np.where(prior > 0.0, np.log(after) - np.log(prior), np.nan)
+    return np.asarray(np.nanmax(log_ratios, axis=1) - np.nanmin(log_ratios, axis=1))
 
 
 def mean_transitions(states: Ints, segments: Ints, k: int, *, more: float = 0.5) -> Floats:
@@ -314,7 +320,7 @@ def mean_transitions(states: Ints, segments: Ints, k: int, *, more: float = 0.5)
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
-def _unexplained(gain: Ints, strata: Ints) -> Floats:
+def _residuals(gain: Ints, strata: Ints) -> Floats:
     """Residuals of gains (n,) after subtracting the mean of every stratum."""
     sums, sizes = np.bincount(strata, gain), np.bincount(strata)
     return np.asarray(gain - (sums / np.maximum(sizes, 1))[strata])

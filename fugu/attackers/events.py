@@ -20,18 +20,18 @@ from fugu.chains.arrays import Floats
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.transitions import share_bounds
 
-__all__ = ["attacked", "least_epsilon", "reach"]
+__all__ = ["least_epsilon", "pick_event", "ticks_to_forget"]
 
 
-_CHOOSING = 4000
-_WORK = 40_000_000
+_CHOICE_TRIALS = 4000
+_WORK_PER_COUNT = 40_000_000
 _LEAST_TRIALS = 500
 _MOST_PAIRS = 12
 _MOST_CELLS = 4000
-_LARGEST = 700.0
+_LARGEST_LOG = 700.0
 Statistic = Callable[[Heard], Floats]
 """(trials,) numbers that are larger under the one state than under the other."""
-_FEWEST = 8
+_FEWEST_HITS = 8
 _THRESHOLDS = 40
 
 
@@ -50,22 +50,22 @@ class Event(NamedTuple):
     ticks: int
 
 
-class _Chosen(NamedTuple):
+class _EventCandidate(NamedTuple):
     promise: float
     threshold: float
     statistic: Statistic
-    made: Mechanism
+    mechanism: Mechanism
     chain: MarkovChain
     pair: tuple[int, int]
     trials: int
 
 
-def attacked(
+def pick_event(
     mechanisms: Callable[[int], Mechanism],
     chains: Sequence[MarkovChain],
     generator: np.random.Generator,
     trials: int,
-    recorded: Recorded | None,
+    real_draws: Recorded | None,
     level: float,
     pairs: Container[tuple[int, int]] | None = None,
 ) -> Event:
@@ -75,86 +75,90 @@ def attacked(
         mechanisms: what is heard, by how many ticks on each side are.
         chains: that paths are drawn of: one that promises most is taken.
         trials: to count it on, of each of the two states; fewer where one takes long.
-        recorded: draws that were really made; `None` to simulate them.
+        real_draws: draws that were really made; `None` to simulate them.
         level: the probability that the bound is wrong.
         pairs: of states that are told apart; `None` for all.
     """
-    best: _Chosen | None = None
+    best_event: _EventCandidate | None = None
     for chain in chains:
-        far = reach(chain, 3.0)
-        for radius in dict.fromkeys((min(far, 20), min(far, 200)) if recorded is None else (min(far, 20), 10, 2, 0)):
+        longest_radius = ticks_to_forget(chain, 3.0)
+        for radius in dict.fromkeys(
+            (min(longest_radius, 20), min(longest_radius, 200))
+            if real_draws is None
+            else (min(longest_radius, 20), 10, 2, 0)
+        ):
             mechanism = mechanisms(radius)
-            counted = min(trials, _affordable(_judged(mechanism)))
-            if recorded is not None:
-                counted = min(counted, recorded.trials(mechanism, chain))
-            for chosen in _candidates(mechanism, chain, generator, counted, level, pairs) if counted else ():
-                if best is None or chosen.promise > best.promise:
-                    best = chosen
-    if best is None:
+            size = min(trials, _affordable_trials(_attackable(mechanism)))
+            if real_draws is not None:
+                size = min(size, real_draws.trials(mechanism, chain))
+            for candidate in _candidates(mechanism, chain, generator, size, level, pairs) if size else ():
+                if best_event is None or candidate.promise > best_event.promise:
+                    best_event = candidate
+    if best_event is None:
         return Event(0.0, 0, 0, 0, None, chains[0], 0)
-    x, z = best.pair
-    mechanism, counted = best.made, best.trials
-    drawn = [paths(best.chain, mechanism, state, counted, generator) for state in (x, z)]
-    if recorded is not None:
-        counted = recorded.enough(mechanism, *drawn)
-        recorded.rewind()
-    draws = recorded or Simulated(generator)
-    statistics = (best.statistic(release(mechanism, states[:counted], draws)) for states in drawn)
-    hits, alarms = (int((statistic >= best.threshold).sum()) for statistic in statistics)
-    least = least_epsilon(hits, alarms, counted, level)
-    return Event(least, counted, hits, alarms, (x, z), best.chain, mechanism.ticks)
+    x, z = best_event.pair
+    mechanism, size = best_event.mechanism, best_event.trials
+    walks = [paths(best_event.chain, mechanism, state, size, generator) for state in (x, z)]
+    if real_draws is not None:
+        size = real_draws.paths_covered(mechanism, *walks)
+        real_draws.rewind()
+    draws = real_draws or Simulated(generator)
+    statistics = (best_event.statistic(release(mechanism, states[:size], draws)) for states in walks)
+    hits, alarms = (int((statistic >= best_event.threshold).sum()) for statistic in statistics)
+    epsilon_low = least_epsilon(hits, alarms, size, level)
+    return Event(epsilon_low, size, hits, alarms, (x, z), best_event.chain, mechanism.ticks)
 
 
-def reach(chain: MarkovChain, times: float) -> int:
+def ticks_to_forget(chain: MarkovChain, times: float) -> int:
     """Ticks on each side that may tell of a tick: so many of the times in which the chain forgets."""
-    second = float(np.sort(np.abs(np.linalg.eigvals(chain.transition)))[-2])
-    return max(2, math.ceil(times / max(1 - second, 1e-9)))
+    second_eigenvalue = float(np.sort(np.abs(np.linalg.eigvals(chain.transition)))[-2])
+    return max(2, math.ceil(times / max(1 - second_eigenvalue, 1e-9)))
 
 
 def _candidates(
     mechanism: Mechanism,
     chain: MarkovChain,
     generator: np.random.Generator,
-    counted: int,
+    size: int,
     level: float,
-    among: Container[tuple[int, int]] | None,
-) -> Iterator[_Chosen]:
-    judged = _judged(mechanism)
-    trials = min(_CHOOSING, max(counted, _LEAST_TRIALS), _affordable(judged))
-    pairs = [pair for pair in secret_pairs(mechanism) if among is None or pair in among][:_MOST_PAIRS]
+    allowed_pairs: Container[tuple[int, int]] | None,
+) -> Iterator[_EventCandidate]:
+    outputs = _attackable(mechanism)
+    trials = min(_CHOICE_TRIALS, max(size, _LEAST_TRIALS), _affordable_trials(outputs))
+    pairs = [pair for pair in secret_pairs(mechanism) if allowed_pairs is None or pair in allowed_pairs][:_MOST_PAIRS]
     heard = {
         state: release(mechanism, paths(chain, mechanism, state, trials, generator), Simulated(generator))
         for state in dict.fromkeys(state for pair in pairs for state in pair)
     }
-    logs = {} if judged is None else {state: log_likelihoods(judged, chain, own) for state, own in heard.items()}
+    logs = {} if outputs is None else {state: log_likelihoods(outputs, chain, trial) for state, trial in heard.items()}
     for x, z in pairs:
-        if judged is not None:
-            statistic: Statistic = _ratio(judged, chain, x, z)
-            under, other = (_clipped(logs[state][:, x] - logs[state][:, z]) for state in (x, z))
+        if outputs is not None:
+            statistic: Statistic = _ratio_statistic(outputs, chain, x, z)
+            values, others = (_clip_logs(logs[state][:, x] - logs[state][:, z]) for state in (x, z))
         else:
-            statistic, used = _weighted(heard[x], heard[z])
-            under, other = (statistic(Heard({}, heard[state].counts[used:])) for state in (x, z))
-        threshold, promise = _best_threshold(under, other, counted, level)
-        yield _Chosen(promise, threshold, statistic, mechanism, chain, (x, z), counted)
+            statistic, first_trial = _weighted_sum(heard[x], heard[z])
+            values, others = (statistic(Heard({}, heard[state].counts[first_trial:])) for state in (x, z))
+        threshold, promise = _best_threshold(values, others, size, level)
+        yield _EventCandidate(promise, threshold, statistic, mechanism, chain, (x, z), size)
 
 
-def _best_threshold(under: Floats, other: Floats, trials: int, level: float) -> tuple[float, float]:
+def _best_threshold(values: Floats, others: Floats, trials: int, level: float) -> tuple[float, float]:
     """The threshold that promises the largest bound when so many trials of each are counted, and that bound.
 
-    `under` and `other` are (n,) log-likelihood ratios of x over x' in trials under x, and under x'.
+    `values` and `others` are (n,) log-likelihood ratios of x over x' in trials under x, and under x'.
     """
-    best, threshold = 0.0, math.inf
-    ordered = np.sort(other)
-    for limit in np.unique(np.quantile(under, np.linspace(0, 1, _THRESHOLDS))):
-        share = float((under >= limit).mean())
-        against = float(ordered.size - np.searchsorted(ordered, limit)) / ordered.size
-        hits, alarms = int(share * trials), math.ceil(against * trials)
-        if share * under.size < _FEWEST:
+    best_epsilon, threshold = 0.0, math.inf
+    sorted_others = np.sort(others)
+    for limit in np.unique(np.quantile(values, np.linspace(0, 1, _THRESHOLDS))):
+        hit_share = float((values >= limit).mean())
+        alarm_share = float(sorted_others.size - np.searchsorted(sorted_others, limit)) / sorted_others.size
+        hits, alarms = int(hit_share * trials), math.ceil(alarm_share * trials)
+        if hit_share * values.size < _FEWEST_HITS:
             break
         epsilon = least_epsilon(hits, alarms, trials, level)
-        if epsilon > best:
-            best, threshold = epsilon, float(limit)
-    return threshold, best
+        if epsilon > best_epsilon:
+            best_epsilon, threshold = epsilon, float(limit)
+    return threshold, best_epsilon
 
 
 def least_epsilon(hits: int, alarms: int, trials: int, level: float) -> float:
@@ -162,38 +166,41 @@ def least_epsilon(hits: int, alarms: int, trials: int, level: float) -> float:
 
     Hits are of trials under x, alarms of as many under x'; half of the level is given to each probability.
     """
-    low, high = share_bounds(hits, trials, level / 2)[0], share_bounds(alarms, trials, level / 2)[1]
-    return max(0.0, math.log(low / high)) if low > 0.0 else 0.0
+    hit_share, alarm_share = share_bounds(hits, trials, level / 2)[0], share_bounds(alarms, trials, level / 2)[1]
+    return max(0.0, math.log(hit_share / alarm_share)) if hit_share > 0.0 else 0.0
 
 
-def _judged(mechanism: Mechanism) -> Mechanism | None:
+def _attackable(mechanism: Mechanism) -> Mechanism | None:
     """Outputs to attack: all that is heard, or the symbols if counts make it too large; `None` without any."""
     if mechanism.telling and mechanism.cells <= _MOST_CELLS:
         return mechanism
     return mechanism._replace(counts=()) if any(source.heard for source in mechanism.sources) else None
 
 
-def _affordable(judged: Mechanism | None) -> int:
+def _affordable_trials(outputs: Mechanism | None) -> int:
     """How many trials the work of one leaves time for."""
-    return max(_LEAST_TRIALS, _WORK // (1 if judged is None else judged.work))
+    return max(_LEAST_TRIALS, _WORK_PER_COUNT // (1 if outputs is None else outputs.work))
 
 
-def _ratio(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -> Statistic:
+def _ratio_statistic(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -> Statistic:
     def statistic(heard: Heard) -> Floats:
         logs = log_likelihoods(mechanism, chain, heard)
-        return _clipped(logs[:, x] - logs[:, z])
+        return _clip_logs(logs[:, x] - logs[:, z])
 
     return statistic
 
 
-def _weighted(heard: Heard, other: Heard) -> tuple[Statistic, int]:
+def _weighted_sum(heard: Heard, other_heard: Heard) -> tuple[Statistic, int]:
     """The sum of counts that differs most between two states (Fisher), found on a half of the trials; and how many."""
-    half = len(heard.counts) // 2
-    under, against = heard.counts[:half].astype(np.float64), other.counts[:half].astype(np.float64)
-    spread = np.cov(under, rowvar=False) + np.cov(against, rowvar=False)
-    weights = np.linalg.lstsq(np.atleast_2d(spread), under.mean(axis=0) - against.mean(axis=0), rcond=None)[0]
-    return lambda heard: np.asarray(heard.counts @ weights), half
+    half_trials = len(heard.counts) // 2
+    counts, other_counts = (
+        heard.counts[:half_trials].astype(np.float64),
+        other_heard.counts[:half_trials].astype(np.float64),
+    )
+    covariance = np.cov(counts, rowvar=False) + np.cov(other_counts, rowvar=False)
+    weights = np.linalg.lstsq(np.atleast_2d(covariance), counts.mean(axis=0) - other_counts.mean(axis=0), rcond=None)[0]
+    return lambda heard: np.asarray(heard.counts @ weights), half_trials
 
 
-def _clipped(logs: Floats) -> Floats:
-    return np.clip(logs, -_LARGEST, _LARGEST)
+def _clip_logs(logs: Floats) -> Floats:
+    return np.clip(logs, -_LARGEST_LOG, _LARGEST_LOG)

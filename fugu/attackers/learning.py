@@ -52,22 +52,22 @@ def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, tran
     One count of windows up to 1,000 ticks is exact, and so are two of which one has what the other leaves; the rest is
     by `tilted_marginals`.
     """
-    seen = outputs.seen() if isinstance(outputs, CountOutputs) else outputs
-    symbols, table = knowledge.learn_from(seen.symbols, seen.emission)
+    heard = outputs.seen() if isinstance(outputs, CountOutputs) else outputs
+    symbols, table = knowledge.learn_from(heard.symbols, heard.emission)
     if isinstance(outputs, SymbolOutputs) or not outputs.counts.size:
         return posterior_marginals(symbols, initial, transition, table, lengths=knowledge.lengths)
-    parted = len(outputs.groups) == 2 and sorted(sum(outputs.groups, ())) == [*range(outputs.states)]
-    complementary = parted and outputs.present.all()
-    if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or complementary):
+    is_partition = len(outputs.groups) == 2 and sorted(sum(outputs.groups, ())) == [*range(outputs.states)]
+    complete = is_partition and outputs.present.all()
+    if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or complete):
         return tilted_marginals(outputs, symbols, table, initial, transition, knowledge.lengths)
     adds = np.zeros((outputs.ticks, outputs.states), dtype=np.int64)
     adds[:, outputs.groups[-1]] = outputs.present[:, None]
     # Of two groups, the other one's count is what is left.
     counts = np.arange(outputs.length + 1)
-    distance = np.abs(outputs.counts[:, -1:] - counts)
+    distances = np.abs(outputs.counts[:, -1:] - counts)
     if len(outputs.groups) == 2:
-        distance += np.abs(outputs.counts[:, :1] - (outputs.length - counts))
-    likelihoods = np.exp(-(distance - distance.min(axis=1, keepdims=True)) / float(outputs.scale))
+        distances += np.abs(outputs.counts[:, :1] - (outputs.length - counts))
+    likelihoods = np.exp(-(distances - distances.min(axis=1, keepdims=True)) / float(outputs.scale))
     windows = outputs.windows()
     return count_marginals(symbols, initial, transition, table, windows, adds, likelihoods, lengths=knowledge.lengths)
 
@@ -90,7 +90,7 @@ def tilted_marginals(
     windows, w = outputs.windows(), len(outputs.counts)
     cells = np.where((outputs.present > 0) & (windows >= 0), windows, w)
     codes = np.where(symbols < 0, table.shape[1], symbols) * (w + 1) + cells
-    seen = np.concatenate([table, np.ones((outputs.states, 1))], axis=1)
+    likelihoods = np.concatenate([table, np.ones((outputs.states, 1))], axis=1)
     # A step towards the wanted tilt that is short enough never to overshoot: a count's variance is at most this.
     second = float(np.sort(np.abs(np.linalg.eigvals(transition)))[-2])
     variance = min(outputs.length**2, outputs.length * (1 + second) / max(1 - second, 1e-9)) / 4
@@ -98,14 +98,14 @@ def tilted_marginals(
     tilts = np.zeros(outputs.counts.shape)
     for _ in range(_TILT_ROUNDS):
         factors = np.exp(np.vstack([tilts @ members, np.zeros((1, outputs.states))]).T)
-        joint = (seen[:, :, None] * factors[:, None, :]).reshape(outputs.states, -1)
+        joint = (likelihoods[:, :, None] * factors[:, None, :]).reshape(outputs.states, -1)
         joint /= joint.sum(axis=1).max() * (
             1 + 1e-12
         )  # a further symbol, which is never seen, makes rows distributions
         joint = np.hstack([joint, 1 - joint.sum(axis=1, keepdims=True)])
         marginals = posterior_marginals(codes, initial, transition, joint, lengths=lengths)
-        expected_counts = np.array([np.bincount(cells, marginals @ group, w + 1)[:w] for group in members]).T
-        target_tilts = np.clip((outputs.counts - expected_counts) / (2 * scale**2), -1 / scale, 1 / scale)
+        expected = np.array([np.bincount(cells, marginals @ group, w + 1)[:w] for group in members]).T
+        target_tilts = np.clip((outputs.counts - expected) / (2 * scale**2), -1 / scale, 1 / scale)
         tilts += step * (target_tilts - tilts)
         if np.abs(target_tilts - tilts).max(initial=0.0) < 1e-3 / scale:
             break
@@ -132,62 +132,62 @@ def learned(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, decode:
     rounds = int(_MOST_WORK / (2 * symbols.size * (k * regimes) ** 2))
     if rounds < 2 * _FIRST_ROUNDS and regimes > 1:
         return learned(outputs, knowledge, regimes - 1)
-    starts = list(islice(_starts(knowledge.transition, regimes), max(1, rounds // (2 * _FIRST_ROUNDS))))
-    wide = np.tile(table, (regimes, 1))
+    starts = list(islice(_start_chains(knowledge.transition, regimes), max(1, rounds // (2 * _FIRST_ROUNDS))))
+    tiled_table = np.tile(table, (regimes, 1))
     uniform = np.full(k * regimes, 1 / (k * regimes))
 
     def learn(transition: Floats, rounds: int, initial: Floats = uniform) -> Learned:
         return baum_welch(
-            symbols, wide, lengths=lengths, initial=initial, transition=transition, iterations=rounds,
+            symbols, tiled_table, lengths=lengths, initial=initial, transition=transition, iterations=rounds,
             tolerance=_TOLERANCE,
         )  # fmt: skip
 
-    first = min(_FIRST_ROUNDS, max(3, rounds))
-    best = max((learn(start, first) for start in starts), key=lambda learner: learner.log_likelihoods[-1])
-    best = learn(best.transition, max(0, min(_ROUNDS, rounds - first * len(starts))), best.initial)
-    model = (symbols, best.initial, best.transition, wide)
+    first_rounds = min(_FIRST_ROUNDS, max(3, rounds))
+    best_fit = max((learn(start, first_rounds) for start in starts), key=lambda fit: fit.log_likelihoods[-1])
+    best_fit = learn(best_fit.transition, max(0, min(_ROUNDS, rounds - first_rounds * len(starts))), best_fit.initial)
+    model = (symbols, best_fit.initial, best_fit.transition, tiled_table)
     if decode:
         return np.eye(k)[viterbi(*model, lengths=lengths) % k]
     return np.asarray(posterior_marginals(*model, lengths=lengths).reshape(-1, regimes, k).sum(axis=1))
 
 
-def _starts(believed: Floats, regimes: int) -> Iterator[Floats]:
+def _start_chains(believed_chain: Floats, regimes: int) -> Iterator[Floats]:
     """First guesses: the believed chain, stickier and looser ones; or regimes of speeds, distributions or phases."""
-    k = len(believed)
-    chains = [_sticky(np.full(k, 1 / k), stay) for stay in (0.5, 0.9, 0.99)]
+    k = len(believed_chain)
+    chains = [_sticky_chain(np.full(k, 1 / k), stay) for stay in (0.5, 0.9, 0.99)]
     if regimes == 1:
-        yield np.maximum(believed, 1e-6) / np.maximum(believed, 1e-6).sum(axis=1, keepdims=True)
+        yield np.maximum(believed_chain, 1e-6) / np.maximum(believed_chain, 1e-6).sum(axis=1, keepdims=True)
         yield from chains
         return
-    speeds = [chains[i % len(chains)] for i in range(regimes)]
+    chain_of_regime = [chains[i % len(chains)] for i in range(regimes)]
     for stay in (0.99, 0.999):
-        switch = _sticky(np.full(regimes, 1 / regimes), stay)
-        for base in (0.5, 0.9):
+        switch = _sticky_chain(np.full(regimes, 1 / regimes), stay)
+        for state_stay in (0.5, 0.9):
             distributions = [np.full(k, 0.3 / k) + 0.7 * np.eye(k)[i % k] for i in range(regimes)]
             if regimes > k:
                 distributions[k:] = [np.full(k, 1 / k)] * (regimes - k)
-            yield _joined(switch, [_sticky(distribution, base) for distribution in distributions])
-        yield _joined(switch, speeds)
+            yield _joint_chain(switch, [_sticky_chain(distribution, state_stay) for distribution in distributions])
+        yield _joint_chain(switch, chain_of_regime)
     # A state passes through its regimes as phases, and only then goes on to the next one: lengths of stay, and cycles.
-    order = np.arange(regimes * k).reshape(regimes, k).T.ravel()
-    onward = np.zeros((regimes * k, regimes * k))
-    onward[order, np.roll(order, -1)] = 1.0
+    phase_order = np.arange(regimes * k).reshape(regimes, k).T.ravel()
+    phase_chain = np.zeros((regimes * k, regimes * k))
+    phase_chain[phase_order, np.roll(phase_order, -1)] = 1.0
     for stay in (0.1, 0.8):
-        yield 0.1 / (regimes * k) + 0.9 * (stay * np.eye(regimes * k) + (1 - stay) * onward)
+        yield 0.1 / (regimes * k) + 0.9 * (stay * np.eye(regimes * k) + (1 - stay) * phase_chain)
 
 
-def _sticky(distribution: Floats, stay: float) -> Floats:
+def _sticky_chain(distribution: Floats, stay: float) -> Floats:
     """A chain (k, k) with a given stationary distribution, which a state keeps with a probability, else draws anew."""
     return stay * np.eye(distribution.size) + (1 - stay) * distribution
 
 
-def _joined(switch: Floats, chains: list[Floats]) -> Floats:
+def _joint_chain(switch: Floats, chains: list[Floats]) -> Floats:
     """The chain of (regime, state), regime-major: the regime switches, and the state moves as in the new one."""
     return np.block([[switch[i, j] * chain for j, chain in enumerate(chains)] for i in range(len(chains))])
 
 
 _LEVELS = 41
-_STEPS = (0.01, 0.03, 0.1, 0.3, 1.0)
+_LEVEL_STEPS = (0.01, 0.03, 0.1, 0.3, 1.0)
 _SPREADS = (0.3, 1.0, 3.0, 10.0, 30.0)
 
 
@@ -202,34 +202,34 @@ def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
     if not outputs.counts.size:
         return knowledge.prior
     grid = (np.arange(_LEVELS) + 0.5) / _LEVELS
-    fits = [max(_models(outputs, counts, grid), key=lambda fit: fit[0]) for counts in outputs.counts.T]
-    return _multiplied(outputs, knowledge, [posterior @ grid for _, posterior in fits])
+    fits = [max(_level_models(outputs, counts, grid), key=lambda fit: fit[0]) for counts in outputs.counts.T]
+    return _multiply_odds(outputs, knowledge, [posterior @ grid for _, posterior in fits])
 
 
-def _multiplied(outputs: CountOutputs, knowledge: Knowledge, shares: Iterable[Floats]) -> Floats:
+def _multiply_odds(outputs: CountOutputs, knowledge: Knowledge, shares: Iterable[Floats]) -> Floats:
     """Multiply odds (n, k), on every tick of a window, by those of each group's share there (w,) over the usual."""
     windows, odds = outputs.windows(), knowledge.prior.copy()
     for group, share in zip(outputs.groups, shares, strict=True):
-        usual = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
-        odds[:, group] *= np.append(share / (1 - share) * (1 - usual) / usual, 1.0)[windows][:, None]
+        usual_share = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
+        odds[:, group] *= np.append(share / (1 - share) * (1 - usual_share) / usual_share, 1.0)[windows][:, None]
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
-def _models(outputs: CountOutputs, counts: Ints, grid: Floats) -> Iterator[tuple[float, Floats]]:
+def _level_models(outputs: CountOutputs, counts: Ints, grid: Floats) -> Iterator[tuple[float, Floats]]:
     """Log-likelihood and posterior of the levels (w, levels) for every pair of step and spread."""
     length, noise, uniform = outputs.length, 2 * float(outputs.scale) ** 2, np.full(grid.size, 1 / grid.size)
     for spread in _SPREADS:
         variance = spread * length * grid * (1 - grid) + noise
-        symbols, table, total = _likelihoods(
+        symbols, table, total = _table(
             -((counts[:, None] - length * grid) ** 2) / (2 * variance) - np.log(variance) / 2
         )
-        for step in _STEPS:
-            move = np.exp(-((grid[:, None] - grid) ** 2) / (2 * step**2)) + 1e-4
-            model = (symbols, uniform, move / move.sum(axis=1, keepdims=True), table)
+        for step in _LEVEL_STEPS:
+            step_weights = np.exp(-((grid[:, None] - grid) ** 2) / (2 * step**2)) + 1e-4
+            model = (symbols, uniform, step_weights / step_weights.sum(axis=1, keepdims=True), table)
             yield filter_beliefs(*model).log_likelihood + total, posterior_marginals(*model)
 
 
-def _likelihoods(logs: Floats) -> tuple[Ints, Floats, float]:
+def _table(logs: Floats) -> tuple[Ints, Floats, float]:
     """Symbols (w,) and a table of their likelihoods `logs` (w, k) up to a factor for each; and the factors' logarithm.
 
     Each symbol comes once. A further one, which never comes, makes rows distributions.
@@ -239,7 +239,7 @@ def _likelihoods(logs: Floats) -> tuple[Ints, Floats, float]:
     return np.arange(len(logs)), np.hstack([table, 1 - table.sum(axis=1, keepdims=True)]), float(top.sum())
 
 
-_TURNS, _CHAIN_ROUNDS = 40, 3
+_EM_ROUNDS, _CHAIN_ROUNDS = 40, 3
 _LEAST_SHARE = 1e-3
 _FIRST_QUANTILES, _FIRST_STAYS = (0.1, 0.3), (0.8, 0.98)
 
@@ -257,37 +257,37 @@ def learned_two_regimes(outputs: Outputs, knowledge: Knowledge) -> Floats:
     counts = outputs.counts.astype(np.float64)
     noise = 2 * float(outputs.scale) ** 2
     starts = product(_FIRST_QUANTILES, _FIRST_STAYS)
-    weights, means = max((_two_regimes(counts, noise, *start) for start in starts), key=lambda fit: fit[0])[1:]
+    weights, means = max((_fit_two_regimes(counts, noise, *start) for start in starts), key=lambda fit: fit[0])[1:]
     shares = np.clip(weights @ means / outputs.length, _LEAST_SHARE, 1 - _LEAST_SHARE)
-    return _multiplied(outputs, knowledge, shares.T)
+    return _multiply_odds(outputs, knowledge, shares.T)
 
 
-def _two_regimes(counts: Floats, noise: float, quantile: float, stay: float) -> tuple[float, Floats, Floats]:
+def _fit_two_regimes(counts: Floats, noise: float, quantile: float, stay: float) -> tuple[float, Floats, Floats]:
     """Log-likelihood, probabilities (w, 2) of the regimes at each window, and their mean counts (2, g)."""
     w = len(counts)
     means = np.quantile(counts, (quantile, 1 - quantile), axis=0)
     variances = np.full_like(means, noise + np.square(means[1] - means[0]).mean() / 4)
-    initial, transition = np.full(2, 0.5), _sticky(np.full(2, 0.5), stay)
+    initial, transition = np.full(2, 0.5), _sticky_chain(np.full(2, 0.5), stay)
     likelihood, weights = -np.inf, np.full((w, 2), 0.5)
-    for _ in range(_TURNS):
-        away = (counts[:, None] - means) ** 2 / variances + np.log(variances)
-        symbols, table, total = _likelihoods(-away.sum(axis=2) / 2)
+    for _ in range(_EM_ROUNDS):
+        deviations = (counts[:, None] - means) ** 2 / variances + np.log(variances)
+        symbols, table, total = _table(-deviations.sum(axis=2) / 2)
         fit = baum_welch(symbols, table, transition=transition, initial=initial, iterations=_CHAIN_ROUNDS)
         initial, transition = fit.initial, fit.transition
         weights = posterior_marginals(symbols, initial, transition, table)
-        before, likelihood = likelihood, float(fit.log_likelihoods[-1] + total)
-        if likelihood - before < _TOLERANCE * w:
+        previous, likelihood = likelihood, float(fit.log_likelihoods[-1] + total)
+        if likelihood - previous < _TOLERANCE * w:
             break
-        sizes = np.maximum(weights.sum(axis=0), 1e-9)[:, None]
-        means = weights.T @ counts / sizes
-        spread = np.einsum("wr,wrg->rg", weights, (counts[:, None] - means) ** 2) / sizes
+        regime_sizes = np.maximum(weights.sum(axis=0), 1e-9)[:, None]
+        means = weights.T @ counts / regime_sizes
+        spread = np.einsum("wr,wrg->rg", weights, (counts[:, None] - means) ** 2) / regime_sizes
         variances = np.maximum(spread, noise)
     return likelihood, weights, means
 
 
 _WIDTHS = (1, 3, 9, 27, 81, 243, 729)
 _WINDOWS = (1, 3, 9, 27)
-_PENALTY = 1.0
+_RIDGE_PENALTY = 1.0
 _NEWTON_STEPS = 10
 _MOST_TICKS = 5000
 """Ticks that are learned from, evenly taken from all: neighbours say nearly the same."""
@@ -320,14 +320,14 @@ def folded(attacker: Callable[[Outputs, Knowledge, Ints], Floats], folds: int) -
 
     def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
         truth = knowledge.truth
-        silent = not outputs.counts.size if isinstance(outputs, CountOutputs) else not (outputs.symbols >= 0).any()
-        if truth is None or silent:
+        is_silent = not outputs.counts.size if isinstance(outputs, CountOutputs) else not (outputs.symbols >= 0).any()
+        if truth is None or is_silent:
             return knowledge.prior
         posteriors = np.empty((outputs.ticks, outputs.states))
         for low, high in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):
-            held_back, margin = truth.copy(), (high - low) // 10
-            held_back[max(0, low - margin) : high + margin] = -1
-            posteriors[low:high] = attacker(outputs, knowledge, held_back)[low:high]
+            training_truth, margin = truth.copy(), (high - low) // 10
+            training_truth[max(0, low - margin) : high + margin] = -1
+            posteriors[low:high] = attacker(outputs, knowledge, training_truth)[low:high]
         return posteriors
 
     return attack
@@ -335,41 +335,41 @@ def folded(attacker: Callable[[Outputs, Knowledge, Ints], Floats], folds: int) -
 
 def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats]:
     """Standardised features (n,) for a state: what symbols say for it, and counts that it is in, else all counts."""
-    seen = outputs.beside if isinstance(outputs, CountOutputs) else outputs
-    if seen is not None:
-        scores = np.append(np.log(seen.emission[x]) - np.log(seen.emission.mean(axis=0)), 0.0)
-        yield from map(_standard, _sums(scores[seen.symbols], knowledge.segments, _WIDTHS))
+    heard = outputs.beside if isinstance(outputs, CountOutputs) else outputs
+    if heard is not None:
+        scores = np.append(np.log(heard.emission[x]) - np.log(heard.emission.mean(axis=0)), 0.0)
+        yield from map(_standardise, _window_means(scores[heard.symbols], knowledge.segments, _WIDTHS))
     if isinstance(outputs, CountOutputs):
         windows = outputs.windows()
-        own = [x in group for group in outputs.groups]
-        for counts in outputs.counts.T[own if any(own) else slice(None)].astype(np.float64):
-            for column in map(_standard, _sums(counts, knowledge.segments[outputs.first], _WINDOWS)):
+        holds_state = [x in group for group in outputs.groups]
+        for counts in outputs.counts.T[holds_state if any(holds_state) else slice(None)].astype(np.float64):
+            for column in map(_standardise, _window_means(counts, knowledge.segments[outputs.first], _WINDOWS)):
                 yield np.append(column, 0.0)[windows]
 
 
-def _standard(column: Floats) -> Floats:
+def _standardise(column: Floats) -> Floats:
     return np.asarray((column - column.mean()) / (float(column.std()) or 1.0))
 
 
-def _sums(series: Floats, segments: Ints, widths: tuple[int, ...]) -> list[Floats]:
+def _window_means(series: Floats, segments: Ints, widths: tuple[int, ...]) -> list[Floats]:
     """Means of a series (n,) over centred windows of odd widths, cut off where its segment ends."""
     n = series.size
-    total = np.concatenate([[0.0], np.cumsum(series)])
+    sums = np.concatenate([[0.0], np.cumsum(series)])
     edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [n]])
-    first, last = np.repeat(edges[:-1], np.diff(edges)), np.repeat(edges[1:], np.diff(edges))
-    low = [np.maximum(first, np.arange(n) - width // 2) for width in widths]
-    high = [np.minimum(last, np.arange(n) + width // 2 + 1) for width in widths]
-    return [(total[h] - total[b]) / (h - b) for b, h in zip(low, high, strict=True)]
+    first, last = (np.repeat(edges[:-1], np.diff(edges)), np.repeat(edges[1:], np.diff(edges)))
+    begins = [np.maximum(first, np.arange(n) - width // 2) for width in widths]
+    ends = [np.minimum(last, np.arange(n) + width // 2 + 1) for width in widths]
+    return [(sums[h] - sums[b]) / (h - b) for b, h in zip(begins, ends, strict=True)]
 
 
-def _regression(features: Floats, label: Floats) -> Floats:
+def _regression(features: Floats, labels: Floats) -> Floats:
     """A logistic regression's weights (f,), with a small ridge, by Newton's method."""
     weights = np.zeros(features.shape[1])
-    ridge = np.full(weights.size, _PENALTY)
+    ridge = np.full(weights.size, _RIDGE_PENALTY)
     for _ in range(_NEWTON_STEPS):
-        chance = expit(features @ weights)
-        slope = features.T @ (chance - label) + ridge * weights
-        step = np.linalg.solve((features * (chance * (1 - chance))[:, None]).T @ features + np.diag(ridge), slope)
+        chances = expit(features @ weights)
+        gradient = features.T @ (chances - labels) + ridge * weights
+        step = np.linalg.solve((features * (chances * (1 - chances))[:, None]).T @ features + np.diag(ridge), gradient)
         weights -= step
         if np.abs(step).max() < 1e-8:
             break

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-_CELLS = 4_000_000
+_CELLS_PER_ARRAY = 4_000_000
 """Numbers of one array: trials are taken a part at a time."""
 
 
@@ -86,23 +86,23 @@ class Mechanism(NamedTuple):
         return np.array(self.shown or range(self.states))
 
     @property
-    def independent(self) -> tuple[int, ...]:
+    def independent_counts(self) -> tuple[int, ...]:
         """The counts that do not follow from symbols that are heard."""
-        heard = [source.heard for source in self.sources]
-        return tuple(n for n, count in enumerate(self.counts) if count.symbols is None or not heard[count.symbols])
+        is_heard = [source.heard for source in self.sources]
+        return tuple(n for n, count in enumerate(self.counts) if count.symbols is None or not is_heard[count.symbols])
 
     @property
     def telling(self) -> tuple[int, ...]:
         """Those of them whose likelihood is computed."""
-        return tuple(n for n in self.independent if not self.counts[n].consecutive)
+        return tuple(n for n in self.independent_counts if not self.counts[n].consecutive)
 
     @property
     def drawn(self) -> tuple[int, ...]:
         """The sources that anything which is heard is made of."""
-        counted = {count.symbols for count in self.counts}
-        return tuple(n for n, source in enumerate(self.sources) if source.heard or n in counted)
+        counted_sources = {count.symbols for count in self.counts}
+        return tuple(n for n, source in enumerate(self.sources) if source.heard or n in counted_sources)
 
-    def uses(self, name: str) -> int:
+    def noise_uses(self, name: str) -> int:
         """How many noises of a name are drawn."""
         return sum(count.name == name for count in self.counts)
 
@@ -110,14 +110,14 @@ class Mechanism(NamedTuple):
     def cells(self) -> int:
         """The numbers that the likelihood of one trial holds at a time, at most."""
         telling = [range(count.first, count.first + count.length) for count in (self.counts[n] for n in self.telling)]
-        under_way = ([tick - ticks.start + 2 for ticks in telling if tick in ticks] for tick in range(self.ticks))
-        return max(map(math.prod, under_way), default=1) * self.states
+        sizes_by_tick = ([tick - ticks.start + 2 for ticks in telling if tick in ticks] for tick in range(self.ticks))
+        return max(map(math.prod, sizes_by_tick), default=1) * self.states
 
     @property
     def work(self) -> int:
         """About how many steps the likelihood of one trial takes."""
-        symbols = max((source.emission.shape[1] for source in self.sources), default=1)
-        return self.cells * self.ticks * self.states * symbols
+        most_symbols = max((source.emission.shape[1] for source in self.sources), default=1)
+        return self.cells * self.ticks * self.states * most_symbols
 
 
 class Heard(NamedTuple):
@@ -137,9 +137,9 @@ class Simulated:
         """A symbol for each state of the chain, in the same shape."""
         symbols = np.empty_like(states)
         for x, distribution in enumerate(source.emission):
-            at = states == x
-            limits = np.cumsum(distribution)[:-1]
-            symbols[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
+            in_state = states == x
+            cumulated = np.cumsum(distribution)[:-1]
+            symbols[in_state] = np.searchsorted(cumulated, self._generator.random(int(in_state.sum())), side="right")
         return symbols
 
     def noise(self, count: Counted, trials: int) -> Ints:
@@ -165,43 +165,43 @@ class Recorded:
 
     def trials(self, mechanism: Mechanism, chain: MarkovChain) -> int:
         """About how many trials of each of two states the draws are enough for."""
-        most = min(
-            (self.noises[count.name].size // (2 * mechanism.uses(count.name)) for count in mechanism.counts),
+        limit = min(
+            (self.noises[count.name].size // (2 * mechanism.noise_uses(count.name)) for count in mechanism.counts),
             default=10**9,
         )
         for n in mechanism.drawn:
             assert chain.initial is not None
             distribution = np.bincount(mechanism.sources[n].shows, chain.initial)
-            needed = 2 * np.maximum(mechanism.ticks * distribution, 1.0)
-            most = min(most, *(int(own.size / draws) for own, draws in zip(self.drawn, needed, strict=True)))
-        return most
+            demands = 2 * np.maximum(mechanism.ticks * distribution, 1.0)
+            limit = min(limit, *(int(rows.size / need) for rows, need in zip(self.drawn, demands, strict=True)))
+        return limit
 
-    def enough(self, mechanism: Mechanism, *states: Ints) -> int:
+    def paths_covered(self, mechanism: Mechanism, *states: Ints) -> int:
         """For how many of the paths (trials, ticks) of each of some hypotheses the draws are enough."""
-        most = len(states[0])
+        limit = len(states[0])
         for count in mechanism.counts:
-            most = min(most, self.noises[count.name].size // (len(states) * mechanism.uses(count.name)))
-        for n, (x, own) in product(mechanism.drawn, enumerate(self.drawn)):
+            limit = min(limit, self.noises[count.name].size // (len(states) * mechanism.noise_uses(count.name)))
+        for n, (x, rows) in product(mechanism.drawn, enumerate(self.drawn)):
             shown_states = np.array(mechanism.sources[n].shows)
-            used = np.cumsum(sum((shown_states[state] == x).sum(axis=1) for state in states))
-            most = min(most, int(np.searchsorted(used, own.size, side="right")))
-        return most
+            draws_used = np.cumsum(sum((shown_states[state] == x).sum(axis=1) for state in states))
+            limit = min(limit, int(np.searchsorted(draws_used, rows.size, side="right")))
+        return limit
 
     def symbols(self, states: Ints, source: Source) -> Ints:
         """A symbol for each state of the chain, in the same shape."""
-        drawn, shown_states = np.empty_like(states), np.array(source.shows)[states]
+        symbols, shown_states = np.empty_like(states), np.array(source.shows)[states]
         for x in range(len(self.drawn)):
-            at = shown_states == x
-            begin, number = self._symbols[x], int(at.sum())
-            drawn[at] = self.drawn[x][begin : begin + number]
-            self._symbols[x] += number
-        return drawn
+            in_state = shown_states == x
+            first_draw, draw_count = self._symbols[x], int(in_state.sum())
+            symbols[in_state] = self.drawn[x][first_draw : first_draw + draw_count]
+            self._symbols[x] += draw_count
+        return symbols
 
     def noise(self, count: Counted, trials: int) -> Ints:
         """(trials,) noise of a count."""
-        begin = self._noise[count.name]
+        first_draw = self._noise[count.name]
         self._noise[count.name] += trials
-        return self.noises[count.name][begin : begin + trials]
+        return self.noises[count.name][first_draw : first_draw + trials]
 
 
 def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, generator: np.random.Generator) -> Ints:
@@ -209,33 +209,33 @@ def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, ge
     distribution, forward = _distribution(chain), chain.transition
     backward = (distribution[:, None] * forward).T / distribution[:, None]
     paths = np.empty((trials, mechanism.ticks), dtype=np.int64)
-    staying = _staying(mechanism, chain, secret)
-    inside = distribution * staying[0]
-    paths[:, mechanism.secret] = generator.choice(len(distribution), trials, p=inside / inside.sum())
+    stays = _stay_probabilities(mechanism, chain, secret)
+    start = distribution * stays[0]
+    paths[:, mechanism.secret] = generator.choice(len(distribution), trials, p=start / start.sum())
     for tick in range(mechanism.secret + 1, mechanism.ticks):
-        step = forward
+        step_weights = forward
         if tick < mechanism.secret + mechanism.stretch:
-            step = forward * staying[tick - mechanism.secret]
-            step = step / np.maximum(step.sum(axis=1, keepdims=True), 1e-300)
-        paths[:, tick] = _stepped(paths[:, tick - 1], step, generator)
+            step_weights = forward * stays[tick - mechanism.secret]
+            step_weights = step_weights / np.maximum(step_weights.sum(axis=1, keepdims=True), 1e-300)
+        paths[:, tick] = _draw_next_states(paths[:, tick - 1], step_weights, generator)
     for tick in range(mechanism.secret - 1, -1, -1):
-        paths[:, tick] = _stepped(paths[:, tick + 1], backward, generator)
+        paths[:, tick] = _draw_next_states(paths[:, tick + 1], backward, generator)
     return paths
 
 
-def _staying(mechanism: Mechanism, chain: MarkovChain, secret: int) -> Floats:
+def _stay_probabilities(mechanism: Mechanism, chain: MarkovChain, secret: int) -> Floats:
     """(stretch, k) how likely all later ticks of the stretch show a secret too, from each state that does; scaled."""
-    shows = (mechanism.secrets == secret).astype(np.float64)
-    probabilities = [shows]
+    shows_secret = (mechanism.secrets == secret).astype(np.float64)
+    probabilities = [shows_secret]
     for _ in range(1, mechanism.stretch):
-        further = shows * (chain.transition @ probabilities[-1])
-        probabilities.append(further / further.max())
+        unscaled = shows_secret * (chain.transition @ probabilities[-1])
+        probabilities.append(unscaled / unscaled.max())
     return np.array(probabilities[::-1])
 
 
-def _stepped(states: Ints, transition: Floats, generator: np.random.Generator) -> Ints:
-    edges = np.cumsum(transition, axis=1)[:, :-1]
-    return np.asarray((generator.random(states.size)[:, None] >= edges[states]).sum(axis=1), dtype=np.int64)
+def _draw_next_states(states: Ints, transition: Floats, generator: np.random.Generator) -> Ints:
+    cumulated_rows = np.cumsum(transition, axis=1)[:, :-1]
+    return np.asarray((generator.random(states.size)[:, None] >= cumulated_rows[states]).sum(axis=1), dtype=np.int64)
 
 
 def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded) -> Heard:
@@ -243,26 +243,31 @@ def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded
     symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn}
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
     for n, count in enumerate(mechanism.counts):
-        of = (states if count.symbols is None else symbols[count.symbols])[:, count.first : count.first + count.length]
+        values = (states if count.symbols is None else symbols[count.symbols])[
+            :, count.first : count.first + count.length
+        ]
         if count.consecutive:
             assert count.symbols is not None
-            of = of[:, :-1] * mechanism.sources[count.symbols].emission.shape[1] + of[:, 1:]
-        counts[:, n] = np.isin(of, count.members).sum(axis=1) + randomness.noise(count, len(states))
+            values = values[:, :-1] * mechanism.sources[count.symbols].emission.shape[1] + values[:, 1:]
+        counts[:, n] = np.isin(values, count.members).sum(axis=1) + randomness.noise(count, len(states))
     return Heard(symbols, counts)
 
 
 def log_likelihoods(mechanism: Mechanism, chain: MarkovChain, heard: Heard) -> Floats:
     """(trials, s) log-likelihoods of all that is heard, given each of s secrets, up to a number for each trial."""
-    size = max(1, _CELLS // mechanism.cells)
-    parts, secrets = [], range(int(mechanism.secrets.max()) + 1)
-    nothing = Heard({}, np.zeros((1, 0), dtype=np.int64))
+    size = max(1, _CELLS_PER_ARRAY // mechanism.cells)
+    chunks, secrets = [], range(int(mechanism.secrets.max()) + 1)
+    silence = Heard({}, np.zeros((1, 0), dtype=np.int64))
     silent = mechanism._replace(counts=())
-    before = np.array([_forward(silent, chain, nothing, secret)[0] for secret in secrets])
-    for at in range(0, len(heard.counts), size):
-        part = Heard({n: own[at : at + size] for n, own in heard.symbols.items()}, heard.counts[at : at + size])
-        logs = [_forward(mechanism, chain, part, secret) for secret in secrets]
-        parts.append(np.stack(logs, axis=1) - before)
-    return np.concatenate(parts)
+    prior_logs = np.array([_likelihood(silent, chain, silence, secret)[0] for secret in secrets])
+    for begin in range(0, len(heard.counts), size):
+        chunk = Heard(
+            {n: symbols[begin : begin + size] for n, symbols in heard.symbols.items()},
+            heard.counts[begin : begin + size],
+        )
+        logs = [_likelihood(mechanism, chain, chunk, secret) for secret in secrets]
+        chunks.append(np.stack(logs, axis=1) - prior_logs)
+    return np.concatenate(chunks)
 
 
 def _distribution(chain: MarkovChain) -> Floats:
@@ -270,28 +275,28 @@ def _distribution(chain: MarkovChain) -> Floats:
     return chain.initial
 
 
-def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int) -> Floats:
+def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int) -> Floats:
     """(trials,) logarithms of the likelihood of what is heard, and of a secret."""
     total = np.zeros(len(heard.counts))
     weights = _distribution(chain)[None, :].copy()  # (trials or 1, k, counts of each window under way)
-    unfinished: list[int] = []
+    open_counts: list[int] = []
     for tick in range(mechanism.ticks):
         if tick:
-            weights = _predict(weights, chain.transition)
+            weights = _predict_states(weights, chain.transition)
         if mechanism.secret <= tick < mechanism.secret + mechanism.stretch:
             weights[:, mechanism.secrets != secret] = 0.0
         for n in mechanism.telling:
             if mechanism.counts[n].first == tick:
-                unfinished.append(n)
+                open_counts.append(n)
                 weights = weights[..., None]
-        if unfinished:
-            weights = _predict_counts(weights, [mechanism.counts[n] for n in unfinished], mechanism.sources)
+        if open_counts:
+            weights = _predict_counts(weights, [mechanism.counts[n] for n in open_counts], mechanism.sources)
         for source, symbols in heard.symbols.items():
             if mechanism.sources[source].heard:
                 weights = _condition_on(weights, mechanism.sources[source].emission[:, symbols[:, tick]].T)
-        for n in [n for n in unfinished if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
-            weights = _condition_on_count(weights, 2 + unfinished.index(n), mechanism.counts[n], heard.counts[:, n])
-            unfinished.remove(n)
+        for n in [n for n in open_counts if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
+            weights = _condition_on_count(weights, 2 + open_counts.index(n), mechanism.counts[n], heard.counts[:, n])
+            open_counts.remove(n)
         scale = weights.reshape(len(weights), -1).sum(axis=1)
         with np.errstate(divide="ignore"):
             total = total + np.log(scale)
@@ -299,7 +304,7 @@ def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int
     return total
 
 
-def _predict(weights: Floats, transition: Floats) -> Floats:
+def _predict_states(weights: Floats, transition: Floats) -> Floats:
     return np.moveaxis(np.tensordot(weights, transition, axes=(1, 0)), -1, 1)
 
 
@@ -313,42 +318,42 @@ def _predict_counts(weights: Floats, counts: Sequence[Counted], sources: Sequenc
     grown = np.zeros((*weights.shape[:2], *(size + 1 for size in weights.shape[2:])))
     used = sorted({count.symbols for count in counts if count.symbols is not None})
     for x in range(weights.shape[1]):
-        added: dict[tuple[int, ...], float] = {}
-        for drawn in product(*(range(sources[n].emission.shape[1]) for n in used)):
-            symbols = dict(zip(used, drawn, strict=True))
+        chances: dict[tuple[int, ...], float] = {}
+        for draw in product(*(range(sources[n].emission.shape[1]) for n in used)):
+            symbols = dict(zip(used, draw, strict=True))
             chance = float(np.prod([sources[n].emission[x, z] for n, z in symbols.items()]))
             step = tuple(
                 int((x if count.symbols is None else symbols[count.symbols]) in count.members) for count in counts
             )
-            added[step] = added.get(step, 0.0) + chance
-        for step, chance in added.items():
-            at = tuple(slice(s, s + size) for s, size in zip(step, weights.shape[2:], strict=True))
-            inside = grown[:, x][(slice(None), *at)]
-            inside += chance * weights[:, x]
+            chances[step] = chances.get(step, 0.0) + chance
+        for step, chance in chances.items():
+            shifted_cells = tuple(slice(s, s + size) for s, size in zip(step, weights.shape[2:], strict=True))
+            target = grown[:, x][(slice(None), *shifted_cells)]
+            target += chance * weights[:, x]
     return grown
 
 
-def _condition_on_count(weights: Floats, axis: int, count: Counted, released: Ints) -> Floats:
+def _condition_on_count(weights: Floats, axis: int, count: Counted, released_counts: Ints) -> Floats:
     """The end of a window: its count is added up with the probability that noise makes of it what was told."""
     size = weights.shape[axis]
-    distance = released[:, None] - np.arange(size)
-    distribution = np.exp(_log_noise(count, distance))
-    shape = [len(released)] + [1] * (weights.ndim - 1)
+    distances = released_counts[:, None] - np.arange(size)
+    noise_weights = np.exp(_log_noise_weights(count, distances))
+    shape = [len(released_counts)] + [1] * (weights.ndim - 1)
     shape[axis] = size
-    return np.asarray((weights * distribution.reshape(shape)).sum(axis=axis))
+    return np.asarray((weights * noise_weights.reshape(shape)).sum(axis=axis))
 
 
-def _log_noise(count: Counted, distance: Ints) -> Floats:
+def _log_noise_weights(count: Counted, distance: Ints) -> Floats:
     """Log-probabilities of noise, up to a number for each row."""
-    size = np.abs(distance)
+    distances = np.abs(distance)
     if count.terms == 1:
-        return np.asarray(-(size - size.min(axis=1, keepdims=True)) / float(count.scale))
-    most = int(size.max())
-    reach = max(most, int(40 * float(count.scale) * count.terms)) + 1
-    noise = np.exp(-np.abs(np.arange(-reach, reach + 1)) / float(count.scale))
+        return np.asarray(-(distances - distances.min(axis=1, keepdims=True)) / float(count.scale))
+    largest_distance = int(distances.max())
+    largest_noise = max(largest_distance, int(40 * float(count.scale) * count.terms)) + 1
+    noise = np.exp(-np.abs(np.arange(-largest_noise, largest_noise + 1)) / float(count.scale))
     distribution = noise / noise.sum()
-    summed = distribution
+    sum_distribution = distribution
     for _ in range(count.terms - 1):
-        summed = np.convolve(summed, distribution, mode="same")
-    logs = np.log(np.maximum(summed[reach:], 1e-300))[size]
+        sum_distribution = np.convolve(sum_distribution, distribution, mode="same")
+    logs = np.log(np.maximum(sum_distribution[largest_noise:], 1e-300))[distances]
     return np.asarray(logs - logs.max(axis=1, keepdims=True))

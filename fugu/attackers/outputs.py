@@ -20,7 +20,7 @@ __all__ = [
     "Knowledge",
     "Outputs",
     "SymbolOutputs",
-    "known_every",
+    "known_ticks",
     "laplace_noise",
     "release_counts",
     "release_symbols",
@@ -74,15 +74,15 @@ class CountOutputs:
 
     def windows(self) -> Ints:
         """The window that each tick is in (n,), or -1."""
-        numbers = np.full(self.ticks, -1, dtype=np.int64)
+        window_of_tick = np.full(self.ticks, -1, dtype=np.int64)
         for w, first in enumerate(self.first):
-            numbers[first : first + self.length] = w
-        return numbers
+            window_of_tick[first : first + self.length] = w
+        return window_of_tick
 
     def seen(self) -> SymbolOutputs:
         """The symbols beside the counts; of a single meaningless kind where there are none."""
-        nothing = SymbolOutputs(np.full(self.ticks, -1, dtype=np.int64), np.ones((self.states, 1)))
-        return self.beside or nothing
+        no_symbols = SymbolOutputs(np.full(self.ticks, -1, dtype=np.int64), np.ones((self.states, 1)))
+        return self.beside or no_symbols
 
 
 Outputs: TypeAlias = SymbolOutputs | CountOutputs
@@ -102,10 +102,10 @@ def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Genera
     """
     weights = np.array(table.weights(), dtype=np.int64)
     emission, limits = weights / weights.sum(axis=1, keepdims=True), np.cumsum(weights, axis=1)
-    words, drawn = generator.integers(SCALE, size=states.size), np.zeros(states.size, dtype=np.int64)
+    random_words, symbols = generator.integers(SCALE, size=states.size), np.zeros(states.size, dtype=np.int64)
     for limit in limits.T[:-1]:
-        drawn += words >= limit[states]
-    return SymbolOutputs(np.where(states >= 0, drawn, -1), emission)
+        symbols += random_words >= limit[states]
+    return SymbolOutputs(np.where(states >= 0, symbols, -1), emission)
 
 
 def release_counts(
@@ -123,19 +123,19 @@ def release_counts(
     States (n,) of -1 are not counted. Segments (n,) number stretches without gaps; windows of `length` ticks do not go
     beyond, and the rest is not released. The states of each group are counted together; `scale` is in ticks.
     """
-    edges = np.flatnonzero(np.diff(segments)) + 1
-    stretches = zip([0, *edges], [*edges, states.size], strict=True)
+    begins = np.flatnonzero(np.diff(segments)) + 1
+    stretches = zip([0, *begins], [*begins, states.size], strict=True)
     first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)
-    inside = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
-    counts = inside[first + length] - inside[first] + laplace_noise(scale, (first.size, len(groups)), generator)
+    sums = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
+    counts = sums[first + length] - sums[first] + laplace_noise(scale, (first.size, len(groups)), generator)
     present = (states >= 0).astype(np.int64)
     return CountOutputs(counts, first, length, scale, groups, int(states.size), k, present)
 
 
 def laplace_noise(scale: Fraction, shape: tuple[int, ...], generator: np.random.Generator) -> Ints:
     """Discrete Laplace noise, for simulations only: the difference of two geometric numbers of ratio exp(-1/scale)."""
-    up, down = generator.geometric(-math.expm1(-1 / float(scale)), (2, *shape))
-    return np.asarray(up - down, dtype=np.int64)
+    rises, falls = generator.geometric(-math.expm1(-1 / float(scale)), (2, *shape))
+    return np.asarray(rises - falls, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,8 @@ class Knowledge:
     @cached_property
     def prior(self) -> Floats:
         """Probabilities (n, k) under the believed chain, given known states and no output."""
-        unseen = np.full(self.segments.size, -1, dtype=np.int64)
-        symbols, table = self.learn_from(unseen, np.ones((len(self.transition), 1)))
+        no_symbols = np.full(self.segments.size, -1, dtype=np.int64)
+        symbols, table = self.learn_from(no_symbols, np.ones((len(self.transition), 1)))
         return posterior_marginals(symbols, self.distribution, self.transition, table, lengths=self.lengths)
 
     @cached_property
@@ -179,6 +179,6 @@ class Knowledge:
         return np.where(self.known >= 0, m + self.known, symbols), np.hstack([emission, np.eye(k)]) / 2
 
 
-def known_every(states: Ints, every: int | None) -> Ints | None:
+def known_ticks(states: Ints, tick_stride: int | None) -> Ints | None:
     """True states (n,) at every so many ticks, -1 elsewhere, or none; with 2, both neighbours of the others."""
-    return None if every is None else np.where(np.arange(states.size) % every == 0, states, -1)
+    return None if tick_stride is None else np.where(np.arange(states.size) % tick_stride == 0, states, -1)

@@ -25,7 +25,7 @@ from fugu.attackers.mechanisms import Mechanism
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = ["secret_pairs", "told_by_tick", "witness"]
+__all__ = ["secret_pairs", "tick_losses", "witness"]
 
 
 _ROUNDING = 1e-9
@@ -56,25 +56,25 @@ def witness(mechanism: Mechanism, chain: MarkovChain, *, knows: bool = False) ->
 
     `knows` says whether the adversary may know states of other ticks.
     """
-    if mechanism.shown or any(mechanism.counts[n].consecutive for n in mechanism.independent):
+    if mechanism.shown or any(mechanism.counts[n].consecutive for n in mechanism.independent_counts):
         mechanism = mechanism._replace(stretch=1)  # what is promised of a stretch is of each of its ticks
-    wide = _Expanded.of(mechanism, chain)
+    space = _Expanded.of(mechanism, chain)
     pairs = secret_pairs(mechanism)[:_MOST_PAIRS]
-    after = mechanism.secret + mechanism.stretch
+    end = mechanism.secret + mechanism.stretch
     best = Witness(0.0, pairs[0])
-    for signs, state_pairs in _patterns(mechanism, pairs).items():
-        options = wide.options(mechanism, signs)
-        steps = wide.steps(mechanism, signs)
-        future = _side(wide, options[after:][::-1], steps[after - 1 :][::-1], pairs, knows, past=False)
-        past = _side(wide, options[: mechanism.secret], steps[: mechanism.secret], pairs, knows, past=True)
+    for signs, state_pairs in _sign_pairs(mechanism, pairs).items():
+        options = space.options(mechanism, signs)
+        steps = space.steps(mechanism, signs)
+        future = _side_probs(space, options[end:][::-1], steps[end - 1 :][::-1], pairs, knows, past=False)
+        past = _side_probs(space, options[: mechanism.secret], steps[: mechanism.secret], pairs, knows, past=True)
         for x, z in state_pairs:
-            epsilon = _largest(wide, x, z, past, options[mechanism.secret : after], future) - _ROUNDING
+            epsilon = _largest_ratio(space, x, z, past, options[mechanism.secret : end], future) - _ROUNDING
             if epsilon > best.epsilon:
                 best = Witness(epsilon, (x, z))
     return best
 
 
-def told_by_tick(mechanism: Mechanism) -> Floats:
+def tick_losses(mechanism: Mechanism) -> Floats:
     """(k, k) the most that what a tick adds to tells of each state rather than each other, about."""
     losses = np.zeros((mechanism.states, mechanism.states))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -82,15 +82,15 @@ def told_by_tick(mechanism: Mechanism) -> Floats:
             logs = np.log(source.emission)
             if source.heard:
                 losses += [np.nan_to_num(row - logs, nan=0.0, posinf=1e3).max(axis=1) for row in logs]
-    for n in mechanism.independent:
+    for n in mechanism.independent_counts:
         count = mechanism.counts[n]
         if count.first <= mechanism.secret < count.first + count.length:
-            inside = _share(mechanism, n)
-            losses += np.maximum(inside[:, None] - inside[None, :], 0.0) / float(count.scale)
+            counted_shares = _counted_shares(mechanism, n)
+            losses += np.maximum(counted_shares[:, None] - counted_shares[None, :], 0.0) / float(count.scale)
     return losses
 
 
-def _share(mechanism: Mechanism, count: int) -> Floats:
+def _counted_shares(mechanism: Mechanism, count: int) -> Floats:
     """(k,) how much a tick in each state adds to a count, on average."""
     definition = mechanism.counts[count]
     if definition.symbols is None:
@@ -99,43 +99,43 @@ def _share(mechanism: Mechanism, count: int) -> Floats:
     symbols = np.arange(emission.shape[1])
     if not definition.consecutive:
         return np.asarray(emission[:, np.isin(symbols, definition.members)].sum(axis=1))
-    both = [member for member in definition.members if member % (emission.shape[1] + 1) == 0]  # a symbol that stays
-    return np.asarray(emission[:, [member // emission.shape[1] for member in both]].sum(axis=1))
+    stays = [member for member in definition.members if member % (emission.shape[1] + 1) == 0]  # a symbol that stays
+    return np.asarray(emission[:, [member // emission.shape[1] for member in stays]].sum(axis=1))
 
 
 def secret_pairs(mechanism: Mechanism) -> list[tuple[int, int]]:
     """Pairs of secrets that are told apart, those first of which a tick tells most."""
-    losses, secrets = told_by_tick(mechanism), mechanism.secrets
-    most = {
+    losses, secrets = tick_losses(mechanism), mechanism.secrets
+    largest_losses = {
         (x, z): float(losses[np.ix_(secrets == x, secrets == z)].max())
         for x, z in permutations(dict.fromkeys(secrets.tolist()), 2)
     }
-    return sorted(most, key=lambda pair: -most[pair])
+    return sorted(largest_losses, key=lambda pair: -largest_losses[pair])
 
 
-def _patterns(mechanism: Mechanism, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+def _sign_pairs(mechanism: Mechanism, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, ...], list[tuple[int, int]]]:
     """By how each count is beyond what can be, 1 above and -1 below: the pairs of states of which that tells most."""
-    first = {definition.name: n for n, definition in reversed(list(enumerate(mechanism.counts)))}
-    states = np.bincount(mechanism.secrets)
-    scores = {name: np.bincount(mechanism.secrets, _score(mechanism, n)) / states for name, n in first.items()}
+    firsts = {definition.name: n for n, definition in reversed(list(enumerate(mechanism.counts)))}
+    sizes = np.bincount(mechanism.secrets)
+    scores = {name: np.bincount(mechanism.secrets, _pair_shares(mechanism, n)) / sizes for name, n in firsts.items()}
     patterns: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for x, z in pairs:
-        signs = {name: _sign(score[x], score[z]) for name, score in scores.items()}
+        signs = {name: _count_sign(score[x], score[z]) for name, score in scores.items()}
         patterns.setdefault(tuple(signs[count.name] for count in mechanism.counts), []).append((x, z))
     return patterns
 
 
-def _sign(share: float, other: float) -> int:
-    return 1 if share > other or share == other > 0.5 else -1
+def _count_sign(share: float, other_share: float) -> int:
+    return 1 if share > other_share or share == other_share > 0.5 else -1
 
 
-def _score(mechanism: Mechanism, count: int) -> Floats:
+def _pair_shares(mechanism: Mechanism, count: int) -> Floats:
     definition = mechanism.counts[count]
     if not definition.consecutive or definition.symbols is None:
-        return _share(mechanism, count)
+        return _counted_shares(mechanism, count)
     emission = mechanism.sources[definition.symbols].emission
-    first, second = np.divmod(np.array(definition.members), emission.shape[1])
-    return np.asarray((emission[:, first] * emission[:, second]).sum(axis=1))
+    first_symbols, second_symbols = np.divmod(np.array(definition.members), emission.shape[1])
+    return np.asarray((emission[:, first_symbols] * emission[:, second_symbols]).sum(axis=1))
 
 
 class _Expanded(NamedTuple):
@@ -156,8 +156,10 @@ class _Expanded(NamedTuple):
     @classmethod
     def of(cls, mechanism: Mechanism, chain: MarkovChain) -> _Expanded:
         assert chain.initial is not None
-        of = next((mechanism.counts[n].symbols for n in mechanism.independent if mechanism.counts[n].consecutive), None)
-        emission = np.ones((mechanism.states, 1)) if of is None else mechanism.sources[of].emission
+        source = next(
+            (mechanism.counts[n].symbols for n in mechanism.independent_counts if mechanism.counts[n].consecutive), None
+        )
+        emission = np.ones((mechanism.states, 1)) if source is None else mechanism.sources[source].emission
         symbols = emission.shape[1]
         state, symbol = np.divmod(np.arange(mechanism.states * symbols), symbols)
         forward = chain.transition[np.ix_(state, state)] * emission[state, symbol][None, :]
@@ -165,37 +167,37 @@ class _Expanded(NamedTuple):
         backward = (distribution[:, None] * forward).T / distribution[:, None]
         secret = mechanism.secrets[state]
         return cls(
-            forward, backward, state, symbol, secret, distribution / np.bincount(secret, distribution)[secret], of
+            forward, backward, state, symbol, secret, distribution / np.bincount(secret, distribution)[secret], source
         )
 
     def options(self, mechanism: Mechanism, signs: Sequence[int]) -> list[Floats]:
         """For each tick, (n, o) likelihoods of what may be heard of it, given each state."""
-        plain = np.ones((mechanism.states, 1))
+        heard = np.ones((mechanism.states, 1))
         for source in mechanism.sources:
             if source.heard:
-                plain = (plain[:, :, None] * source.emission[:, None, :]).reshape(mechanism.states, -1)
-                plain = plain[:, _extreme(plain)]
+                heard = (heard[:, :, None] * source.emission[:, None, :]).reshape(mechanism.states, -1)
+                heard = heard[:, _extreme_columns(heard)]
         tilts = np.zeros((mechanism.ticks, mechanism.states))
         sizes = [source.emission.shape[1] for source in mechanism.sources]
-        of_symbols = {n: np.zeros((mechanism.ticks, size)) for n, size in enumerate(sizes)}
+        tilts_of = {n: np.zeros((mechanism.ticks, size)) for n, size in enumerate(sizes)}
         for n in mechanism.telling:
             count = mechanism.counts[n]
-            into = tilts if count.symbols is None else of_symbols[count.symbols]
-            into[count.first : count.first + count.length, list(count.members)] += signs[n] / float(count.scale)
-        counted = {mechanism.counts[n].symbols for n in mechanism.telling} - {None}
-        by_tick, computed = [], {}
+            target = tilts if count.symbols is None else tilts_of[count.symbols]
+            target[count.first : count.first + count.length, list(count.members)] += signs[n] / float(count.scale)
+        sources = {mechanism.counts[n].symbols for n in mechanism.telling} - {None}
+        options, cache = [], {}
         for tick in range(mechanism.ticks):
-            key = (tilts[tick].tobytes(), *(of_symbols[n][tick].tobytes() for n in of_symbols if n in counted))
-            if key not in computed:
-                wide = (plain * np.exp(tilts[tick])[:, None])[self.state]
-                for n in of_symbols:
-                    if n in counted and n == self.consecutive_of:
-                        wide = wide * np.exp(of_symbols[n][tick])[self.symbol][:, None]
-                    elif n in counted:
-                        wide = wide * (mechanism.sources[n].emission @ np.exp(of_symbols[n][tick]))[self.state][:, None]
-                computed[key] = wide
-            by_tick.append(computed[key])
-        return by_tick
+            key = (tilts[tick].tobytes(), *(tilts_of[n][tick].tobytes() for n in tilts_of if n in sources))
+            if key not in cache:
+                probs = (heard * np.exp(tilts[tick])[:, None])[self.state]
+                for n in tilts_of:
+                    if n in sources and n == self.consecutive_of:
+                        probs = probs * np.exp(tilts_of[n][tick])[self.symbol][:, None]
+                    elif n in sources:
+                        probs = probs * (mechanism.sources[n].emission @ np.exp(tilts_of[n][tick]))[self.state][:, None]
+                cache[key] = probs
+            options.append(cache[key])
+        return options
 
     def steps(self, mechanism: Mechanism, signs: Sequence[int]) -> list[Floats]:
         """For each step but the last tick's, (n, n) how likely the counts of pairs of symbols make it; or (1, 1)."""
@@ -203,7 +205,7 @@ class _Expanded(NamedTuple):
             return [np.ones((1, 1))] * (mechanism.ticks - 1)
         symbols = int(self.symbol.max()) + 1
         tilts = np.zeros((mechanism.ticks - 1, symbols**2))
-        for n in mechanism.independent:
+        for n in mechanism.independent_counts:
             count = mechanism.counts[n]
             if count.consecutive and count.symbols == self.consecutive_of:
                 steps = slice(count.first, count.first + count.length - 1)
@@ -212,26 +214,26 @@ class _Expanded(NamedTuple):
         return [np.exp(tilt)[pair] for tilt in tilts]
 
 
-def _extreme(columns: Floats) -> Ints:
+def _extreme_columns(columns: Floats) -> Ints:
     """Which (k, o) columns to keep if they are many: for every two states those that tell most."""
     if columns.shape[1] <= _MOST_OPTIONS:
         return np.arange(columns.shape[1])
     logs = np.log(np.maximum(columns, 1e-300))
     ratios = [logs[x] - logs[z] for x, z in permutations(range(len(columns)), 2)]
-    chosen = {int(own.argmax()) for own in sorted(ratios, key=lambda ratio: -float(ratio.max()))[:_MOST_OPTIONS]}
-    return np.array(sorted(chosen))
+    best = {int(column.argmax()) for column in sorted(ratios, key=lambda ratio: -float(ratio.max()))[:_MOST_OPTIONS]}
+    return np.array(sorted(best))
 
 
-def _distances(far: int) -> Iterator[int]:
+def _known_distances(longest: int) -> Iterator[int]:
     """Where a known state is tried: how many ticks from the secret one."""
-    at = 1
-    while at <= far:
-        yield at
-        at += max(1, at // 3)
+    distance = 1
+    while distance <= longest:
+        yield distance
+        distance += max(1, distance // 3)
 
 
-def _side(
-    wide: _Expanded,
+def _side_probs(
+    space: _Expanded,
     options: Sequence[Floats],
     steps: Sequence[Floats],
     pairs: Sequence[tuple[int, int]],
@@ -240,26 +242,26 @@ def _side(
     past: bool,
 ) -> _Sides:
     """The outputs of one side, from the farthest tick to the nearest."""
-    size = len(wide.state)
-    move = wide.backward if past else wide.forward
-    seen, unseen = np.ones((1, 1, size)), np.ones((1, size))
-    wanted = set(_distances(len(options))) if knows and wide.consecutive_of is None else set()
-    likely = range(size) if size <= _MOST_KNOWN else np.flatnonzero(np.isin(wide.secret, pairs[:_MOST_KNOWN])).tolist()
-    for place, (option, step) in enumerate(zip(options, steps, strict=True)):
+    size = len(space.state)
+    move = space.backward if past else space.forward
+    seen_probs, prior_probs = np.ones((1, 1, size)), np.ones((1, size))
+    tried_distances = set(_known_distances(len(options))) if knows and space.consecutive_of is None else set()
+    likely = range(size) if size <= _MOST_KNOWN else np.flatnonzero(np.isin(space.secret, pairs[:_MOST_KNOWN])).tolist()
+    for index, (option, step) in enumerate(zip(options, steps, strict=True)):
         matrix = move * (step.T if past else step)
-        beliefs = seen[:, :, None, :] * option.T[None, None]
-        beliefs = beliefs.reshape(len(seen), -1, size) @ matrix.T
-        seen = _selected(beliefs, wide, pairs)
-        unseen = unseen @ move.T
-        if len(options) - place in wanted:
-            fresh = move[:, list(likely)].T
-            fresh = fresh[fresh.min(axis=1) > 0]
-            unseen = np.concatenate([unseen, fresh])
-            seen = np.concatenate([seen, np.repeat(fresh[:, None], seen.shape[1], axis=1)])
-    return _Sides(seen, unseen)
+        beliefs = seen_probs[:, :, None, :] * option.T[None, None]
+        beliefs = beliefs.reshape(len(seen_probs), -1, size) @ matrix.T
+        seen_probs = _select_outputs(beliefs, space, pairs)
+        prior_probs = prior_probs @ move.T
+        if len(options) - index in tried_distances:
+            known_rows = move[:, list(likely)].T
+            known_rows = known_rows[known_rows.min(axis=1) > 0]
+            prior_probs = np.concatenate([prior_probs, known_rows])
+            seen_probs = np.concatenate([seen_probs, np.repeat(known_rows[:, None], seen_probs.shape[1], axis=1)])
+    return _Sides(seen_probs, prior_probs)
 
 
-def _selected(beliefs: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]) -> Floats:
+def _select_outputs(beliefs: Floats, space: _Expanded, pairs: Sequence[tuple[int, int]]) -> Floats:
     """For every two states the output whose likelihoods differ most."""
     beliefs = beliefs / np.maximum(beliefs.max(axis=2, keepdims=True), 1e-300)
     if beliefs.shape[1] <= 1:
@@ -268,43 +270,47 @@ def _selected(beliefs: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]
     states = [
         (x, z)
         for pair in pairs
-        for x, z in product(*(np.flatnonzero(wide.secret == own)[:_MOST_ALIKE] for own in pair))
+        for x, z in product(*(np.flatnonzero(space.secret == secret)[:_MOST_ALIKE] for secret in pair))
     ]
-    best = np.stack([(logs[:, :, x] - logs[:, :, z]).argmax(axis=1) for x, z in states], axis=1)
-    if (best == best[:, :1]).all():
-        best = best[:, :1]
-    return np.asarray(np.take_along_axis(beliefs, best[:, :, None], axis=1))
+    best_outputs = np.stack([(logs[:, :, x] - logs[:, :, z]).argmax(axis=1) for x, z in states], axis=1)
+    if (best_outputs == best_outputs[:, :1]).all():
+        best_outputs = best_outputs[:, :1]
+    return np.asarray(np.take_along_axis(beliefs, best_outputs[:, :, None], axis=1))
 
 
-def _largest(
-    wide: _Expanded, x: int, z: int, past_sides: _Sides, here: Sequence[Floats], future_sides: _Sides
+def _largest_ratio(
+    space: _Expanded, x: int, z: int, past_sides: _Sides, here: Sequence[Floats], future_sides: _Sides
 ) -> float:
     """The log-likelihood ratio of two secrets, with the best that was kept of both sides and of their ticks."""
-    first, other = np.flatnonzero(wide.secret == x), np.flatnonzero(wide.secret == z)
+    x_at, z_at = np.flatnonzero(space.secret == x), np.flatnonzero(space.secret == z)
     with np.errstate(divide="ignore", invalid="ignore"):
-        if len(first) == len(other) == 1:
-            total = math.fsum(float(_clean(np.log(own[first[0]]) - np.log(own[other[0]])).max()) for own in here)
+        if len(x_at) == len(z_at) == 1:
+            log_ratio = math.fsum(
+                float(_clean(np.log(states[x_at[0]]) - np.log(states[z_at[0]])).max()) for states in here
+            )
             for side in (past_sides, future_sides):
-                ratio = np.log(side.seen[:, :, first[0]]) - np.log(side.seen[:, :, other[0]])
-                prior = np.log(side.known[:, first[0]]) - np.log(side.known[:, other[0]])
-                total += float(_clean(ratio - prior[:, None]).max())
-            return total
-        past, future = (_best(wide, side, first, other) for side in (past_sides, future_sides))
+                ratio = np.log(side.seen[:, :, x_at[0]]) - np.log(side.seen[:, :, z_at[0]])
+                prior = np.log(side.known[:, x_at[0]]) - np.log(side.known[:, z_at[0]])
+                log_ratio += float(_clean(ratio - prior[:, None]).max())
+            return log_ratio
+        past, future = (_best_outputs(space, side, x_at, z_at) for side in (past_sides, future_sides))
         logs = []
-        for own in (first, other):
-            seen = np.einsum("n,ln,no,rn->lor", wide.weight[own], past[0][:, own], here[0][own], future[0][:, own])
-            unseen = np.einsum("n,ln,rn->lr", wide.weight[own], past[1][:, own], future[1][:, own])
-            logs.append(np.log(seen) - np.log(unseen)[:, None, :])
+        for states in (x_at, z_at):
+            probs = np.einsum(
+                "n,ln,no,rn->lor", space.weight[states], past[0][:, states], here[0][states], future[0][:, states]
+            )
+            priors = np.einsum("n,ln,rn->lr", space.weight[states], past[1][:, states], future[1][:, states])
+            logs.append(np.log(probs) - np.log(priors)[:, None, :])
         return float(_clean(logs[0] - logs[1]).max())
 
 
-def _best(wide: _Expanded, side: _Sides, first: Ints, other: Ints) -> tuple[Floats, Floats]:
-    seen = side.seen.reshape(-1, side.seen.shape[2])
-    unseen = np.repeat(side.known, side.seen.shape[1], axis=0)
-    logs = [np.log(beliefs[:, own] @ wide.weight[own]) for own in (first, other) for beliefs in (seen, unseen)]
-    score = _clean(logs[0] - logs[1] - logs[2] + logs[3])
-    best = np.argsort(-score)[:_MOST_OUTPUTS]
-    return seen[best], unseen[best]
+def _best_outputs(space: _Expanded, side: _Sides, x_at: Ints, z_at: Ints) -> tuple[Floats, Floats]:
+    probs = side.seen.reshape(-1, side.seen.shape[2])
+    priors = np.repeat(side.known, side.seen.shape[1], axis=0)
+    logs = [np.log(beliefs[:, states] @ space.weight[states]) for states in (x_at, z_at) for beliefs in (probs, priors)]
+    ratios = _clean(logs[0] - logs[1] - logs[2] + logs[3])
+    best_outputs = np.argsort(-ratios)[:_MOST_OUTPUTS]
+    return probs[best_outputs], priors[best_outputs]
 
 
 def _clean(logs: Floats) -> Floats:

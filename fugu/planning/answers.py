@@ -43,8 +43,8 @@ class Shares(NamedTuple):
 
     def joined(self, other: Shares) -> Shares:
         """These and others, without the places of the latter's first ticks."""
-        both = zip((self.counts, self.truth), (other.counts, other.truth), strict=True)
-        counts, truth = (np.concatenate(pair) for pair in both)
+        pairs = zip((self.counts, self.truth), (other.counts, other.truth), strict=True)
+        counts, truth = (np.concatenate(pair) for pair in pairs)
         return self._replace(counts=counts, truth=truth)
 
     def error(self, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:
@@ -61,12 +61,12 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
     starts = [np.arange(a, b - length + 1, length) for a, b in pairwise(edges.tolist())]
     first = np.concatenate(starts).astype(np.int64)
 
-    def inside(is_counted: NDArray[np.bool_]) -> Ints:
-        total = np.concatenate([[0], np.cumsum(is_counted)])
-        return np.asarray(total[first + length] - total[first], dtype=np.int64)
+    def sums(is_counted: NDArray[np.bool_]) -> Ints:
+        cumulated = np.concatenate([[0], np.cumsum(is_counted)])
+        return np.asarray(cumulated[first + length] - cumulated[first], dtype=np.int64)
 
-    with_state = inside(states >= 0)
-    counts = np.stack([inside(np.isin(states, group)) for group in bins], axis=1)
+    with_state = sums(states >= 0)
+    counts = np.stack([sums(np.isin(states, group)) for group in bins], axis=1)
     enough = with_state >= _LEAST_STATED * length
     return Shares(counts[enough], counts[enough] / np.maximum(with_state[enough], 1)[:, None], first[enough], length)
 
@@ -91,21 +91,21 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     e^(-1/s); Chebyshev's inequality where the distribution has too many values.
     """
     decay = 1.0 / float(scale)
-    reach = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
-    if reach > _LONGEST_REACH:  # too long a distribution to write down: no noise exceeds its second moment's bounds
-        off = float(scale) * math.sqrt(2.0 * devices) / (devices * length)
-        return min(off, 1.0), min(off / math.sqrt(1.0 - _CONFIDENCE), 1.0)
-    size = 1 << math.ceil(math.log2(2.0 * reach + 2.0))
-    angle = 2.0 * math.pi * np.arange(size // 2 + 1) / size
+    longest = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
+    if longest > _LONGEST_REACH:  # too long a distribution to write down: no noise exceeds its second moment's bounds
+        error_bound = float(scale) * math.sqrt(2.0 * devices) / (devices * length)
+        return min(error_bound, 1.0), min(error_bound / math.sqrt(1.0 - _CONFIDENCE), 1.0)
+    size = 1 << math.ceil(math.log2(2.0 * longest + 2.0))
+    angles = 2.0 * math.pi * np.arange(size // 2 + 1) / size
     ratio = math.exp(-decay)
-    single = math.expm1(-decay) ** 2 / (math.expm1(-decay) ** 2 + 4.0 * ratio * np.sin(angle / 2.0) ** 2)
-    distribution = np.fft.irfft(single**devices, size)
+    powers = math.expm1(-decay) ** 2 / (math.expm1(-decay) ** 2 + 4.0 * ratio * np.sin(angles / 2.0) ** 2)
+    distribution = np.fft.irfft(powers**devices, size)
     absolute = np.concatenate([distribution[:1], distribution[1 : size // 2] + distribution[: size // 2 : -1]])
     absolute = np.clip(absolute, 0.0, None)
     all_ticks = devices * length
-    error = np.minimum(np.arange(len(absolute)), all_ticks) / all_ticks
-    most = int(np.searchsorted(np.cumsum(absolute), _CONFIDENCE + 1e-9))
-    return float(absolute @ error), min(most, all_ticks) / all_ticks
+    share_errors = np.minimum(np.arange(len(absolute)), all_ticks) / all_ticks
+    reach = int(np.searchsorted(np.cumsum(absolute), _CONFIDENCE + 1e-9))
+    return float(absolute @ share_errors), min(reach, all_ticks) / all_ticks
 
 
 class WindowAccuracy(NamedTuple):
@@ -125,15 +125,15 @@ def window_error(scale: Fraction | float, length: int, most: int | None = None) 
     """
     decay = 1.0 / float(scale)
     ratio = math.exp(-decay)
-    beyond_none = 2.0 * ratio / (1.0 + ratio)
-    limit = length if most is None else most
-    mean, share = (beyond_none * math.expm1(-decay * cut) / math.expm1(-decay) for cut in (limit, length))
-    far = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
-    return WindowAccuracy(mean, min(far, limit), share / length, min(far, length) / length)
+    nonzero = 2.0 * ratio / (1.0 + ratio)
+    cap = length if most is None else most
+    mean, share = (nonzero * math.expm1(-decay * limit) / math.expm1(-decay) for limit in (cap, length))
+    reach = max(0, math.ceil(math.log(nonzero / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
+    return WindowAccuracy(mean, min(reach, cap), share / length, min(reach, length) / length)
 
 
 def error_of(window: Window, period_us: int | None) -> WindowAccuracy:
     """The error of one number of a window, cut off at the most it can be; of any period if that is None."""
     query = window.query
-    most = query.most(window.length, period_us)
-    return window_error(Fraction(window.scale), query.usual(window.length), most)
+    largest_number = query.most(window.length, period_us)
+    return window_error(Fraction(window.scale), query.usual(window.length), largest_number)

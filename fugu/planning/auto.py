@@ -33,7 +33,7 @@ from fugu.planning.candidates import (
     Curve,
     Task,
     best_symbols,
-    nothing,
+    no_candidate,
     window_candidates,
     window_lengths,
 )
@@ -50,7 +50,7 @@ from fugu.planning.question import (
     long_stay,
     merged_states,
     protected_seconds,
-    sampled,
+    sample_states,
     three_sets,
 )
 from fugu.planning.states import MOST_MISSING, Gaps, gaps_of
@@ -68,11 +68,11 @@ Progress = Callable[[str, float], None]
 AIM = 0.05
 """The mean absolute error that is aimed at if none is asked for."""
 
-_PERIODS = (1, 5, 30)
+_TICK_STRIDES = (1, 5, 30)
 _EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)
-_MOST_CHOICES, _MOST_TRIED, _MOST_STEPS = 4, 4, 8
-_SHOWN = 48
-_SAFE = 0.8
+_MOST_CHOICES, _MOST_CANDIDATES, _MOST_STEPS = 4, 4, 8
+_SHOWN_WINDOWS = 48
+_SAFE_SHARE = 0.8
 _RUNS, _ANSWERS = 100, 20_000
 _SetName = Literal["fit", "choose", "test"]
 
@@ -136,19 +136,19 @@ class _Problem:
     by_period: dict[int, Sampled] = field(default_factory=dict)
     by_class: dict[int, _Donors] = field(default_factory=dict)
 
-    def data(self, every: int) -> Sampled:
+    def data(self, stride: int) -> Sampled:
         """The states at a period, computed once."""
-        if every not in self.by_period:
-            self.by_period[every] = sampled(self.readings, self.states, self.sets, every)
-        return self.by_period[every]
+        if stride not in self.by_period:
+            self.by_period[stride] = sample_states(self.readings, self.states, self.sets, stride)
+        return self.by_period[stride]
 
-    def donors(self, every: int) -> _Donors:
+    def donors(self, stride: int) -> _Donors:
         """The classes that are fitted at a period; ChainClassError where a donor has too few readings."""
-        if every not in self.by_class:
-            data = self.data(every)
-            covered = tuple(covering_class(*cut, len(data.discretiser.states)) for cut in data.whole)
-            self.by_class[every] = _Donors(covered, union([donor.chains for donor in covered]))
-        return self.by_class[every]
+        if stride not in self.by_class:
+            samples = self.data(stride)
+            covered = tuple(covering_class(*cut, len(samples.discretiser.states)) for cut in samples.whole)
+            self.by_class[stride] = _Donors(covered, union([donor.chains for donor in covered]))
+        return self.by_class[stride]
 
     def shares(self, candidate: Candidate, name: _SetName) -> Shares:
         """The true answers of a candidate's windows in a set."""
@@ -165,9 +165,9 @@ class _Problem:
         Noise is drawn `runs` times, by default as often as there are few answers.
         """
         if candidate.table is not None:
-            data = self.data(candidate.every)
-            assessed = candidate.assess(data, getattr(data, name), self.rng)
-            return None if assessed is None else assessed.expected_error
+            samples = self.data(candidate.every)
+            assessment = candidate.assess(samples, getattr(samples, name), self.rng)
+            return None if assessment is None else assessment.expected_error
         shares = self.shares(candidate, name)
         if not len(shares.counts):
             return None
@@ -192,14 +192,14 @@ class _Problem:
 
         PlanningError: there are no such blocks, or no times.
         """
-        readings, question, counted = self.readings, self.task.question, self.states.counted
+        readings, question, counted_states = self.readings, self.task.question, self.states.counted
         if not readings.timed:
             raise PlanningError(f"{readings.source} has no steady times: there are no parts of the day to count by")
         return replace(
             self,
-            task=self.task._replace(bins=(counted,)),
+            task=self.task._replace(bins=(counted_states,)),
             sets=three_sets(readings.segments, self.states.baseline_ticks, 1),
-            profile=Profile.recorded(readings, question, counted),
+            profile=Profile.recorded(readings, question, counted_states),
             by_period={},
         )
 
@@ -227,27 +227,27 @@ def plan_auto(
     problem = _Problem(readings, Task(question, bins, readings.period), states, sets, rng)
     if question.want == "profile":
         problem = problem.of_profiles()
-    data = problem.data(1)
-    if np.unique(data.fit.states[data.fit.states >= 0]).size < 2:
+    samples = problem.data(1)
+    if np.unique(samples.fit.states[samples.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
-    missing = states.discretiser.missing
-    gaps = gaps_of(data.whole, None if missing is None else k - 1) if readings.missing_share > MOST_MISSING else None
+    absent = states.discretiser.missing
+    gaps = gaps_of(samples.whole, None if absent is None else k - 1) if readings.missing_share > MOST_MISSING else None
     if question.missing == "ignore" and gaps is not None and gaps.dependent:
         raise PlanningError(
             f"{readings.source}: which ticks are missing depends on states (p = {min(gaps.before, gaps.after):.2g}), "
             "and would tell of them: without --missing ignore, missing is a state that is protected"
         )
-    outcome = _compared(problem, progress)
+    outcome = _compare(problem, progress)
     progress("error against epsilon", 0.9)
     recommended, reasons = outcome.recommended, outcome.reasons
     by_day = problem.of_profiles() if any(candidate.blocks for candidate in outcome.candidates) else problem
-    curves = tuple(_curve(by_day if candidate.blocks else problem, candidate) for candidate in outcome.candidates)
-    least = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
-    least = None if reasons else least
-    covered = None
+    curves = tuple(_error_curve(by_day if candidate.blocks else problem, candidate) for candidate in outcome.candidates)
+    least_useful = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
+    least_useful = None if reasons else least_useful
+    share = None
     if recommended.chains is not None:
         donors = problem.donors(recommended.every).covered
-        covered = min(donor._replace(chains=recommended.chains).share() for donor in donors)
+        share = min(donor._replace(chains=recommended.chains).share() for donor in donors)
     return AutoPlan(
         recommended=recommended,
         candidates=outcome.candidates,
@@ -257,35 +257,35 @@ def plan_auto(
         bins=problem.task.bins,
         reasons=reasons,
         curves=curves,
-        least_epsilon=least,
-        too_few=too_few(curves, question) if least is None and not reasons else None,
+        least_epsilon=least_useful,
+        too_few=too_few(curves, question) if least_useful is None and not reasons else None,
         example=outcome.example,
         held_back=outcome.problem.sets.test.rows,
-        covered=covered,
-        stay=long_stay(np.concatenate([cut.states for cut in data.whole]), readings.segments),
+        covered=share,
+        stay=long_stay(np.concatenate([cut.states for cut in samples.whole]), readings.segments),
         gaps=gaps,
-        merged=merged_states(states, data.whole),
-        left_out=_left_out(problem, recommended),
+        merged=merged_states(states, samples.whole),
+        left_out=_losses_left_out(problem, recommended),
     )
 
 
-def _left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
+def _losses_left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
     """Epsilon about each donor of a plan like a recommended one for the others: by their class, as wide, and his."""
     if candidate.kind == "none" or candidate.chains is None:
         return ()
-    donors, of_all = problem.donors(candidate.every)
+    donors, joint_class = problem.donors(candidate.every)
     if len(donors) < 2:
         return ()
-    wider = max(1.0, math.sqrt(candidate.chains.odds_bound / of_all.odds_bound))
+    widening = max(1.0, math.sqrt(candidate.chains.odds_bound / joint_class.odds_bound))
     losses = []
-    for place, donor in enumerate(donors):
-        others = union([donor.chains for other, donor in enumerate(donors) if other != place])
-        others = others if wider == 1.0 else widened(others, wider)
+    for index, donor in enumerate(donors):
+        others = union([donor.chains for other_index, donor in enumerate(donors) if other_index != index])
+        others = others if widening == 1.0 else widened(others, widening)
         try:
             # a policy with a class that changes promises for chains that change
             chains = widened(donor.chains, 1.0) if others.changes else donor.chains
-            planned = candidate.planned(others, candidate.epsilon)
-            losses.append(planned.bound(chains).epsilon(candidate.stretch_ticks))
+            release = candidate.planned(others, candidate.epsilon)
+            losses.append(release.bound(chains).epsilon(candidate.stretch_ticks))
         except FuguError:
             losses.append(math.inf)
     return tuple(losses)
@@ -301,7 +301,7 @@ class _Outcome(NamedTuple):
     example: Example | None
 
 
-def _compared(problem: _Problem, progress: Progress) -> _Outcome:
+def _compare(problem: _Problem, progress: Progress) -> _Outcome:
     """Compare and judge what was asked for; profiles too, where nothing else is useful and nothing was asked for."""
     progress("the class of chains", 0.1)
     question = problem.task.question
@@ -321,11 +321,11 @@ def _compared(problem: _Problem, progress: Progress) -> _Outcome:
     profiles = _outcome(by_day, chains, _choice(by_day, chains))
     if not profiles.candidates:
         return outcome
-    both = outcome.candidates + profiles.candidates
+    candidates = outcome.candidates + profiles.candidates
     if profiles.recommended.kind != "none":
-        return profiles._replace(candidates=both)
-    more = profiles.reasons if any(candidate.useful for candidate in profiles.candidates) else ()
-    return outcome._replace(candidates=both, reasons=outcome.reasons + more)
+        return profiles._replace(candidates=candidates)
+    profile_reasons = profiles.reasons if any(candidate.useful for candidate in profiles.candidates) else ()
+    return outcome._replace(candidates=candidates, reasons=outcome.reasons + profile_reasons)
 
 
 def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
@@ -334,33 +334,33 @@ def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
     Coarser parts are compared only if no finer ones are worth it.
     """
     if problem.profile is None:
-        return _best(problem, chains)
-    compared, reasons = tuple[Candidate, ...](), dict[str, None]()
+        return _best_choice(problem, chains)
+    rivals, reasons = tuple[Candidate, ...](), dict[str, None]()
     for blocks in problem.profile.places:
-        chosen, candidates, refusals = _best(replace(problem, profile=problem.profile.of(blocks)), chains)
-        compared += candidates
-        if chosen is not None:
-            return chosen, compared, ()
+        leader, candidates, refusals = _best_choice(replace(problem, profile=problem.profile.of(blocks)), chains)
+        rivals += candidates
+        if leader is not None:
+            return leader, rivals, ()
         reasons |= dict.fromkeys(refusals)
-    return None, compared, tuple(reasons)
+    return None, rivals, tuple(reasons)
 
 
 def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
     """Judge a choice on the third set; `chains` are those of a recommendation of nothing, if nothing was chosen."""
-    chosen, compared, reasons = choice
+    pick, rivals, reasons = choice
     recommended, example = None, None
     candidates = tuple(
-        replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS)) for candidate in compared
+        replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS)) for candidate in rivals
     )
-    if chosen is not None:
-        judged, failures = _examined(problem, chosen)
-        if not failures and judged.scale is not None:
-            shares = problem.shares(judged, "test")
-            noisy = noisy_shares(shares, judged.scale, judged.devices, problem.rng, 1)[0]
-            example = Example(shares.truth[-_SHOWN:], noisy[-_SHOWN:])
-        candidates = tuple(judged if candidate.same_release(judged) else candidate for candidate in candidates)
-        recommended, chains, reasons = None if failures else judged, chosen.chains, reasons + failures
-    recommended = recommended or nothing(problem.data(1).discretiser, chains, problem.task.question)
+    if pick is not None:
+        outcome, failures = _examine(problem, pick)
+        if not failures and outcome.scale is not None:
+            shares = problem.shares(outcome, "test")
+            noisy = noisy_shares(shares, outcome.scale, outcome.devices, problem.rng, 1)[0]
+            example = Example(shares.truth[-_SHOWN_WINDOWS:], noisy[-_SHOWN_WINDOWS:])
+        candidates = tuple(outcome if candidate.same_release(outcome) else candidate for candidate in candidates)
+        recommended, chains, reasons = (None if failures else outcome, pick.chains, reasons + failures)
+    recommended = recommended or no_candidate(problem.data(1).discretiser, chains, problem.task.question)
     return _Outcome(problem, recommended, candidates, reasons, example)
 
 
@@ -371,26 +371,26 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
     """
     if candidate.chains is None or candidate.window_ticks is None or candidate.devices > 1 or candidate.blocks:
         return 0
-    most = min(candidate.guess_error / 2.0, plan.question.within or 1.0)
-    scale = Fraction(most * candidate.window_ticks)
+    largest_error = min(candidate.guess_error / 2.0, plan.question.within or 1.0)
+    scale = Fraction(largest_error * candidate.window_ticks)
     if not scale > 0:
         return 0
     try:
-        planned = replace(candidate, scale=lawful_scale(float(scale)))
-        return planned.bound(candidate.chains).longest(candidate.epsilon)
+        release = replace(candidate, scale=lawful_scale(float(scale)))
+        return release.bound(candidate.chains).longest(candidate.epsilon)
     except FuguError:
         return 0
 
 
 def _windows(problem: _Problem, chains: CoveringChains, lengths: list[int]) -> tuple[Candidate, ...]:
-    data = problem.data(1)
+    samples = problem.data(1)
     try:
         if problem.profile is not None:
-            return tuple(problem.profile.candidates(problem.task, data, problem.sets, chains, lengths))
-        moments, all_of_them = None, problem.readings.moments
-        if problem.readings.steady and all_of_them is not None:
-            moments = all_of_them[problem.sets.fit.rows], all_of_them[problem.sets.choose.rows]
-        return tuple(window_candidates(problem.task, data, chains, lengths, moments))
+            return tuple(problem.profile.candidates(problem.task, samples, problem.sets, chains, lengths))
+        moments, recording_moments = None, problem.readings.moments
+        if problem.readings.steady and recording_moments is not None:
+            moments = recording_moments[problem.sets.fit.rows], recording_moments[problem.sets.choose.rows]
+        return tuple(window_candidates(problem.task, samples, chains, lengths, moments))
     except FuguError:
         return ()  # no noise is enough for this class: nothing can be compared
 
@@ -398,17 +398,17 @@ def _windows(problem: _Problem, chains: CoveringChains, lengths: list[int]) -> t
 def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
     """Symbols at every period for which the recording tells a class; shares over the length at which they do best."""
     candidates = []
-    for every in _PERIODS:
-        long_enough = [length for length in lengths if length >= 10 * every]
+    for stride in _TICK_STRIDES:
+        allowed_lengths = [length for length in lengths if length >= 10 * stride]
         try:
-            chains = problem.donors(every).chains
-            candidates.append(best_symbols(problem.task, problem.data(every), chains, long_enough, problem.rng))
+            chains = problem.donors(stride).chains
+            candidates.append(best_symbols(problem.task, problem.data(stride), chains, allowed_lengths, problem.rng))
         except FuguError:
             continue  # too few readings are left at this period, or no noise is enough
     return tuple(candidate for candidate in candidates if candidate is not None)
 
 
-def _best(problem: _Problem, chains: CoveringChains) -> _Choice:
+def _best_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
     """Take the best that attackers do not refute on the first set; if they refute all of them, widen their class.
 
     A longer window often costs less than a wider class, so the next best are tried first. PlanningError: the window
@@ -429,94 +429,95 @@ def _best(problem: _Problem, chains: CoveringChains) -> _Choice:
             "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
         )
     for _ in range(_MOST_CHOICES):
-        if not (ranked := _ranked(windows + symbols, question)[:_MOST_TRIED]):
+        if not (ranking := _ranking(windows + symbols, question)[:_MOST_CANDIDATES]):
             return (None, windows + symbols, () if windows or symbols else (incomparable,))
-        for candidate in ranked:
-            if _tried(problem, candidate, 1).chains is not None:
+        for candidate in ranking:
+            if _try_class(problem, candidate, 1).chains is not None:
                 return (candidate, windows + symbols, ())
-        best = ranked[0]
-        widened_class = _tried(problem, best, _MOST_STEPS)
+        leader = ranking[0]
+        widened_class = _try_class(problem, leader, _MOST_STEPS)
         if widened_class.chains is None:
             return (None, windows + symbols, (widened_class.reason or "no class of chains passes",))
-        if best.kind == "windows":
+        if leader.kind == "windows":
             windows = _windows(problem, widened_class.chains, lengths)
         else:
-            data, length = problem.data(best.every), best.window_ticks or 0
-            again = best_symbols(problem.task, data, widened_class.chains, [length], problem.rng)
-            symbols = tuple(again if again and symbol is best else symbol for symbol in symbols)
+            samples, length = problem.data(leader.every), leader.window_ticks or 0
+            new_symbols = best_symbols(problem.task, samples, widened_class.chains, [length], problem.rng)
+            symbols = tuple(new_symbols if new_symbols and symbol is leader else symbol for symbol in symbols)
     return (None, windows + symbols, ("no class was found whose best answer passes its attackers",))
 
 
-def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
+def _try_class(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
     """Attack what a candidate would release of the first set, and widen its class at most so often."""
     fit = problem.data(candidate.every).fit
     assert candidate.chains is not None
 
-    def released(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
+    def draw_outputs(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
         try:
-            planned = candidate.planned(chains, candidate.epsilon)
+            release = candidate.planned(chains, candidate.epsilon)
         except FuguError:
             return None
-        return problem.outputs(planned, fit, rng)
+        return problem.outputs(release, fit, rng)
 
     covered = problem.donors(candidate.every).covered[0]._replace(chains=candidate.chains)
     k = len(candidate.discretiser.states)
-    return true_class(*fit, k, candidate.epsilon, released, problem.rng, covered=covered, most_steps=most_steps)
+    return true_class(*fit, k, candidate.epsilon, draw_outputs, problem.rng, covering=covered, most_steps=most_steps)
 
 
-def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candidate]:
+def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candidate]:
     """Candidates worth it: first the soonest of those that are close enough with something to spare, then its likes.
 
     Without a wish, 5 % is close enough; and where nothing is, what beats guessing by most comes first.
     """
-    latest = math.inf if question.latency_seconds is None else question.latency_seconds * (1.0 + 1e-9)
+    max_latency = math.inf if question.latency_seconds is None else question.latency_seconds * (1.0 + 1e-9)
     eligible = [
         candidate
         for candidate in candidates
         if candidate.useful
         and candidate.devices == question.devices
-        and (candidate.latency_seconds or 0.0) <= latest
+        and (candidate.latency_seconds or 0.0) <= max_latency
         and (question.want != "now" or candidate.answers == "now")
     ]
     limit = question.within or AIM
     accurate = [candidate for candidate in eligible if candidate.expected_error <= limit]
     if accurate or question.within is not None:
-        safely_accurate = [candidate for candidate in accurate if candidate.expected_error <= _SAFE * limit] or accurate
-        first = min((candidate.window_ticks or 1 for candidate in safely_accurate), default=1)
+        safe = [candidate for candidate in accurate if candidate.expected_error <= _SAFE_SHARE * limit] or accurate
+        first_length = min((candidate.window_ticks or 1 for candidate in safe), default=1)
         return sorted(
-            accurate, key=lambda candidate: (abs(math.log((candidate.window_ticks or 1) / first)), candidate.every)
+            accurate,
+            key=lambda candidate: (abs(math.log((candidate.window_ticks or 1) / first_length)), candidate.every),
         )
     return sorted(eligible, key=lambda candidate: candidate.expected_error / candidate.guess_error)
 
 
-def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
+def _examine(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
     """Attack a candidate on the third set; with the reasons why it is not recommended, if there are any."""
-    test = problem.data(candidate.every).test
-    outputs = problem.outputs(candidate, test, problem.rng)
-    attacks = attack(*test, outputs, candidate.epsilon)
-    judged = replace(
+    test_cut = problem.data(candidate.every).test
+    outputs = problem.outputs(candidate, test_cut, problem.rng)
+    attacks = attack(*test_cut, outputs, candidate.epsilon)
+    outcome = replace(
         candidate,
         held_back_error=problem.score(candidate, "test", _RUNS),
         attack=attacks[0],
         known_chain=next((attack for attack in attacks if attack.attacker == "forward-backward"), None),
-        learners=tuple(_learners(problem, candidate)),
-        stretch=_asked_about(problem, candidate, test, outputs),
+        learners=tuple(_furthest_learners(problem, candidate)),
+        stretch=_stretch_attack(problem, candidate, test_cut, outputs),
     )
     failures = []
-    if judged.held_back_error is None:
+    if outcome.held_back_error is None:
         failures.append("the third set holds no whole window: the recording is too short to judge such answers")
-    elif judged.held_back_error > judged.error_95:
+    elif outcome.held_back_error > outcome.error_95:
         failures.append(
-            f"on the third set the answers are off by {judged.held_back_error:.1%} on average, beyond the "
-            f"{judged.error_95:.1%} that 95 % of them should be within"
+            f"on the third set the answers are off by {outcome.held_back_error:.1%} on average, beyond the "
+            f"{outcome.error_95:.1%} that 95 % of them should be within"
         )
-    return judged, (*failures, *beyond_ceiling(attacks))
+    return outcome, (*failures, *beyond_ceiling(attacks))
 
 
-def _learners(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
+def _furthest_learners(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
     """The attackers on all of the recording who learn habits and whose odds move furthest, one for each draw."""
-    parts = problem.data(candidate.every).whole
-    recording = Cut(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    recordings = problem.data(candidate.every).whole
+    recording = Cut(*(np.concatenate(columns) for columns in zip(*recordings, strict=True)))
     [rng] = problem.rng.spawn(1)  # what is drawn after this does not depend on it
     for _ in range(DRAWS):
         outputs = problem.outputs(candidate, recording, rng)
@@ -524,74 +525,77 @@ def _learners(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
         yield max(attacks, key=lambda attack: attack.furthest or 0.0)
 
 
-def _asked_about(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Outputs) -> StretchAttack | None:
+def _stretch_attack(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Outputs) -> StretchAttack | None:
     """The attack on stretches of the promise whose odds moved furthest; None for a tick, and for profiles."""
     if problem.profile is not None:
         return None
-    every, ticks = problem.readings.period * candidate.every, candidate.stretch_ticks
-    if ticks == 1 or max(ticks, candidate.window_ticks or 1) > MOST_FOLLOWED:
+    step, stretch_ticks = problem.readings.period * candidate.every, candidate.stretch_ticks
+    if stretch_ticks == 1 or max(stretch_ticks, candidate.window_ticks or 1) > MOST_FOLLOWED:
         return None
     attacks = attack_stretches(
-        *cut, outputs, candidate.bins[-1], ticks, max(ticks, round(DAY / every)), candidate.epsilon
+        *cut, outputs, candidate.bins[-1], stretch_ticks, max(stretch_ticks, round(DAY / step)), candidate.epsilon
     )
     return max(attacks, key=lambda stretch_attack: stretch_attack.furthest, default=None)
 
 
-def _curve(problem: _Problem, candidate: Candidate) -> Curve:
+def _error_curve(problem: _Problem, candidate: Candidate) -> Curve:
     points = []
     assert candidate.chains is not None
     for epsilon in sorted({*_EPSILONS, candidate.epsilon}):
         try:
-            other = candidate.planned(candidate.chains, epsilon)
+            release = candidate.planned(candidate.chains, epsilon)
         except FuguError:
             continue  # no noise is enough for so small an epsilon
         if problem.profile is not None:
-            error = problem.score(other, "fit", _RUNS)
-        elif (error := problem.score(other, "choose")) is None:
-            error = problem.score(other, "fit")
+            error = problem.score(release, "fit", _RUNS)
+        elif (error := problem.score(release, "choose")) is None:
+            error = problem.score(release, "fit")
         points.append((epsilon, error or 0.0))
     return Curve(candidate, tuple(points))
 
 
 def least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
     """The least epsilon above the wanted one, at which nothing was chosen, at which some answer would be."""
-    return min((at for curve in curves for at in _worth_at(curve, question) if at > question.epsilon), default=None)
+    return min(
+        (epsilon for curve in curves for epsilon in _epsilons(curve, question) if epsilon > question.epsilon),
+        default=None,
+    )
 
 
 def too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
     """Find the answer that would be useful at the least epsilon, if the recording held enough of its like."""
-    few = [curve for curve in curves if curve.candidate.judged < LEAST_JUDGED]
-    pairs = [(curve.candidate, at) for curve in few for at in _worth_at(curve, question, LEAST_JUDGED)]
+    short = [curve for curve in curves if curve.candidate.judged < LEAST_JUDGED]
+    pairs = [(curve.candidate, epsilon) for curve in short for epsilon in _epsilons(curve, question, LEAST_JUDGED)]
     return min((pair for pair in pairs if pair[1] >= question.epsilon), key=lambda pair: pair[1], default=None)
 
 
-def _worth_at(curve: Curve, question: Question, judged: int | None = None) -> Iterator[float]:
+def _epsilons(curve: Curve, question: Question, answer_count: int | None = None) -> Iterator[float]:
     """The epsilons at which an answer would be worth it, if so many judged it."""
     for epsilon, error in curve.points:
-        other = replace(curve.candidate, expected_error=error, judged=judged or curve.candidate.judged)
-        if _ranked([other], question):
+        outcome = replace(curve.candidate, expected_error=error, judged=answer_count or curve.candidate.judged)
+        if _ranking([outcome], question):
             yield epsilon
 
 
-def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
+def auto_policy(plan: AutoPlan, identity: Whose | None = None) -> Policy:
     """The policy of a recommendation, checked as a device would; PlanningError if it recommends nothing."""
-    candidate, whose = plan.recommended, whose or Whose()
+    candidate, identity = plan.recommended, identity or Whose()
     column = re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column.rpartition(".")[2]).strip("-")[:32]
     if candidate.chains is None or candidate.kind == "none":
         raise PlanningError("nothing is recommended: there is no policy to write")
     header = PolicyHeader(
-        fleet=whose.fleet,
-        device=whose.device,
-        stream=whose.stream or column or "readings",
+        fleet=identity.fleet,
+        device=identity.device,
+        stream=identity.stream or column or "readings",
         discretiser=candidate.discretiser,
         period_seconds=plan.readings.period * candidate.every,
         latency_seconds=plan.question.gathering_seconds,
-        epoch=whose.epoch,
+        epoch=identity.epoch,
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
         useful_for=candidate.useful_for,
     )
-    release = candidate.chains, candidate.epsilon, candidate.adversary
+    promise = candidate.chains, candidate.epsilon, candidate.adversary
     if candidate.table is not None:
-        return build_window_policy(symbol_plan(*release, candidate.stretch_ticks), header)
-    window = candidate.window if candidate.blocks is None else Profile.window(candidate, whose.epoch)
-    return build_window_policy(joint_plan(*release, [window], stretch_ticks=candidate.stretch_ticks), header)
+        return build_window_policy(symbol_plan(*promise, candidate.stretch_ticks), header)
+    window = candidate.window if candidate.blocks is None else Profile.window(candidate, identity.epoch)
+    return build_window_policy(joint_plan(*promise, [window], stretch_ticks=candidate.stretch_ticks), header)

@@ -29,7 +29,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.places.composition import rounded_up, verify_stream
 from fugu.places.graphs import GraphError, complete
 from fugu.places.tables import TableError, emission, fallback_noise
-from fugu.planning.candidates import Candidate, Curve, nothing, sent
+from fugu.planning.candidates import Candidate, Curve, no_candidate, traffic
 from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.grid_model import (
     GridModel,
@@ -50,12 +50,12 @@ from fugu.recordings.readings import AS_FOUND, Recorded
 
 __all__ = ["PlacePlan", "place_policy", "plan_places", "read_places"]
 
-_SIDES, _PERIODS = (1, 2, 3), (1, 10, 60, 300)
-_FINEST, _COARSEST = 10.0, 100_000.0
+_CELLS_ACROSS, _ROW_STRIDES = (1, 2, 3), (1, 10, 60, 300)
+_MIN_CELL, _COARSEST = 10.0, 100_000.0
 _EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
-_MOST_POINT, _HALVINGS, _BELOW = 20.0, 50, 1e-6
+_MOST_POINT, _HALVINGS, _MARGIN = 20.0, 50, 1e-6
 _RUNS, _QUANTILE, _BLOCKS = 5, 0.955, 8
-_LEAST_LEFT = 20
+_FEWEST_DEPARTURES = 20
 _Progress = Callable[[str, float], None]
 
 
@@ -158,151 +158,153 @@ def plan_places(
         raise PlanningError(f"{traces.source}: the place never changes in the first set: there is nothing to plan")
     grids: list[_Grid] = []
     reasons: list[str] = []
-    sizes = _sizes(places) if question.cell is None else [question.cell]
-    grid_sizes = [(metres, every) for metres in sizes for every in _PERIODS]
-    for place, (metres, every) in enumerate(grid_sizes):
-        progress("cells and their chains", 0.3 * place / len(grid_sizes))
-        if question.latency_seconds is not None and every * period > question.latency_seconds:
+    cell_sizes = _cell_sizes(places) if question.cell is None else [question.cell]
+    grid_sizes = [(metres, stride) for metres in cell_sizes for stride in _ROW_STRIDES]
+    for index, (metres, stride) in enumerate(grid_sizes):
+        progress("cells and their chains", 0.3 * index / len(grid_sizes))
+        if question.latency_seconds is not None and stride * period > question.latency_seconds:
             continue
         try:
-            grid = _grid(traces, (sets.fit, sets.choose, sets.test), metres, every)
+            grid = _fit_cells(traces, (sets.fit, sets.choose, sets.test), metres, stride)
         except (PlanningError, ChainClassError) as error:
             # too few places are left at this period, or cells of this size are not returned to
-            reasons.append(f"{error} (cells of {metres:g} m, one place every {every} rows, in the first of three sets)")
+            reasons.append(
+                f"{error} (cells of {metres:g} m, one place every {stride} rows, in the first of three sets)"
+            )
             continue
         grids.append(grid)
-    guess = min(map(_guess, grids), default=(math.nan, math.nan))[1]
-    compared: list[_Points] = []
-    for place, grid in enumerate(grids):
-        progress("points", 0.3 + 0.4 * place / len(grids))
-        point = _point(grid.covered.chains, question.epsilon)
-        if (emission := _emission(grid, point)) is None:
+    guess = min(map(_guess_errors, grids), default=(math.nan, math.nan))[1]
+    rivals: list[_Points] = []
+    for index, grid in enumerate(grids):
+        progress("points", 0.3 + 0.4 * index / len(grids))
+        point_epsilon = _point_epsilon(grid.covered.chains, question.epsilon)
+        if (emission := _point_emission(grid, point_epsilon)) is None:
             continue
-        candidate = replace(_candidate(grid, question, period, point, emission, rng), guess_error=guess)
+        candidate = replace(_points(grid, question, period, point_epsilon, emission, rng), guess_error=guess)
         errors = {}
         for e in _EPSILONS:
-            outputs = emission if e == question.epsilon else _emission(grid, _point(grid.covered.chains, e))
-            if outputs is not None:
-                errors[e] = float(_assessed(grid, outputs, grid.choose, rng, 1).mean())
+            noise = emission if e == question.epsilon else _point_emission(grid, _point_epsilon(grid.covered.chains, e))
+            if noise is not None:
+                errors[e] = float(_track_errors(grid, noise, grid.choose, rng, 1).mean())
         errors[question.epsilon] = candidate.expected_error
-        compared.append(_Points(grid, candidate, emission, Curve(candidate, tuple(sorted(errors.items())))))
-    if not compared:
+        rivals.append(_Points(grid, candidate, emission, Curve(candidate, tuple(sorted(errors.items())))))
+    if not rivals:
         reason = next(iter(reasons), "no points come as soon as is wanted")
         if grids:
             reason = "no noise is enough for the cells of its places, or too few of them are left to judge points by"
-        mean_distance, distance_95 = _central(traces.places[sets.choose.rows], places)
+        mean_distance, distance_95 = _middle_errors(traces.places[sets.choose.rows], places)
         raise TooShortError(
             f"{traces.source}: {reason.removeprefix(f'{traces.source}: ')}. No point is worth it where guessing the "
             f"middle, always, is off by {mean_distance:.0f} m on average, 95 % within {distance_95:.0f} m",
             0,
         )
     progress("attackers", 0.7)
-    chosen, failures = _chosen(compared, question.epsilon, rng)
-    errors_at = [pair for points in compared for pair in points.curve.points]
+    pick, failures = _choose_points(rivals, question.epsilon, rng)
+    errors_at = [pair for points in rivals for pair in points.curve.points]
     least = min((e for e, error in errors_at if e >= question.epsilon and 2.0 * error <= guess), default=None)
     place_question = replace(question, want="place", adversary="universal")
-    recommended, spec = nothing(grids[0].cells, None, place_question), None
-    if chosen is not None and not failures:
-        recommended, spec = chosen.candidate, _spec(chosen.grid, chosen.candidate, period, question)
-        compared = [chosen if points.grid is chosen.grid else points for points in compared]
+    recommended, spec = no_candidate(grids[0].cells, None, place_question), None
+    if pick is not None and not failures:
+        recommended, spec = (pick.candidate, _measure_spec(pick.grid, pick.candidate, period, question))
+        rivals = [pick if points.grid is pick.grid else points for points in rivals]
     return PlacePlan(
         recommended=recommended,
-        candidates=tuple(points.candidate for points in compared),
-        curves=tuple(points.curve for points in compared),
+        candidates=tuple(points.candidate for points in rivals),
+        curves=tuple(points.curve for points in rivals),
         least_epsilon=least,
         reasons=failures,
         traces=traces,
         period=period,
         question=question,
-        sides=tuple(points.grid.model.metres for points in compared),
+        sides=tuple(points.grid.model.metres for points in rivals),
         spec=spec,
         held_back=sets.test.rows,
     )
 
 
-def place_policy(plan: PlacePlan, whose: Whose | None = None) -> MeasurePolicy:
+def place_policy(plan: PlacePlan, identity: Whose | None = None) -> MeasurePolicy:
     """The policy of recommended points, checked as a device would; PlanningError if nothing is recommended."""
     if plan.spec is None:
         raise PlanningError("nothing is recommended: there is no policy to write")
-    recommended, whose = plan.recommended, whose or Whose()
-    names = {"fleet": whose.fleet, "device": whose.device, "stream": whose.stream or "place"}
+    recommended, identity = plan.recommended, identity or Whose()
+    names = {"fleet": identity.fleet, "device": identity.device, "stream": identity.stream or "place"}
     measure_plan = make_measure_plan(
         replace(plan.spec, header={**plan.spec.header, **names}), recommended.adversary, quick=True
     )
     epsilon = StreamEpsilon(recommended.epsilon, recommended.adversary, "odds-ratio bound", None)
     policy = build_measure_policy(
-        replace(measure_plan, stream=epsilon), epoch=whose.epoch, useful_for=recommended.useful_for
+        replace(measure_plan, stream=epsilon), epoch=identity.epoch, useful_for=recommended.useful_for
     )
     verify_stream(policy)
     return policy
 
 
-def _sizes(places: Floats) -> list[float]:
+def _cell_sizes(places: Floats) -> list[float]:
     """Sides of cells in metres, in two digits: most places (n, 2) lie within one of them, two, three."""
     low, high = np.quantile(places, (0.02, 0.98), axis=0)
     narrow = math.cos(math.radians(float(np.median(places[:, 0]))))
-    across = METRES_PER_DEGREE * max(high[0] - low[0], (high[1] - low[1]) * narrow)
-    return sorted({float(f"{min(max(across / n, _FINEST), _COARSEST):.2g}") for n in _SIDES}, reverse=True)
+    extent = METRES_PER_DEGREE * max(high[0] - low[0], (high[1] - low[1]) * narrow)
+    return sorted({float(f"{min(max(extent / n, _MIN_CELL), _COARSEST):.2g}") for n in _CELLS_ACROSS}, reverse=True)
 
 
-def _central(places: Floats, recorded: Floats) -> tuple[float, float]:
+def _middle_errors(places: Floats, recorded_places: Floats) -> tuple[float, float]:
     """How far places (n, 2) are from the middle of those that are known, in metres: on average, and 95 % of them."""
-    middle = np.median(recorded, axis=0)
-    narrow = np.array([1.0, math.cos(math.radians(float(middle[0])))])
-    distances = METRES_PER_DEGREE * _distances((places[~np.isnan(places[:, 0])] - middle) * narrow)
+    middle = np.median(recorded_places, axis=0)
+    axis_factors = np.array([1.0, math.cos(math.radians(float(middle[0])))])
+    distances = METRES_PER_DEGREE * _distances((places[~np.isnan(places[:, 0])] - middle) * axis_factors)
     return (float(distances.mean()), float(np.quantile(distances, 0.95))) if len(distances) else (math.nan, math.nan)
 
 
-def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _Grid:
-    selected = one_in(parts[0].segments, every)
-    fit = traces._replace(places=traces.places[parts[0].rows][selected], trace=parts[0].segments[selected], times=None)
-    model = _returned_to(fit, fit_grid(fit, metres))
+def _fit_cells(traces: Traces, parts: Sequence[Part], metres: float, stride: int) -> _Grid:
+    mask = one_in(parts[0].segments, stride)
+    fit_traces = traces._replace(places=traces.places[parts[0].rows][mask], trace=parts[0].segments[mask], times=None)
+    model = _common_cells(fit_traces, fit_grid(fit_traces, metres))
     names = tuple(f"x{x}y{y}" for x, y in model.cells.tolist())
-    missing = None if model.missing is None else names[model.missing]
+    missing_name = None if model.missing is None else names[model.missing]
     corners = tuple((x, y) for x, y in model.cells.tolist())
-    cells = Cells(origin=model.origin, step=model.step, cells=corners, states=names, missing=missing)
+    cells = Cells(origin=model.origin, step=model.step, cells=corners, states=names, missing=missing_name)
     sets = []
-    for part in parts:
-        places, selected = traces.places[part.rows], one_in(part.segments, every)
-        texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[selected].tolist()]
-        cut = Cut(states_of(cells, texts, part.segments[selected]), part.segments[selected])
-        sets.append(_Set(cut, places, np.cumsum(selected) - 1))
-    return _Grid(every, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
+    for set_rows in parts:
+        places, mask = traces.places[set_rows.rows], one_in(set_rows.segments, stride)
+        texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[mask].tolist()]
+        cut = Cut(states_of(cells, texts, set_rows.segments[mask]), set_rows.segments[mask])
+        sets.append(_Set(cut, places, np.cumsum(mask) - 1))
+    return _Grid(stride, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
 
 
-def _returned_to(fit: Traces, model: GridModel) -> GridModel:
+def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
     """The cells that are left often enough to tell how; a place in another one counts as in the nearest of these."""
-    at = fit.places[~np.isnan(fit.places[:, 0])]
-    traces = fit.trace[~np.isnan(fit.places[:, 0])]
-    lattice = np.floor((at - model.origin) / model.step)[:, ::-1]
-    touched, place = np.unique(lattice, axis=0, return_inverse=True)
+    places = fit_traces.places[~np.isnan(fit_traces.places[:, 0])]
+    present_traces = fit_traces.trace[~np.isnan(fit_traces.places[:, 0])]
+    lattice = np.floor((places - model.origin) / model.step)[:, ::-1]
+    touched_cells, cell_of_row = np.unique(lattice, axis=0, return_inverse=True)
     while True:
-        nearest = ((touched[:, None] - model.cells) ** 2).sum(axis=2).argmin(axis=1)[place.ravel()]
-        moves = (np.diff(nearest) != 0) & (np.diff(traces) == 0)
-        departures = np.bincount(nearest[:-1][moves], minlength=len(model.cells))
-        rare = departures < _LEAST_LEFT
-        rare[model.missing if model.missing is not None else int(departures.argmax())] = False
-        if not rare.any() or len(model.cells) <= 2:
+        nearest_cells = ((touched_cells[:, None] - model.cells) ** 2).sum(axis=2).argmin(axis=1)[cell_of_row.ravel()]
+        is_move = (np.diff(nearest_cells) != 0) & (np.diff(present_traces) == 0)
+        departures = np.bincount(nearest_cells[:-1][is_move], minlength=len(model.cells))
+        is_rare = departures < _FEWEST_DEPARTURES
+        is_rare[model.missing if model.missing is not None else int(departures.argmax())] = False
+        if not is_rare.any() or len(model.cells) <= 2:
             return model
-        stays = ~rare | (departures > np.median(departures[rare]))
-        stays[np.argsort(departures, kind="stable")[-2:]] = True
-        if stays.all():
+        mask = ~is_rare | (departures > np.median(departures[is_rare]))
+        mask[np.argsort(departures, kind="stable")[-2:]] = True
+        if mask.all():
             return model
-        model = model.of(np.flatnonzero(stays))
+        model = model.of(np.flatnonzero(mask))
 
 
-def _guess(grid: _Grid) -> tuple[float, float]:
+def _guess_errors(grid: _Grid) -> tuple[float, float]:
     """Mean distance to the most central cell of the first set: there, and in the second set."""
-    fit, choose = (_distances(grid.metres(part.places)[:, None] - grid.centres) for part in (grid.fit, grid.choose))
-    best = int(np.nanmean(fit, axis=0).argmin())
-    return float(np.nanmean(fit[:, best])), float(np.nanmean(choose[:, best]))
+    fit, choice = (_distances(grid.metres(part.places)[:, None] - grid.centres) for part in (grid.fit, grid.choose))
+    central_cell = int(np.nanmean(fit, axis=0).argmin())
+    return float(np.nanmean(fit[:, central_cell])), float(np.nanmean(choice[:, central_cell]))
 
 
 def _distances(differences: Floats) -> Floats:
     return np.asarray(np.sqrt((differences**2).sum(axis=-1)))
 
 
-def _point(chains: CoveringChains, epsilon: float) -> float:
+def _point_epsilon(chains: CoveringChains, epsilon: float) -> float:
     """The most that one point may tell of two cells so that all points tell at most epsilon of one tick.
 
     The bound of the class's odds ratio holds against any side information, for any start, and for chains that change.
@@ -310,101 +312,103 @@ def _point(chains: CoveringChains, epsilon: float) -> float:
     odds, low, high = chains.odds_bound, 0.0, min(epsilon, _MOST_POINT)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if odds_ratio_loss(odds, middle) <= epsilon * (1.0 - _BELOW) else (low, middle)
+        low, high = (middle, high) if odds_ratio_loss(odds, middle) <= epsilon * (1.0 - _MARGIN) else (low, middle)
     return low
 
 
-def _emission(grid: _Grid, point: float) -> Floats | None:
+def _point_emission(grid: _Grid, point_epsilon: float) -> Floats | None:
     """The distribution of points for each state (k, m), as a device would draw them; None if there is no such noise."""
     try:
-        return emission(fallback_noise(grid.model.cells, point), grid.model.cells).probabilities
+        return emission(fallback_noise(grid.model.cells, point_epsilon), grid.model.cells).probabilities
     except (TableError, GraphError):
         return None
 
 
-def _released(distribution: Floats, cut: Cut, rng: np.random.Generator) -> SymbolOutputs:
-    limits, states = np.cumsum(distribution, axis=1), np.maximum(cut.states, 0)
-    drawn = np.minimum((rng.random(len(states))[:, None] >= limits[states]).sum(axis=1), distribution.shape[1] - 1)
-    return SymbolOutputs(np.where(cut.states >= 0, drawn, -1), distribution)
+def _draw_points(distribution: Floats, cut: Cut, rng: np.random.Generator) -> SymbolOutputs:
+    cumulated, states = np.cumsum(distribution, axis=1), np.maximum(cut.states, 0)
+    symbols = np.minimum((rng.random(len(states))[:, None] >= cumulated[states]).sum(axis=1), distribution.shape[1] - 1)
+    return SymbolOutputs(np.where(cut.states >= 0, symbols, -1), distribution)
 
 
-def _assessed(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Generator, runs: int) -> Floats:
+def _track_errors(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Generator, runs: int) -> Floats:
     """Distances in metres from every place of a set to the newest estimate, several times."""
     chain, errors = grid.covered.transition, []
-    usual = stationary_distribution(chain)
+    start_distribution = stationary_distribution(chain)
     lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
     truth = grid.metres(part.places)
     for _ in range(runs):
-        symbols = _released(distribution, part.cut, rng).symbols
-        beliefs = filter_beliefs(symbols, usual, chain, distribution, lengths=lengths).beliefs
+        symbols = _draw_points(distribution, part.cut, rng).symbols
+        beliefs = filter_beliefs(symbols, start_distribution, chain, distribution, lengths=lengths).beliefs
         distances = _distances((beliefs @ grid.centres)[part.newest] - truth)
         errors.append(distances[~np.isnan(distances)])
     return np.concatenate(errors)
 
 
-def _candidate(
-    grid: _Grid, question: Question, period: float, point: float, emission: Floats, rng: np.random.Generator
+def _points(
+    grid: _Grid, question: Question, period: float, point_epsilon: float, emission: Floats, rng: np.random.Generator
 ) -> Candidate:
-    judged = _assessed(grid, emission, grid.choose, rng, _RUNS)
-    seen = _assessed(grid, emission, grid.test, rng, _RUNS)
-    both = np.concatenate([judged, _assessed(grid, emission, grid.fit, rng, 1)])
+    misses = _track_errors(grid, emission, grid.choose, rng, _RUNS)
+    test_errors = _track_errors(grid, emission, grid.test, rng, _RUNS)
+    errors = np.concatenate([misses, _track_errors(grid, emission, grid.fit, rng, 1)])
     chains = grid.covered.chains
-    step = period * grid.every
-    ticks = frame_ticks(question.gathering_seconds, step, MAX_MEASURE_TICKS)
+    tick_seconds = period * grid.every
+    frame_length = frame_ticks(question.gathering_seconds, tick_seconds, MAX_MEASURE_TICKS)
     return Candidate(
         kind="points",
         answers="place",
         every=grid.every,
         discretiser=grid.cells,
         chains=chains,
-        epsilon=rounded_up(odds_ratio_loss(chains.odds_bound, point)),
+        epsilon=rounded_up(odds_ratio_loss(chains.odds_bound, point_epsilon)),
         adversary="universal",
-        expected_error=float(judged.mean()),
-        error_95=float(max([np.quantile(both, _QUANTILE), *(part.mean() for part in np.array_split(both, _BLOCKS))])),
-        held_back_error=float(seen.mean()),
+        expected_error=float(misses.mean()),
+        error_95=float(
+            max([np.quantile(errors, _QUANTILE), *(part.mean() for part in np.array_split(errors, _BLOCKS))])
+        ),
+        held_back_error=float(test_errors.mean()),
         judged=len(grid.choose.cut.states),
-        point_epsilon=point,
-        **sent(ticks * step, ticks * step, partial(_message, ticks), 1),
+        point_epsilon=point_epsilon,
+        **traffic(frame_length * tick_seconds, frame_length * tick_seconds, partial(_frame_bytes, frame_length), 1),
     )
 
 
-def _chosen(
-    compared: Sequence[_Points], epsilon: float, rng: np.random.Generator
+def _choose_points(
+    rivals: Sequence[_Points], epsilon: float, rng: np.random.Generator
 ) -> tuple[_Points | None, tuple[str, ...]]:
     """The most accurate that is worth it and that attackers do not refute on the first set, attacked on the third."""
-    useful = [points for points in compared if points.candidate.useful]
-    for points in sorted(useful, key=lambda points: points.candidate.expected_error):
+    useful_points = [points for points in rivals if points.candidate.useful]
+    for points in sorted(useful_points, key=lambda points: points.candidate.expected_error):
         grid, candidate = points.grid, points.candidate
-        if _refuted(grid, candidate, epsilon, rng):
+        if _is_class_refuted(grid, candidate, epsilon, rng):
             continue
-        attacks = attack(*grid.test.cut, _released(points.emission, grid.test.cut, rng), candidate.epsilon)
+        attacks = attack(*grid.test.cut, _draw_points(points.emission, grid.test.cut, rng), candidate.epsilon)
         failures = [*beyond_ceiling(attacks)]
         if candidate.held_back_error is None or candidate.held_back_error > candidate.error_95:
             failures.append("on the third set the error is beyond what 95 % of answers should be within")
         return points._replace(candidate=replace(candidate, attack=attacks[0])), tuple(failures)
-    return None, ("attackers refute the class of every candidate that is worth it",) if useful else ()
+    return None, ("attackers refute the class of every candidate that is worth it",) if useful_points else ()
 
 
-def _refuted(grid: _Grid, candidate: Candidate, epsilon: float, rng: np.random.Generator) -> bool:
+def _is_class_refuted(grid: _Grid, candidate: Candidate, epsilon: float, rng: np.random.Generator) -> bool:
     """True if attackers of the first set refute the class of a grid, for points that keep epsilon all together."""
 
-    def released(chains: CoveringChains, generator: np.random.Generator) -> Outputs | None:
-        emission = _emission(grid, _point(chains, epsilon))
-        return None if emission is None else _released(emission, grid.fit.cut, generator)
+    def draw_outputs(chains: CoveringChains, generator: np.random.Generator) -> Outputs | None:
+        emission = _point_emission(grid, _point_epsilon(chains, epsilon))
+        return None if emission is None else _draw_points(emission, grid.fit.cut, generator)
 
     k = len(grid.model.cells)
-    judged = true_class(*grid.fit.cut, k, candidate.epsilon, released, rng, covered=grid.covered, most_steps=1)
-    return judged.chains is None
+    tried = true_class(*grid.fit.cut, k, candidate.epsilon, draw_outputs, rng, covering=grid.covered, most_steps=1)
+    return tried.chains is None
 
 
-def _message(ticks: int) -> bytes:
+def _frame_bytes(ticks: int) -> bytes:
     return MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks).encode()
 
 
-def _spec(grid: _Grid, candidate: Candidate, period: float, question: Question) -> MeasureSpec:
+def _measure_spec(grid: _Grid, candidate: Candidate, period: float, question: Question) -> MeasureSpec:
     """The measurement that a policy is made of; a step that was never seen is possible."""
     model, k = grid.model, len(grid.model.cells)
-    missing = {} if grid.cells.missing is None else {"missing": grid.cells.missing}
+    missing_field = {} if grid.cells.missing is None else {"missing": grid.cells.missing}
     return MeasureSpec(
         values=model.cells,
         transition=grid.covered.transition,
@@ -414,6 +418,6 @@ def _spec(grid: _Grid, candidate: Candidate, period: float, question: Question) 
         names=grid.cells.states,
         resolution=(model.metres, model.metres),
         unit="m",
-        cells={"origin": list(model.origin), "step": list(model.step), **missing},
+        cells={"origin": list(model.origin), "step": list(model.step), **missing_field},
         header={"period": period * grid.every, "latency": question.gathering_seconds},
     )

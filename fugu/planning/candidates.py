@@ -46,8 +46,8 @@ __all__ = [
     "Curve",
     "Task",
     "best_symbols",
-    "nothing",
-    "sent",
+    "no_candidate",
+    "traffic",
     "wanted_window",
     "window_candidates",
     "window_lengths",
@@ -63,7 +63,7 @@ WINDOW = "share"
 SHORTEST = 10
 """Ticks of the shortest window that is compared."""
 
-_BETTER = 2.0
+_TIMES_BETTER = 2.0
 _LENGTHS = (30, 60, 100, 150, 200, 300, 600, 1000, 3000, 10_000)
 _TIMES = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 8 * 3600, 86_400, 7 * 86_400)
 _LEAST_WINDOWS = 2
@@ -73,7 +73,7 @@ _DAY = 86_400.0
 _RUNS, _ANSWERS = 100, 20_000
 _SYMBOL_RUNS, _BLOCKS, _GROUPS = 20, 8, 400
 _CONFIDENCE = 0.95
-_RELEASED = ("kind", "answers", "window_ticks", "every", "devices", "scale", "table", "discretiser", "blocks")
+_RELEASE_FIELDS = ("kind", "answers", "window_ticks", "every", "devices", "scale", "table", "discretiser", "blocks")
 """Fields of a candidate that say what a device releases."""
 
 
@@ -140,12 +140,12 @@ class Candidate:
 
     def same_release(self, other: Candidate) -> bool:
         """True if another one releases the same, whatever is known of it."""
-        return all(getattr(self, name) == getattr(other, name) for name in _RELEASED)
+        return all(getattr(self, name) == getattr(other, name) for name in _RELEASE_FIELDS)
 
     @property
     def useful(self) -> bool:
         """True if answers are twice as good as always guessing, as far as four or more of them show."""
-        return _BETTER * self.expected_error <= self.guess_error and self.judged >= LEAST_JUDGED
+        return _TIMES_BETTER * self.expected_error <= self.guess_error and self.judged >= LEAST_JUDGED
 
     @property
     def useful_for(self) -> UsefulFor | None:
@@ -173,17 +173,21 @@ class Candidate:
             outputs = StreamOutputs(None, (self.window.window(self.scale),))
         return outputs.bound(chains, self.adversary, chains.ratio_loss(*outputs.ratios, self.adversary).epsilon)
 
-    def assess(self, data: Sampled, judged: Cut, rng: np.random.Generator) -> Assessed | None:
+    def assess(self, samples: Sampled, choice: Cut, rng: np.random.Generator) -> Assessment | None:
         """Assess its symbols in a set, for the state now or for shares; None if there are too few windows."""
         assert self.table is not None
         if self.window_ticks is None:
-            return assess_now(self.table, data.fit, judged, len(data.test.states), rng)
-        return assess_shares(self.table, data.fit, judged, max(1, self.window_ticks // data.every), self.bins, rng)
+            return assess_now(self.table, samples.fit, choice, len(samples.test.states), rng)
+        return assess_shares(
+            self.table, samples.fit, choice, max(1, self.window_ticks // samples.every), self.bins, rng
+        )
 
 
-def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Question, **more: Any) -> Candidate:
-    """Recommendation if nothing is worth it: the states and their class, and no numbers of an answer but `more`."""
-    fields = {"kind": "none", "answers": question.want or "share", "devices": question.devices, **more}
+def no_candidate(
+    discretiser: Discretiser, chains: CoveringChains | None, question: Question, **extra: Any
+) -> Candidate:
+    """Recommendation if nothing is worth it: the states and their class, and of an answer only `extra`."""
+    fields = {"kind": "none", "answers": question.want or "share", "devices": question.devices, **extra}
     return Candidate(
         discretiser=discretiser, chains=chains, epsilon=question.epsilon, adversary=question.adversary, **fields
     )
@@ -203,12 +207,12 @@ class Task(NamedTuple):
     bins: Bins
     period: float
 
-    def planned(self, kind: Kind, data: Sampled, chains: CoveringChains) -> Candidate:
+    def planned(self, kind: Kind, samples: Sampled, chains: CoveringChains) -> Candidate:
         """A candidate of a kind with its noise, and no numbers yet; FuguError if no noise is enough."""
-        ticks = self.question.ticks(self.period * data.every)
-        bare = nothing(data.discretiser, chains, self.question, kind=kind, bins=self.bins, stretch_ticks=ticks)
+        ticks = self.question.ticks(self.period * samples.every)
+        empty = no_candidate(samples.discretiser, chains, self.question, kind=kind, bins=self.bins, stretch_ticks=ticks)
         answers: Want = "histogram" if len(self.bins) > 1 else "share"
-        return replace(bare, every=data.every, answers=answers).planned(chains, self.question.epsilon)
+        return replace(empty, every=samples.every, answers=answers).planned(chains, self.question.epsilon)
 
 
 def window_lengths(period_seconds: float, steady: bool, question: Question) -> list[int]:
@@ -218,15 +222,15 @@ def window_lengths(period_seconds: float, steady: bool, question: Question) -> l
         PlanningError: the one that is asked for is none.
     """
     lengths = [seconds / period_seconds for seconds in _TIMES] if steady else [float(length) for length in _LENGTHS]
-    most = np.inf
+    limit = np.inf
     if question.window is not None:
         lengths = [question.window / period_seconds if question.window_is_time else question.window]
         if not SHORTEST <= round(lengths[0], 6) <= MAX_WINDOW_TICKS:
             raise PlanningError(f"a window of {lengths[0]:.3g} ticks is not from {SHORTEST} to {MAX_WINDOW_TICKS}")
     if question.latency_seconds is not None:
-        most = question.latency_seconds / period_seconds * (1.0 + 1e-9)
-        lengths += [most] if question.window is None else []
-    return sorted({int(round(length, 6)) for length in lengths if SHORTEST <= length <= most})
+        limit = question.latency_seconds / period_seconds * (1.0 + 1e-9)
+        lengths += [limit] if question.window is None else []
+    return sorted({int(round(length, 6)) for length in lengths if SHORTEST <= length <= limit})
 
 
 def wanted_window(length: int, bins: Bins) -> WantedWindow:
@@ -243,7 +247,7 @@ def window_scale(chains: CoveringChains, epsilon: float, adversary: Adversary, b
 
 def window_candidates(
     task: Task,
-    data: Sampled,
+    samples: Sampled,
     chains: CoveringChains,
     lengths: Sequence[int],
     moments: tuple[Floats, Floats] | None = None,
@@ -255,68 +259,68 @@ def window_candidates(
     Raises:
         FuguError: no noise is enough.
     """
-    planned, candidates = task.planned("windows", data, chains), []
-    assert planned.scale is not None
+    release, candidates = task.planned("windows", samples, chains), []
+    assert release.scale is not None
     for length in lengths:
-        fitted, truth = (true_shares(*cut, length, task.bins) for cut in (data.fit, data.choose))
-        if not len(fitted.counts) or len(fitted.counts) + len(truth.counts) < _LEAST_WINDOWS:
+        fit, choice = (true_shares(*cut, length, task.bins) for cut in (samples.fit, samples.choose))
+        if not len(fit.counts) or len(fit.counts) + len(choice.counts) < _LEAST_WINDOWS:
             continue
-        both = fitted.joined(truth)
-        judged = truth if len(truth.counts) >= _LEAST_WINDOWS else both
-        runs = max(_RUNS, _ANSWERS // len(judged.counts))
+        all_shares = fit.joined(choice)
+        scored = choice if len(choice.counts) >= _LEAST_WINDOWS else all_shares
+        runs = max(_RUNS, _ANSWERS // len(scored.counts))
         message = partial(window_message, WINDOW, length, len(task.bins))
         seconds, times = length * task.period, None
         if moments is not None:
-            known_at, more = (
+            fit_times, choice_times = (
                 np.rint(tick_times[shares.first] % _DAY / seconds).astype(np.int64) % max(1, round(_DAY / seconds))
-                for tick_times, shares in zip(moments, (fitted, truth), strict=True)
+                for tick_times, shares in zip(moments, (fit, choice), strict=True)
             )
-            times = known_at, np.concatenate([known_at, more])
+            times = fit_times, np.concatenate([fit_times, choice_times])
         for devices in sorted({1, task.question.devices}):
-            _, most = group_error(planned.scale, length, devices)
+            _, noise_95 = group_error(release.scale, length, devices)
             rng = np.random.default_rng(length)
             candidates.append(
                 replace(
-                    planned,
+                    release,
                     devices=devices,
                     window_ticks=length,
-                    expected_error=judged.error(planned.scale, devices, rng, runs),
-                    error_95=min(1.0, most + float(both.bias.max())),
-                    guess_error=guess_error(fitted.truth, both.truth, devices, rng, times),
-                    judged=len(both.counts),
-                    **sent(seconds, seconds, message, devices),
+                    expected_error=scored.error(release.scale, devices, rng, runs),
+                    error_95=min(1.0, noise_95 + float(all_shares.bias.max())),
+                    guess_error=guess_error(fit.truth, all_shares.truth, devices, rng, times),
+                    judged=len(all_shares.counts),
+                    **traffic(seconds, seconds, message, devices),
                 )
             )
     return candidates
 
 
 def best_symbols(
-    task: Task, data: Sampled, chains: CoveringChains, lengths: Sequence[int], rng: np.random.Generator
+    task: Task, samples: Sampled, chains: CoveringChains, lengths: Sequence[int], rng: np.random.Generator
 ) -> Candidate | None:
     """Symbols at one period, for the state now or for shares over the length at which they do best; None without any.
 
     `lengths` are in ticks of the recording. ChainClassError: no noise is enough.
     """
-    step = task.period * data.every
-    ticks = frame_ticks(task.question.gathering_seconds, step)
-    planned, candidates = replace(task.planned("symbols", data, chains), devices=1), []
-    assert planned.table is not None
-    message = partial(_symbol_message, ticks, planned.table.symbols)
+    seconds = task.period * samples.every
+    ticks = frame_ticks(task.question.gathering_seconds, seconds)
+    release, candidates = replace(task.planned("symbols", samples, chains), devices=1), []
+    assert release.table is not None
+    message = partial(_symbol_message, ticks, release.table.symbols)
     wants_state_now = task.question.want == "now"
     lengths_or_none: Sequence[int | None] = (None,) if wants_state_now else lengths
     for length in lengths_or_none:
-        candidate = replace(planned, answers="now" if wants_state_now else planned.answers, window_ticks=length)
-        if (assessed := candidate.assess(data, data.choose, rng)) is not None:
-            latency = ticks * step + (length or 0) * task.period
-            candidates.append(replace(candidate, **assessed._asdict(), **sent(ticks * step, latency, message, 1)))
+        candidate = replace(release, answers="now" if wants_state_now else release.answers, window_ticks=length)
+        if (figures := candidate.assess(samples, samples.choose, rng)) is not None:
+            latency = ticks * seconds + (length or 0) * task.period
+            candidates.append(replace(candidate, **figures._asdict(), **traffic(ticks * seconds, latency, message, 1)))
     return min(
         candidates, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9), default=None
     )
 
 
-def sent(every: float, latency: float, message: Callable[[], bytes], devices: int) -> dict[str, Any]:
+def traffic(message_seconds: float, latency: float, message: Callable[[], bytes], devices: int) -> dict[str, Any]:
     """Latency and traffic, for a message of each device every so many seconds."""
-    return {"latency_seconds": latency, "messages_per_day": devices * _DAY / every, "message": message}
+    return {"latency_seconds": latency, "messages_per_day": devices * _DAY / message_seconds, "message": message}
 
 
 def window_message(name: str, ticks: int, counts: int) -> bytes:
@@ -338,18 +342,18 @@ def guess_error(
     """
     if devices > 1:
         parts = (np.zeros(len(fitted)), np.zeros(len(truth))) if times is None else times
-        fitted, truth = (_groups(*pair, devices, rng) for pair in zip((fitted, truth), parts, strict=True))
+        fitted, truth = (_group_means(*pair, devices, rng) for pair in zip((fitted, truth), parts, strict=True))
     return float(np.abs(truth - np.median(fitted, axis=0)).mean())
 
 
-def _groups(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.Generator) -> Floats:
+def _group_means(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.Generator) -> Floats:
     """The averages of some groups of devices, as many of each time."""
-    alike = [answers[times == time] for time in np.unique(times)]
-    size = (math.ceil(_GROUPS / len(alike)), min(devices, 1000))
-    return np.concatenate([group[rng.integers(len(group), size=size)].mean(axis=1) for group in alike])
+    groups = [answers[times == time] for time in np.unique(times)]
+    sample_shape = (math.ceil(_GROUPS / len(groups)), min(devices, 1000))
+    return np.concatenate([group[rng.integers(len(group), size=sample_shape)].mean(axis=1) for group in groups])
 
 
-class Assessed(NamedTuple):
+class Assessment(NamedTuple):
     """The mean absolute error of answers, what 95 % are within, the error of always guessing, and how many answers."""
 
     expected_error: float
@@ -358,69 +362,69 @@ class Assessed(NamedTuple):
     judged: int
 
 
-def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.random.Generator) -> Assessed:
+def assess_now(table: NoiseTable, fit: Cut, choice: Cut, stretch_ticks: int, rng: np.random.Generator) -> Assessment:
     """How often the most likely state, given all symbols up to its tick, is wrong.
 
-    A subscriber's chain is learned from `fit`; 95 % of stretches of `stretch` ticks are wrong no more often than is
-    told.
+    A subscriber's chain is learned from `fit`; 95 % of stretches of `stretch_ticks` ticks are wrong no more
+    often than is told.
     """
     k = table.states
     transition = mean_transitions(*fit, k, more=1.0)
     distribution = stationary_distribution(transition)
-    wrong = _estimate_errors(table, judged, transition, distribution, rng)
-    alike = np.concatenate([wrong, _estimate_errors(table, fit, transition, distribution, rng)])
-    blocks = [part.mean() for part in np.array_split(alike, _BLOCKS) if len(part)]
-    per_block = len(alike) / _BLOCKS
-    spread = float(np.std(blocks, ddof=1)) * math.sqrt(1.0 / len(blocks) + per_block / max(stretch, 1))
-    most = float(np.mean(blocks)) + float(stdtrit(len(blocks) - 1, _CONFIDENCE)) * spread
-    states = judged.states[judged.states >= 0]
+    is_wrong = _wrong_estimates(table, choice, transition, distribution, rng)
+    all_wrong = np.concatenate([is_wrong, _wrong_estimates(table, fit, transition, distribution, rng)])
+    block_errors = [part.mean() for part in np.array_split(all_wrong, _BLOCKS) if len(part)]
+    size = len(all_wrong) / _BLOCKS
+    spread = float(np.std(block_errors, ddof=1)) * math.sqrt(1.0 / len(block_errors) + size / max(stretch_ticks, 1))
+    error_95 = float(np.mean(block_errors)) + float(stdtrit(len(block_errors) - 1, _CONFIDENCE)) * spread
+    states = choice.states[choice.states >= 0]
     # The state that is most frequent there: a guess learned elsewhere would make symbols look better after a drift.
     guess = 1.0 - float(np.bincount(states, minlength=k).max()) / max(len(states), 1)
-    return Assessed(float(wrong.mean()), min(1.0, max(most, float(wrong.mean()))), guess, len(wrong))
+    return Assessment(float(is_wrong.mean()), min(1.0, max(error_95, float(is_wrong.mean()))), guess, len(is_wrong))
 
 
 def assess_shares(
-    table: NoiseTable, fit: Cut, judged: Cut, length: int, bins: tuple[tuple[int, ...], ...], rng: np.random.Generator
-) -> Assessed | None:
+    table: NoiseTable, fit: Cut, choice: Cut, length: int, bins: tuple[tuple[int, ...], ...], rng: np.random.Generator
+) -> Assessment | None:
     """How far off shares of `length` ticks are that come from counts of symbols; None if there are too few windows.
 
     The guess is learned from `fit`, where 95 % of the errors are looked for as well.
     """
     inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, truths = [], []
-    for cut in (fit, judged):
+    for cut in (fit, choice):
         shares = true_shares(cut.states, cut.segments, length, bins)
         if len(shares.counts) < 2:
             return None
         windows, m = len(shares.first), table.symbols
-        rows, cells = (shares.first[:, None] + np.arange(length)).ravel(), np.repeat(np.arange(windows) * m, length)
+        rows, cells = ((shares.first[:, None] + np.arange(length)).ravel(), np.repeat(np.arange(windows) * m, length))
         run_errors = []
         for _ in range(_SYMBOL_RUNS):
-            seen = np.bincount(cells + _symbols(cut.states, table, rng)[rows], minlength=windows * m)
-            states = seen.reshape(windows, m) / length @ inverse
-            answers = np.stack([states[:, list(group)].sum(axis=1) for group in bins], axis=1)
+            symbols = np.bincount(cells + _draw_symbols(cut.states, table, rng)[rows], minlength=windows * m)
+            shares_of = symbols.reshape(windows, m) / length @ inverse
+            answers = np.stack([shares_of[:, list(group)].sum(axis=1) for group in bins], axis=1)
             run_errors.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
         errors.append(np.concatenate(run_errors))
         truths.append(shares.truth)
-    every = np.concatenate(errors).ravel()
+    all_errors = np.concatenate(errors).ravel()
     guess = guess_error(truths[0], np.concatenate(truths), 1, rng)
     # A quantile of so many simulated answers is off by little; half a per cent more covers it.
-    return Assessed(
-        float(errors[1].mean()), float(np.quantile(every, _CONFIDENCE + 0.005)), guess, sum(map(len, truths))
+    return Assessment(
+        float(errors[1].mean()), float(np.quantile(all_errors, _CONFIDENCE + 0.005)), guess, sum(map(len, truths))
     )
 
 
-def _estimate_errors(
+def _wrong_estimates(
     table: NoiseTable, cut: Cut, transition: Floats, distribution: Floats, rng: np.random.Generator
 ) -> Floats:
-    symbols = _symbols(cut.states, table, rng)
+    symbols = _draw_symbols(cut.states, table, rng)
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     lengths = np.diff(np.flatnonzero(np.diff(cut.segments, prepend=-1, append=-1)))
     beliefs = filter_beliefs(symbols, distribution, transition, emission, lengths=lengths).beliefs
     return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[cut.states >= 0]
 
 
-def _symbols(states: Ints, table: NoiseTable, rng: np.random.Generator) -> Ints:
+def _draw_symbols(states: Ints, table: NoiseTable, rng: np.random.Generator) -> Ints:
     """Symbols of all ticks: one without a state has that of a row taken at random."""
-    drawn = np.where(states < 0, rng.integers(table.states, size=len(states)), states)
-    return np.asarray(release_symbols(drawn, table, rng).symbols)
+    filled_states = np.where(states < 0, rng.integers(table.states, size=len(states)), states)
+    return np.asarray(release_symbols(filled_states, table, rng).symbols)

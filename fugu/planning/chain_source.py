@@ -56,16 +56,16 @@ def file_source(path: Path) -> ChainSource:
     Raises:
         FuguError: the file holds no chain, or no stream can be planned for it.
     """
-    if (bare := bare_chains(path)) is not None:
-        return _bare(path, bare)
+    if (declared_chains := bare_chains(path)) is not None:
+        return _declared_source(path, declared_chains)
     if json.loads(path.read_bytes()).get("kind") == "learned":
-        return _learned(path, _read(LearnedModel, path))
-    return _fitted(path, _read(ChainModel, path))
+        return _learned_source(path, _read_model(LearnedModel, path))
+    return _fitted_source(path, _read_model(ChainModel, path))
 
 
 def fitted_segment(path: Path) -> int:
     """Ticks of the longest segment, without a gap, of a fitted chain's recording; ChainClassError without one."""
-    return _read(ChainModel, path).longest_segment
+    return _read_model(ChainModel, path).longest_segment
 
 
 def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
@@ -87,65 +87,67 @@ def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
         raise ChainClassError(f"{path}: {error}") from None
 
 
-def _read(model: type[_Model], path: Path) -> _Model:
+def _read_model(model: type[_Model], path: Path) -> _Model:
     try:
         return model.from_json(path.read_bytes())
     except ChainClassError as error:
         raise ChainClassError(f"{path}: {error}") from None
 
 
-def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
+def _declared_source(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
     """The class of chains that are declared: q and r, or these few chains; else what bounds their odds ratios."""
     rows = [tuple(tuple(float(p) for p in row) for row in chain.transition) for chain in chains]
-    words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
-    note = f"class of chains: {words}"
+    chain_words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
+    note = f"class of chains: {chain_words}"
     if all(chain.is_stationary for chain in chains):
         qs, rs = [row[0][1] for row in rows], [row[1][0] for row in rows]
         if chains[0].states == 2 and min(*qs, *rs) > 0.0 and max(*qs, *rs) < 1.0:
-            between = "" if len(chains) == 1 else ", and all between them"
-            binary = BinaryChains(q=(min(qs), max(qs)), r=(min(rs), max(rs)))
-            return ChainSource(binary, rows[0], (note + between,))
+            between_words = "" if len(chains) == 1 else ", and all between them"
+            interval_class = BinaryChains(q=(min(qs), max(qs)), r=(min(rs), max(rs)))
+            return ChainSource(interval_class, rows[0], (note + between_words,))
     try:
-        odds = max(odds_ratio(row) for row in rows)
+        largest_odds = max(odds_ratio(row) for row in rows)
     except ValueError as error:
         raise PlanningError(f"{path}: no stream can be planned for such a chain: {error}") from None
-    bounded = BoundedChains(states=chains[0].states, odds_ratio=odds, transition=rows[0])
+    bounded_class = BoundedChains(states=chains[0].states, odds_ratio=largest_odds, transition=rows[0])
     note += ", by the odds ratios of its steps: any start, and any steps within these"
-    return ChainSource(bounded, rows[0], (note, *cost_words(bounded, rows)))
+    return ChainSource(bounded_class, rows[0], (note, *cost_words(bounded_class, rows)))
 
 
 def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -> tuple[str, ...]:
     """The cost of telling a device odds ratios, and not these few chains; empty where that takes long."""
     if len(members) > _MOST_MEMBERS or chains.states > EXACT_STATES:
         return ()
-    bounded = class_of(chains)
+    secret_class = class_of(chains)
     try:
         rate = ChainAccountant(chains).allowance(1.0)
-        fixed = KnownChains(tuple(map(MarkovChain.stationary, members)), bounded.secrets)
-        loss, _ = fixed.endless(rate * bounded.secrets, "ignorant")
+        known_class = KnownChains(tuple(map(MarkovChain.stationary, members)), secret_class.secrets)
+        loss, _ = known_class.endless(rate * secret_class.secrets, "ignorant")
     except ChainClassError:
         return ()
-    them = "the chain itself" if len(members) == 1 else "these chains"
-    words = f"noise for epsilon 1 by odds ratios would lose {loss:.3g} by {them}, to whoever knows no state"
-    return (f"a device takes no chain as it is: {words}",)
+    chain_words = "the chain itself" if len(members) == 1 else "these chains"
+    cost = f"noise for epsilon 1 by odds ratios would lose {loss:.3g} by {chain_words}, to whoever knows no state"
+    return (f"a device takes no chain as it is: {cost}",)
 
 
-def _fitted(path: Path, model: ChainModel) -> ChainSource:
+def _fitted_source(path: Path, model: ChainModel) -> ChainSource:
     if len(model.streams) > 1:
         names = ", ".join(stream.name for stream in model.streams)
         raise PlanningError(f"{path}: streams {names} move together: plan all of them with 'fugu plan joint'")
-    (stream,), seconds = model.streams, model.period_seconds
+    (stream,), period_seconds = model.streams, model.period_seconds
     chains: ChainClass | None = model.chains
     if model.order == 2:  # what a tick may tell is filled in when a policy is made of its plan
-        joint = joint_class(model, True, (stream.name,), 1.0 if seconds is None else seconds)([1.0])
-        chains, typical = joint, matrix_rows(marginal(model, 0))
+        joint_chains = joint_class(model, True, (stream.name,), 1.0 if period_seconds is None else period_seconds)(
+            [1.0]
+        )
+        chains, typical_matrix = joint_chains, matrix_rows(marginal(model, 0))
         words = f"as the chain of order 2 of {stream.source}, by the odds ratios of two of its steps"
-        notes = [f"class of chains: {words}", *cost_words(joint, joint.typical)]
+        notes = [f"class of chains: {words}", *cost_words(joint_chains, joint_chains.typical)]
     elif chains is None:
         raise ChainClassError(f"{path}: {stream.source}: {model.refused}")
     else:
         # the chain of a whole recording, without zeros if its class has none
-        typical = chains.typical[0] if chains.changes and chains.typical else matrix_rows(model.transition)
+        typical_matrix = chains.typical[0] if chains.changes and chains.typical else matrix_rows(model.transition)
         notes = [f"class of chains from {stream.source}: {model.class_words}"]
         if model.attacked is not None:
             notes.append(model.attacked.words)
@@ -154,15 +156,15 @@ def _fitted(path: Path, model: ChainModel) -> ChainSource:
                 f"{stream.missing_share:.1%} of the readings were missing: state {stream.missing_state} stands for "
                 "that, and is protected like the others"
             )
-    share = stream.missing_share if stream.missing_state is None else None
-    recorded = seconds, stream.discretiser, stream.missing_state, share
-    return ChainSource(chains, typical, tuple(notes), (model.warning,), *recorded)
+    missing_share = stream.missing_share if stream.missing_state is None else None
+    reading_facts = period_seconds, stream.discretiser, stream.missing_state, missing_share
+    return ChainSource(chains, typical_matrix, tuple(notes), (model.warning,), *reading_facts)
 
 
-def _learned(path: Path, model: LearnedModel) -> ChainSource:
+def _learned_source(path: Path, model: LearnedModel) -> ChainSource:
     """The class that was learned from symbols; what those give away has been given away, so that nothing is to heed."""
     if model.chains is None:
         raise ChainClassError(f"{path}: {model.source}: {model.refused}")
     discretiser, note = model.discretiser, f"class of chains learned from {model.words}"
-    missing = None if discretiser.missing is None else discretiser.states.index(discretiser.missing)
-    return ChainSource(model.chains, model.transition, (note,), (), model.period_seconds, discretiser, missing)
+    missing_state = None if discretiser.missing is None else discretiser.states.index(discretiser.missing)
+    return ChainSource(model.chains, model.transition, (note,), (), model.period_seconds, discretiser, missing_state)

@@ -25,7 +25,7 @@ from fugu.contract.frames import MAX_WINDOW_TICKS
 from fugu.contract.queries import DAY, DayBlocks, Query
 from fugu.host.clock import seconds_of
 from fugu.planning.answers import Shares, group_error, true_shares
-from fugu.planning.candidates import Candidate, Task, sent, window_message
+from fugu.planning.candidates import Candidate, Task, traffic, window_message
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Part, Question, Sampled, ThreeSets
 from fugu.planning.window_plan import WantedWindow
@@ -61,24 +61,24 @@ def profile_blocks(text: str, since: float | None = None) -> DayBlocks:
 def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:
     """Pairs of Unix seconds and the offset from UTC in seconds from then on, for ten years from `since`."""
     try:
-        rules = ZoneInfo(zone)
+        zone_info = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise PlanningError(f"no time zone {zone!r:.60} is known here; names are like Europe/Berlin") from None
 
-    def offset(moment: int) -> int:
-        difference = datetime.fromtimestamp(moment, UTC).astimezone(rules).utcoffset()
+    def offset_at(moment: int) -> int:
+        difference = datetime.fromtimestamp(moment, UTC).astimezone(zone_info).utcoffset()
         assert difference is not None
         return round(difference.total_seconds())
 
-    steps = [(since, offset(since))]
+    steps = [(since, offset_at(since))]
     for day in range(since, since + YEARS * 366 * DAY, DAY):
         low, high = day, day + DAY
-        if offset(high) == steps[-1][1]:
+        if offset_at(high) == steps[-1][1]:
             continue
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if offset(middle) == steps[-1][1] else (low, middle)
-        steps.append((high, offset(high)))
+            low, high = (middle, high) if offset_at(middle) == steps[-1][1] else (low, middle)
+        steps.append((high, offset_at(high)))
     return tuple(steps)
 
 
@@ -102,8 +102,8 @@ class Profile(NamedTuple):
         """Ticks of the profiles to compare; none where blocks would be shorter than a tick of `period` seconds."""
         days = DAYS if question.days is None else (question.days,)
         lengths = [math.ceil(round(day * DAY / period, 6)) for day in days]
-        most = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)
-        return [length for length in lengths if self.places and length <= min(most, MAX_WINDOW_TICKS)]
+        max_ticks = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)
+        return [length for length in lengths if self.places and length <= min(max_ticks, MAX_WINDOW_TICKS)]
 
     @classmethod
     def recorded(cls, readings: Readings, question: Question, counted: Sequence[int]) -> Profile:
@@ -135,53 +135,50 @@ class Profile(NamedTuple):
         query = Query("profile", blocks=profile_blocks(f"{length}/{candidate.blocks.zone}", epoch))
         return candidate.window._replace(name=WINDOW, query=query)
 
-    def shares(self, blocks: DayBlocks, cut: Cut, part: Part, length: int) -> Shares:
+    def shares(self, blocks: DayBlocks, cut: Cut, set_rows: Part, length: int) -> Shares:
         """The true answers of the profiles of `length` ticks in a set, a share of each block.
 
         `Shares.length` is what a count is divided by, the ticks of a block in so many days.
         """
-        place, size = self.places[blocks][part.rows], len(blocks.labels)
-        inside = np.isin(cut.states, self.counted)
-        seen = np.where(cut.states < 0, -1, np.where(inside, place, size + place))
-        counts = true_shares(seen, cut.segments, length, tuple((block,) for block in range(size)))
-        both = tuple((block, size + block) for block in range(size))
-        with_state = true_shares(seen, cut.segments, length, both).counts
-        return counts._replace(truth=counts.counts / np.maximum(with_state, 1), length=_part(blocks, length))
+        block_of_tick, block_count = self.places[blocks][set_rows.rows], len(blocks.labels)
+        is_counted = np.isin(cut.states, self.counted)
+        codes = np.where(cut.states < 0, -1, np.where(is_counted, block_of_tick, block_count + block_of_tick))
+        counts = true_shares(codes, cut.segments, length, tuple((block,) for block in range(block_count)))
+        block_pairs = tuple((block, block_count + block) for block in range(block_count))
+        ticks_with_state = true_shares(codes, cut.segments, length, block_pairs).counts
+        return counts._replace(
+            truth=counts.counts / np.maximum(ticks_with_state, 1), length=_block_ticks(blocks, length)
+        )
 
     def candidates(
-        self,
-        task: Task,
-        data: Sampled,
-        sets: ThreeSets,
-        chains: CoveringChains,
-        lengths: Sequence[int],
+        self, task: Task, samples: Sampled, sets: ThreeSets, chains: CoveringChains, lengths: Sequence[int]
     ) -> list[Candidate]:
         """Profiles over several times; FuguError if no noise is enough."""
-        planned, candidates = replace(task.planned("windows", data, chains), answers="profile"), []
-        assert planned.scale is not None
+        release, candidates = replace(task.planned("windows", samples, chains), answers="profile"), []
+        assert release.scale is not None
         for length, blocks in product(lengths, self.places):
-            fitted, more = (
-                self.shares(blocks, cut, part, length)
-                for cut, part in ((data.fit, sets.fit), (data.choose, sets.choose))
+            fit, choice = (
+                self.shares(blocks, cut, set_rows, length)
+                for cut, set_rows in ((samples.fit, sets.fit), (samples.choose, sets.choose))
             )
-            if not len(fitted.counts):
+            if not len(fit.counts):
                 continue
-            both = fitted.joined(more)
+            all_shares = fit.joined(choice)
             message = partial(window_message, WINDOW, length, len(blocks.labels))
-            rng, runs = np.random.default_rng(length), max(_RUNS, _ANSWERS // both.counts.size)
+            rng, runs = np.random.default_rng(length), max(_RUNS, _ANSWERS // all_shares.counts.size)
             for devices in sorted({1, task.question.devices}):
-                _, most = group_error(planned.scale, both.length, devices)
+                _, noise_95 = group_error(release.scale, all_shares.length, devices)
                 candidates.append(
                     replace(
-                        planned,
+                        release,
                         blocks=blocks,
                         devices=devices,
                         window_ticks=length,
-                        expected_error=both.error(planned.scale, devices, rng, runs),
-                        error_95=min(1.0, most + float(both.bias.max())),
-                        guess_error=float(np.abs(both.truth - np.median(fitted.truth)).mean()),
-                        judged=both.counts.size,
-                        **sent(length * task.period, length * task.period, message, devices),
+                        expected_error=all_shares.error(release.scale, devices, rng, runs),
+                        error_95=min(1.0, noise_95 + float(all_shares.bias.max())),
+                        guess_error=float(np.abs(all_shares.truth - np.median(fit.truth)).mean()),
+                        judged=all_shares.counts.size,
+                        **traffic(length * task.period, length * task.period, message, devices),
                     )
                 )
         return candidates
@@ -193,9 +190,9 @@ class Profile(NamedTuple):
         A tick is in one count with this noise either way, and here fewer other ticks are counted with it. `day` is in
         ticks.
         """
-        return _part(blocks, day)
+        return _block_ticks(blocks, day)
 
 
-def _part(blocks: DayBlocks, length: int) -> int:
+def _block_ticks(blocks: DayBlocks, length: int) -> int:
     """The ticks of a block in so many ticks."""
     return Query("profile", blocks=blocks).usual(length)

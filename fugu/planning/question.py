@@ -49,7 +49,7 @@ __all__ = [
     "one_in",
     "protected_seconds",
     "protected_ticks",
-    "sampled",
+    "sample_states",
     "states_of_some",
     "three_sets",
 ]
@@ -64,17 +64,17 @@ _NEARLY_ALL_STAYS = 0.99
 _ON_OFF = Categories(categories=ON_OFF | {"0": 0, "1": 1}, states=("off", "on"))
 
 
-def protected_seconds(asked: int | None, period_seconds: float | None) -> int:
+def protected_seconds(seconds: int | None, period_seconds: float | None) -> int:
     """The seconds of a stretch, 0 for a single tick: as asked, or what suits the period.
 
     Raises:
         PlanningError: a time is asked for, and nobody knows how long a tick is.
     """
-    if asked is None:
+    if seconds is None:
         return 0 if period_seconds is None or period_seconds < SLOW_SECONDS else DEFAULT_SECONDS
-    if asked and period_seconds is None:
+    if seconds and period_seconds is None:
         raise PlanningError("--protect is a time, and the seconds from tick to tick are not known: give --period")
-    return asked
+    return seconds
 
 
 def protected_ticks(seconds: int, period_seconds: float | None) -> int:
@@ -89,14 +89,14 @@ def long_stay(states: Ints, segments: Ints) -> int | None:
 
     `states` are (n,), -1 where there is none; `segments` are equal inside a stretch without gaps, which cuts a stay.
     """
-    new = np.flatnonzero((np.diff(states, prepend=-2) != 0) | (np.diff(segments, prepend=-1) != 0))
-    lengths = np.diff(new, append=len(states))[states[new] >= 0]
-    return int(np.quantile(lengths, _NEARLY_ALL_STAYS, method="inverted_cdf")) if len(lengths) else None
+    stay_begins = np.flatnonzero((np.diff(states, prepend=-2) != 0) | (np.diff(segments, prepend=-1) != 0))
+    stay_lengths = np.diff(stay_begins, append=len(states))[states[stay_begins] >= 0]
+    return int(np.quantile(stay_lengths, _NEARLY_ALL_STAYS, method="inverted_cdf")) if len(stay_lengths) else None
 
 
-def frame_ticks(latency_seconds: float, period_seconds: float, most: int = MAX_FRAME_TICKS) -> int:
+def frame_ticks(latency_seconds: float, period_seconds: float, max_ticks: int = MAX_FRAME_TICKS) -> int:
     """The ticks of a frame that gathers for no longer than a time, and at least one."""
-    return max(1, int(min(latency_seconds / period_seconds * (1.0 + 1e-12), most)))
+    return max(1, int(min(latency_seconds / period_seconds * (1.0 + 1e-12), max_ticks)))
 
 
 Want = Literal["now", "share", "histogram", "profile", "place"]
@@ -106,7 +106,7 @@ _MOST_BASELINE = 2**20
 _MOST_STATES = 16
 _MISSING = "missing"
 _FEW_CODES, _MOST_CODES, _ORDERED = 32, 1024, 0.3
-_LEAST_SHARE, _LEAST_LEFT = 0.05, 20
+_LEAST_SHARE, _FEWEST_DEPARTURES = 0.05, 20
 """States that last less of the time, or are left less often, are merged where that is offered."""
 _ON = ("on", "true", "yes", "open", "opened", "home", "detected", "occupied", "motion", "running", "active", "1")
 _PAIR = 2
@@ -197,21 +197,21 @@ class ChosenStates(NamedTuple):
 
 def choose_states(readings: Readings, question: Question) -> ChosenStates:
     """The states that a question is about; PlanningError if the readings do not have such states."""
-    many = readings.missing_share > MOST_MISSING
-    missing = _MISSING if many and question.missing != "ignore" else None
-    discretiser, baseline, notes = _discretiser_of(readings, question, missing)
+    has_gaps = readings.missing_share > MOST_MISSING
+    missing = _MISSING if has_gaps and question.missing != "ignore" else None
+    discretiser, baseline_ticks, notes = _discretiser_of(readings, question, missing)
     names = discretiser.states[: len(discretiser.states) - (missing is not None)]
-    if many:
+    if has_gaps:
         treatment = "a state of its own, protected like the others" if missing else "such ticks have no state"
         notes = (*notes, f"{readings.missing_share:.1%} of the readings are missing: {treatment}")
-    histogram = question.want == "histogram" or (question.want is None and len(names) > _PAIR)
-    counted = tuple(range(1, len(names)))
+    asks_histogram = question.want == "histogram" or (question.want is None and len(names) > _PAIR)
+    counted_states = tuple(range(1, len(names)))
     share_of = names[1] if len(names) == _PAIR else f"other than {names[0]}"
     if question.threshold is not None:
         share_of = f"at {question.threshold:g} or above"
-    if baseline:
-        share_of = f"above the running mean of {baseline} ticks"
-    return ChosenStates(discretiser, baseline, counted, histogram, share_of, notes)
+    if baseline_ticks:
+        share_of = f"above the running mean of {baseline_ticks} ticks"
+    return ChosenStates(discretiser, baseline_ticks, counted_states, asks_histogram, share_of, notes)
 
 
 def _discretiser_of(
@@ -237,11 +237,11 @@ def _discretiser_of(
     if question.baseline is None and readings.kind == "levels":
         levels = np.unique(values[readings.present]).tolist()
         note = f"the readings are {len(levels)} whole numbers: each is a state (--baseline compares with their mean)"
-        return _levels([[level] for level in levels], tuple(f"{level:g}" for level in levels), missing), 0, (note,)
+        return (_levels([[level] for level in levels], tuple(f"{level:g}" for level in levels), missing), 0, (note,))
     if question.baseline is None and len(levels := np.unique(values[readings.present])) <= _MOST_CODES:
         _refuse_codes(readings, levels)
     ticks, notes = _baseline_ticks(readings, question)
-    low, high = _range(values)
+    low, high = _clamping_range(values)
     states = ("below", "above") if missing is None else ("below", "above", missing)
     return Baseline(baseline_ticks=ticks, lowest=low, highest=high, states=states, missing=missing), ticks, notes
 
@@ -263,41 +263,43 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
     """Names as states, however they are spelled."""
     spelled = {*readings.values.tolist()} - {None}
     spellings = {value.casefold() for value in spelled}
-    usual = sorted(spellings, key=lambda name: (name in _ON, name))
-    labels = usual if states is None else [state.casefold() for state in states]
+    sorted_names = sorted(spellings, key=lambda name: (name in _ON, name))
+    labels = sorted_names if states is None else [state.casefold() for state in states]
     groups = [[name] if name in spellings else name.split("+") for name in labels]
     state_names = [name for group in groups for name in group]
     if len(set(state_names)) != len(state_names) or len(groups) < _PAIR:
         raise PlanningError("--states needs at least two different names")
-    if unknown := [name for name in state_names if name not in spellings]:
-        raise PlanningError(f"{readings.source}: column {readings.column} never holds {unknown[0]!r}")
+    if unknown_names := [name for name in state_names if name not in spellings]:
+        raise PlanningError(f"{readings.source}: column {readings.column} never holds {unknown_names[0]!r}")
     if len(groups) > _MOST_STATES:
-        numbers = sum(name.lstrip("-")[:1].isdigit() for name in state_names) > 0.5 * len(state_names)
-        cure = "numbers need a decimal point and no unit" if numbers else "choose some by --states"
+        are_numbers = sum(name.lstrip("-")[:1].isdigit() for name in state_names) > 0.5 * len(state_names)
+        advice = "numbers need a decimal point and no unit" if are_numbers else "choose some by --states"
         raise PlanningError(
             f"{readings.source}: column {readings.column} holds {len(groups)} names; at most {_MOST_STATES} can be "
-            f"states: {cure}"
+            f"states: {advice}"
         )
     first = {name: next(value for value in sorted(spelled) if value.casefold() == name) for name in state_names}
     names = ["+".join(first[name] for name in group)[:64] for group in groups]
-    places = {name: place for place, group in enumerate(groups) for name in group}
-    categories = {value: places[value.casefold()] for value in sorted(spelled) if value.casefold() in places}
+    state_of_name = {name: place for place, group in enumerate(groups) for name in group}
+    categories = {
+        value: state_of_name[value.casefold()] for value in sorted(spelled) if value.casefold() in state_of_name
+    }
     if states is None and {_ON_OFF.categories.get(name) for name in state_names} == {0, 1}:
         # A live sensor may spell the same two states otherwise than the recording.
         names.sort(key=lambda name: _ON_OFF.categories[name.casefold()])
         categories = _ON_OFF.categories | {name: _ON_OFF.categories[name.casefold()] for name in categories}
-    extra = () if missing is None else (missing,)
-    return Categories(categories=categories, states=(*names, *extra), missing=missing)
+    missing_states = () if missing is None else (missing,)
+    return Categories(categories=categories, states=(*names, *missing_states), missing=missing)
 
 
 def _refuse_codes(readings: Readings, levels: Floats) -> None:
     """Refuse to average whole numbers that may be codes: there are few, or one follows another in no order."""
     if (levels != np.floor(levels)).any():
         return
-    places = np.searchsorted(levels, readings.values[readings.present])
-    moves = np.diff(places) != 0
-    followed = np.corrcoef(places[:-1][moves], places[1:][moves])[0, 1]
-    if len(levels) <= _FEW_CODES or not followed >= _ORDERED:
+    level_numbers = np.searchsorted(levels, readings.values[readings.present])
+    is_move = np.diff(level_numbers) != 0
+    correlation = np.corrcoef(level_numbers[:-1][is_move], level_numbers[1:][is_move])[0, 1]
+    if len(levels) <= _FEW_CODES or not correlation >= _ORDERED:
         raise PlanningError(
             f"{readings.source}: column {readings.column} holds {len(levels)} different whole numbers: are they codes, "
             "or amounts? Of codes say what is a state, as --states 0,1+2,3+4; of amounts, --baseline 300 or --threshold"
@@ -316,7 +318,7 @@ def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str |
     return Thresholds(edges=edges, states=(*names, *(() if missing is None else (missing,))), missing=missing)
 
 
-def _range(values: Floats) -> tuple[float, float]:
+def _clamping_range(values: Floats) -> tuple[float, float]:
     """A range that readings are clamped to: three times as wide as that of nearly all of them, in round numbers."""
     low, high = np.nanquantile(values, _NEARLY_ALL)
     if low == high:
@@ -327,39 +329,39 @@ def _range(values: Floats) -> tuple[float, float]:
     return math.floor((low - span) / unit) * unit, math.ceil((high + span) / unit) * unit
 
 
-def merged_states(chosen: ChosenStates, recordings: Sequence[Cut]) -> tuple[str, ...] | None:
+def merged_states(choice: ChosenStates, recordings: Sequence[Cut]) -> tuple[str, ...] | None:
     """States with the rare ones merged, as --states takes them: numbers with a neighbour, names with the next rarest.
 
     None if none is rare, or there would be fewer than two.
     """
-    discretiser = chosen.discretiser
+    discretiser = choice.discretiser
     names = discretiser.states[: len(discretiser.states) - (discretiser.missing is not None)]
-    if chosen.baseline_ticks or len(names) <= _PAIR or any(set(",+") & set(name) for name in names):
+    if choice.baseline_ticks or len(names) <= _PAIR or any(set(",+") & set(name) for name in names):
         return None
     groups = [[state] for state in range(len(names))]
     while len(groups) > _PAIR:
-        shares, departures = np.array([_share_and_left(group, recordings) for group in groups]).T
-        rare = (shares < _LEAST_SHARE) | (departures < _LEAST_LEFT)
-        if not rare.any():
+        shares, departures = np.array([_share_and_departures(group, recordings) for group in groups]).T
+        is_rare = (shares < _LEAST_SHARE) | (departures < _FEWEST_DEPARTURES)
+        if not is_rare.any():
             break
-        place = int(np.where(rare, shares, np.inf).argmin())
-        others = [other for other in range(len(groups)) if other != place]
+        rare_group = int(np.where(is_rare, shares, np.inf).argmin())
+        other_groups = [other for other in range(len(groups)) if other != rare_group]
         if discretiser.kind == "thresholds":
-            others = [other for other in others if abs(other - place) == 1]
-        low, high = sorted((place, min(others, key=lambda other: float(shares[other]))))
+            other_groups = [other for other in other_groups if abs(other - rare_group) == 1]
+        low, high = sorted((rare_group, min(other_groups, key=lambda other: float(shares[other]))))
         groups[low] = sorted(groups[low] + groups.pop(high))
-    merged = tuple("+".join(names[state] for state in group) for group in groups)
-    return None if len(groups) == len(names) else merged
+    merged_names = tuple("+".join(names[state] for state in group) for group in groups)
+    return None if len(groups) == len(names) else merged_names
 
 
-def _share_and_left(group: list[int], recordings: Sequence[Cut]) -> tuple[float, float]:
+def _share_and_departures(group: list[int], recordings: Sequence[Cut]) -> tuple[float, float]:
     """The least share of a donor's time in some states, and how often they are left at least."""
-    rows = []
+    figures = []
     for states, segments in recordings:
-        inside = np.isin(states, group)
-        departures = inside[:-1] & ~inside[1:] & (states[1:] >= 0) & (np.diff(segments) == 0)
-        rows.append((float(inside.sum()) / max(int((states >= 0).sum()), 1), float(departures.sum())))
-    return min(share for share, _ in rows), min(count for _, count in rows)
+        in_group = np.isin(states, group)
+        departures = in_group[:-1] & ~in_group[1:] & (states[1:] >= 0) & (np.diff(segments) == 0)
+        figures.append((float(in_group.sum()) / max(int((states >= 0).sum()), 1), float(departures.sum())))
+    return min(share for share, _ in figures), min(count for _, count in figures)
 
 
 BASELINES_APART = 10
@@ -402,35 +404,35 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURN
     Raises:
         TooShortError: too few ticks are left.
     """
-    ticks, apart = len(segments), apart_ticks(baseline_ticks)
-    new = apart if baseline_ticks and 3 * apart <= _MOST_LOST * ticks else 0
-    usable_by_turns = [ticks - new - (3 * turns - 1) * apart for turns in range(1, most_turns + 1)]
+    ticks, gap_ticks = len(segments), apart_ticks(baseline_ticks)
+    first_usable = gap_ticks if baseline_ticks and 3 * gap_ticks <= _MOST_LOST * ticks else 0
+    usable_by_turns = [ticks - first_usable - (3 * turns - 1) * gap_ticks for turns in range(1, most_turns + 1)]
     turns, usable = 1, usable_by_turns[0]
-    for more, remaining in enumerate(usable_by_turns[1:], 2):
-        if remaining >= (1.0 - _MOST_LOST) * ticks and remaining * min(_SHARES) >= _LONG_BLOCK * more:
-            turns, usable = more, remaining
+    for turn_count, usable_ticks in enumerate(usable_by_turns[1:], 2):
+        if usable_ticks >= (1.0 - _MOST_LOST) * ticks and usable_ticks * min(_SHARES) >= _LONG_BLOCK * turn_count:
+            turns, usable = turn_count, usable_ticks
     if usable * min(_SHARES) < _LEAST_TICKS:
-        least = 2 * apart + round(_LEAST_TICKS / min(_SHARES))
+        least = 2 * gap_ticks + round(_LEAST_TICKS / min(_SHARES))
         raise TooShortError(
-            f"{ticks} ticks are too few to plan from: three sets that lie {apart} ticks apart need {least} or more",
+            f"{ticks} ticks are too few to plan from: three sets that lie {gap_ticks} ticks apart need {least} or more",
             baseline_ticks,
         )
     blocks: list[list[Ints]] = [[], [], []]
-    begin = new
+    begin = first_usable
     for _ in range(turns):
-        for place, share in enumerate(_SHARES):
+        for set_index, share in enumerate(_SHARES):
             end = begin + int(usable / turns * share)
-            blocks[place].append(np.arange(begin, end, dtype=np.int64))
-            begin = end + apart
-    fit, choose, test = (_part(rows, segments) for rows in blocks)
-    return ThreeSets(fit, choose, test, apart)
+            blocks[set_index].append(np.arange(begin, end, dtype=np.int64))
+            begin = end + gap_ticks
+    fit, choose, test = (_joined_blocks(rows, segments) for rows in blocks)
+    return ThreeSets(fit, choose, test, gap_ticks)
 
 
-def _part(blocks: list[Ints], segments: Ints) -> Part:
+def _joined_blocks(blocks: list[Ints], segments: Ints) -> Part:
     """Blocks one after another; no stretch goes from one into the next."""
     rows = np.concatenate(blocks)
-    new = np.concatenate([[False], (np.diff(rows) != 1) | (np.diff(segments[rows]) != 0)])
-    return Part(rows, np.cumsum(new).astype(np.int64))
+    is_begin = np.concatenate([[False], (np.diff(rows) != 1) | (np.diff(segments[rows]) != 0)])
+    return Part(rows, np.cumsum(is_begin).astype(np.int64))
 
 
 class Cut(NamedTuple):
@@ -454,35 +456,39 @@ class Sampled(NamedTuple):
     test: Cut
 
 
-def one_in(segments: Ints, every: int) -> NDArray[np.bool_]:
+def one_in(segments: Ints, tick_stride: int) -> NDArray[np.bool_]:
     """(n,) whether a tick is taken: the first of every stretch without gaps, and every so many ticks from there on."""
     begins = np.flatnonzero(np.diff(segments, prepend=segments[0] - 1) != 0)
-    within = np.arange(len(segments)) - np.repeat(begins, np.diff(np.append(begins, len(segments))))
-    return np.asarray(within % every == 0)
+    tick_in_stretch = np.arange(len(segments)) - np.repeat(begins, np.diff(np.append(begins, len(segments))))
+    return np.asarray(tick_in_stretch % tick_stride == 0)
 
 
-def states_of_some(discretiser: Discretiser, readings: Readings, selected: NDArray[np.bool_]) -> Ints:
+def states_of_some(discretiser: Discretiser, readings: Readings, is_selected: NDArray[np.bool_]) -> Ints:
     """The states of the ticks that are taken, as if there were no others."""
-    return states_of(discretiser, readings.values[selected], readings.segments[selected])
+    return states_of(discretiser, readings.values[is_selected], readings.segments[is_selected])
 
 
-def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: int = 1) -> Sampled:
+def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tick_stride: int = 1) -> Sampled:
     """The states of one reading every so many ticks; a running mean looks back as long in time.
 
     Readings are of the whole recording, so that a running mean is never new at the beginning of a block.
     """
-    discretiser = chosen.discretiser
-    if isinstance(discretiser, Baseline) and every > 1:
-        discretiser = discretiser.model_copy(update={"baseline_ticks": max(1, round(chosen.baseline_ticks / every))})
-    selected = one_in(readings.segments, every)
+    discretiser = choice.discretiser
+    if isinstance(discretiser, Baseline) and tick_stride > 1:
+        discretiser = discretiser.model_copy(
+            update={"baseline_ticks": max(1, round(choice.baseline_ticks / tick_stride))}
+        )
+    is_selected = one_in(readings.segments, tick_stride)
     states = np.full(len(readings.segments), -1, dtype=np.int64)
-    states[selected] = states_of_some(discretiser, readings, selected)
+    states[is_selected] = states_of_some(discretiser, readings, is_selected)
 
-    def cut(part: Part) -> Cut:
-        inside = selected[part.rows]
-        return Cut(states[part.rows[inside]], part.segments[inside])
+    def cut_set(rows: Part) -> Cut:
+        in_sample = is_selected[rows.rows]
+        return Cut(states[rows.rows[in_sample]], rows.segments[in_sample])
 
     ends = (*readings.starts[1:], len(states))
-    parts = [np.flatnonzero(selected[first:end]) + first for first, end in zip(readings.starts, ends, strict=True)]
-    whole = tuple(Cut(states[part], readings.segments[part]) for part in parts)
-    return Sampled(every, discretiser, whole, cut(sets.fit), cut(sets.choose), cut(sets.test))
+    donor_rows = [
+        np.flatnonzero(is_selected[begin:end]) + begin for begin, end in zip(readings.starts, ends, strict=True)
+    ]
+    whole = tuple(Cut(states[rows], readings.segments[rows]) for rows in donor_rows)
+    return Sampled(tick_stride, discretiser, whole, cut_set(sets.fit), cut_set(sets.choose), cut_set(sets.test))

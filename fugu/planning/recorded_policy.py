@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.attackers.evaluation import DRAWS, Attack, attack, furthest_learner, learners
-from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every, release_counts, release_symbols
+from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_ticks, release_counts, release_symbols
 from fugu.attackers.stretches import FEWEST, MOST_FOLLOWED, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
@@ -63,26 +63,28 @@ def states_by(policy: Policy, recording: Recorded, options: ReadOptions) -> tupl
         FuguError: it cannot be read.
         QuestionError: it can be read in more than one way.
     """
-    readings, selected, states = _at_clock(policy, recording, options)
+    readings, selected, states = _states_at_clock(policy, recording, options)
     return readings, states, readings.segments[selected]
 
 
-def _at_clock(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[Readings, NDArray[np.bool_], Ints]:
+def _states_at_clock(
+    policy: Policy, recording: Recorded, options: ReadOptions
+) -> tuple[Readings, NDArray[np.bool_], Ints]:
     """Readings, (n,) which of them are at ticks of a policy, and the states of these."""
     loaded, period = load(recording, options), policy.clock.period_us / 1e6
     readings = read_readings(loaded, options)
-    every = 1
+    tick_stride = 1
     if readings.changes:
         readings = read_readings(loaded, replace(options, period=period))
     elif readings.steady and readings.period_seconds:
-        ticks = period / readings.period_seconds
-        every = round(ticks)
-        if every < 1 or abs(ticks - every) > _SAME_PERIOD * every:
+        ratio = period / readings.period_seconds
+        tick_stride = round(ratio)
+        if tick_stride < 1 or abs(ratio - tick_stride) > _SAME_PERIOD * tick_stride:
             raise PlanningError(
                 f"{readings.source} has a reading every {readings.period_seconds:g} s, and the policy a tick every "
                 f"{period:g} s: no whole number of readings is a tick"
             )
-    selected = one_in(readings.segments, every)
+    selected = one_in(readings.segments, tick_stride)
     states = states_of_some(policy.discretiser, readings, selected)
     if not (states >= 0).any():
         raise PlanningError(f"{readings.source}: no reading has a state under this policy")
@@ -98,9 +100,9 @@ class Numbered(NamedTuple):
 
     def at(self, ticks: Ints, *, loop: bool) -> tuple[Ints, Ints]:
         """States and segments of ticks, which may begin anew after the last; outside there is no state."""
-        turns, places = np.divmod(ticks - self.first, len(self.states))
-        states = np.where(loop | (turns == 0), self.states[places], -1)
-        return states, self.segments[places] + turns * len(self.states)
+        loop_counts, indices = np.divmod(ticks - self.first, len(self.states))
+        states = np.where(loop | (loop_counts == 0), self.states[indices], -1)
+        return states, self.segments[indices] + loop_counts * len(self.states)
 
 
 class Truth(NamedTuple):
@@ -125,29 +127,29 @@ class Truth(NamedTuple):
 
 def truth_by(policy: Policy, recording: Recorded, options: ReadOptions) -> Truth:
     """Read what was true at the ticks of a policy; errors as of `states_by`."""
-    readings, selected, states = _at_clock(policy, recording, options)
+    readings, selected, states = _states_at_clock(policy, recording, options)
     segments = readings.segments[selected]
     rows = np.arange(len(states)) if readings.rows is None or not selected.all() else readings.rows
-    replayed = _numbered(rows, states, segments)
+    replay = _states_by_tick(rows, states, segments)
     if readings.moments is None or readings.facts[0].first is None:
-        return Truth(readings.source, replayed, None)
+        return Truth(readings.source, replay, None)
     ticks = np.round((readings.moments[selected] * 1e6 - policy.clock.epoch_us) / policy.clock.period_us)
-    return Truth(readings.source, replayed, _numbered(ticks.astype(np.int64), states, segments))
+    return Truth(readings.source, replay, _states_by_tick(ticks.astype(np.int64), states, segments))
 
 
-def _numbered(ticks: Ints, states: Ints, segments: Ints) -> Numbered:
+def _states_by_tick(ticks: Ints, states: Ints, segments: Ints) -> Numbered:
     """Place states and segments at their ticks; those without a tick, -1 in a recording's rows, have none."""
-    at = ticks >= 0
-    ticks, states, segments = ticks[at], states[at], segments[at]
-    first = int(ticks.min()) if ticks.size else 0
-    length = int(ticks.max()) - first + 1 if ticks.size else 1
+    has_tick = ticks >= 0
+    ticks, states, segments = ticks[has_tick], states[has_tick], segments[has_tick]
+    first_tick = int(ticks.min()) if ticks.size else 0
+    length = int(ticks.max()) - first_tick + 1 if ticks.size else 1
     if length > _MOST_TICKS:
         raise PlanningError(
             f"the recording has times of more than {_MOST_TICKS} ticks of the policy: give a part of it"
         )
     placed, parts = np.full(length, -1, dtype=np.int64), np.zeros(length, dtype=np.int64)
-    placed[ticks - first], parts[ticks - first] = states, segments
-    return Numbered(first, placed, np.maximum.accumulate(parts))
+    placed[ticks - first_tick], parts[ticks - first_tick] = states, segments
+    return Numbered(first_tick, placed, np.maximum.accumulate(parts))
 
 
 class RecordedClass(NamedTuple):
@@ -183,17 +185,17 @@ def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = A
             "a recording is held against intervals of two states, or a largest odds ratio; here is neither"
         )
     _, states, segments = states_by(policy, recording, options)
-    recorded = covering_class(states, segments, len(policy.discretiser.states)).chains
-    of_recording = recorded
+    covering = covering_class(states, segments, len(policy.discretiser.states)).chains
+    compared = covering
     if declared.changes:
-        of_recording = BoundedChains(states=recorded.states, odds_ratio=recorded.odds_bound)
+        compared = BoundedChains(states=covering.states, odds_ratio=covering.odds_bound)
     adversary = policy.guarantee.adversary
-    one_tick = of_recording.ratio_loss(*policy.outputs.ratios, adversary).epsilon
+    tick_epsilon = compared.ratio_loss(*policy.outputs.ratios, adversary).epsilon
     return RecordedClass(
-        contains(declared, recorded),
-        recorded.odds_bound,
+        contains(declared, covering),
+        covering.odds_bound,
         declared.odds_bound,
-        policy.outputs.bound(of_recording, adversary, one_tick).epsilon(policy.guarantee.stretch_ticks),
+        policy.outputs.bound(compared, adversary, tick_epsilon).epsilon(policy.guarantee.stretch_ticks),
         policy.guarantee.epsilon,
         adversary,
     )
@@ -233,27 +235,27 @@ class Release(NamedTuple):
 
 
 def releases_of(
-    policy: Policy, symbols: SymbolOutputs | None, counted: Callable[[Window | GroupDocument], CountOutputs | None]
+    policy: Policy, symbols: SymbolOutputs | None, draw_counts: Callable[[Window | GroupDocument], CountOutputs | None]
 ) -> list[Release]:
     """List all releases that can be attacked: symbols, each window whose counts share no tick, and these together.
 
-    `counted` gives the counts of a window, each time that it is asked.
+    `draw_counts` gives the counts of a window, each time that it is asked.
     """
     releases: list[Release] = []
-    tick_epsilon, counts = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
+    tick_epsilon, windows_bound = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
     if symbols is not None:
-        square = symbols.emission.shape[0] == symbols.emission.shape[1]
-        noise = float(1 - symbols.emission.diagonal().min()) if square else math.nan
+        is_square = symbols.emission.shape[0] == symbols.emission.shape[1]
+        noise = float(1 - symbols.emission.diagonal().min()) if is_square else math.nan
         releases.append(Release("symbols", noise, tick_epsilon, symbols))
     for window in policy.counted:
-        if window.stride < window.length or counts is None or not window.query.additive:
+        if window.stride < window.length or windows_bound is None or not window.query.additive:
             continue
-        if (window_counts := counted(window)) is None or not window_counts.counts.size:
+        if (window_counts := draw_counts(window)) is None or not window_counts.counts.size:
             continue
         scale = float(Fraction(window.scale))
-        releases.append(Release(f"{window.kind} {window.name}", scale, counts.epsilon(1), window_counts))
-        if symbols is not None and (both := counted(window)) is not None:
-            releases.append(Release(f"symbols, {window.name}", scale, tick_epsilon, replace(both, beside=symbols)))
+        releases.append(Release(f"{window.kind} {window.name}", scale, windows_bound.epsilon(1), window_counts))
+        if symbols is not None and (redrawn := draw_counts(window)) is not None:
+            releases.append(Release(f"symbols, {window.name}", scale, tick_epsilon, replace(redrawn, beside=symbols)))
     return releases
 
 
@@ -262,7 +264,7 @@ def attack_releases(
 ) -> Iterator[Trial]:
     """Attack each release of (n,) states; attackers are given the true state of every `known_one_in`-th tick."""
     for name, noise, epsilon, outputs in releases:
-        attacks = attack(states, segments, outputs, epsilon, known=known_every(states, known_one_in))
+        attacks = attack(states, segments, outputs, epsilon, known=known_ticks(states, known_one_in))
         furthest = furthest_learner(attacks)
         yield Trial(source, name, noise, epsilon, attacks, () if furthest is None else (furthest,))
 
@@ -278,15 +280,15 @@ class Released(NamedTuple):
 
     def attacked(self, known_one_in: int | None = None) -> Iterator[Trial]:
         """Attack each release; attackers are given the true state of every `known_one_in`-th tick."""
-        states, segments, known_states = self.states, self.segments, known_every(self.states, known_one_in)
-        for number, trial in enumerate(attack_releases(self.source, states, segments, self.releases, known_one_in)):
-            drawn = (releases[number].outputs for releases in self.again)
-            again = [
+        states, segments, known_states = self.states, self.segments, known_ticks(self.states, known_one_in)
+        for index, trial in enumerate(attack_releases(self.source, states, segments, self.releases, known_one_in)):
+            drawn_outputs = (releases[index].outputs for releases in self.again)
+            repeats = [
                 attack(states, segments, outputs, trial.epsilon, attackers=learners(outputs), known=known_states)
-                for outputs in drawn
+                for outputs in drawn_outputs
             ]
-            gained = [furthest for attacks in again if (furthest := furthest_learner(attacks)) is not None]
-            yield trial._replace(learners=(*trial.learners, *gained))
+            furthest_learners = [furthest for attacks in repeats if (furthest := furthest_learner(attacks)) is not None]
+            yield trial._replace(learners=(*trial.learners, *furthest_learners))
 
 
 def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Released:
@@ -298,20 +300,20 @@ def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Relea
         QuestionError: it can be read in more than one way.
     """
     readings, states, segments = states_by(policy, recording, options)
-    first, *again = (_drawn(policy, states, segments, seed) for seed in range(1, DRAWS + 1))
-    return Released(readings.source, states, segments, first, again)
+    first_draw, *other_draws = (_draw_releases(policy, states, segments, seed) for seed in range(1, DRAWS + 1))
+    return Released(readings.source, states, segments, first_draw, other_draws)
 
 
-def _drawn(policy: Policy, states: Ints, segments: Ints, seed: int) -> list[Release]:
+def _draw_releases(policy: Policy, states: Ints, segments: Ints, seed: int) -> list[Release]:
     """Releases of (n,) states and their segments, by one draw of the noise."""
     names, generator = policy.discretiser.states, np.random.default_rng(seed)
 
-    def counted(window: Window | GroupDocument) -> CountOutputs:
+    def draw_counts(window: Window | GroupDocument) -> CountOutputs:
         groups = window.groups(names)
         return release_counts(states, segments, window.length, Fraction(window.scale), groups, generator, k=len(names))
 
     symbols = None if policy.table is None else release_symbols(states, policy.table, generator)
-    releases = releases_of(policy, symbols, counted)
+    releases = releases_of(policy, symbols, draw_counts)
     if not releases:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
     return releases
@@ -363,7 +365,7 @@ def attacked_stretches(
     states: Ints,
     segments: Ints,
     outputs: Outputs,
-    unknown: int,
+    unknown_ticks: int,
     chain: Floats | None,
 ) -> StretchTrial:
     """Attack one output, by a chain of the class or the mean chain of the states; so many ticks are not known."""
@@ -377,17 +379,17 @@ def attacked_stretches(
     length = outputs.length if isinstance(outputs, CountOutputs) else 1
     if max(ticks, length) > MOST_FOLLOWED:
         return trial._replace(why=f"courses of more than {MOST_FOLLOWED} ticks are not followed")
-    counted = (outputs.states - 1,) if isinstance(outputs, SymbolOutputs) else outputs.groups[-1]
-    attacks = attack_stretches(states, segments, outputs, counted, ticks, unknown, trial.epsilon, chain)
-    scored = max((stretch_attack.scored for stretch_attack in attacks), default=0)
-    if scored < FEWEST:
-        return trial._replace(why=f"too short: {scored} stretches could be scored, and it takes {FEWEST}")
+    counted_states = (outputs.states - 1,) if isinstance(outputs, SymbolOutputs) else outputs.groups[-1]
+    attacks = attack_stretches(states, segments, outputs, counted_states, ticks, unknown_ticks, trial.epsilon, chain)
+    scored_stretches = max((stretch_attack.scored for stretch_attack in attacks), default=0)
+    if scored_stretches < FEWEST:
+        return trial._replace(why=f"too short: {scored_stretches} stretches could be scored, and it takes {FEWEST}")
     return trial._replace(
         attacks=tuple(stretch_attack for stretch_attack in attacks if stretch_attack.scored >= FEWEST)
     )
 
 
-def unknown_ticks(policy: Policy, far: int) -> int:
+def unknown_ticks(policy: Policy, max_distance: int) -> int:
     """Ticks that the attacker does not know: a day, but none so far from the stretch that it makes no difference."""
     ticks = policy.guarantee.stretch_ticks
-    return max(ticks, min(-(-_DAY_US // policy.clock.period_us), ticks + 2 * far))
+    return max(ticks, min(-(-_DAY_US // policy.clock.period_us), ticks + 2 * max_distance))

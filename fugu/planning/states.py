@@ -29,14 +29,16 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
     states = np.full(len(readings), -1, dtype=np.int64)
     values = readings.tolist() if isinstance(readings, np.ndarray) else readings
     kinds = set(map(type, values))
-    alike = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
-    if alike and not discretiser.remembers:  # a state follows from its reading alone: each is asked about once
+    has_values_only = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
+    if (
+        has_values_only and not discretiser.remembers
+    ):  # a state follows from its reading alone: each is asked about once
         state_of = {value: observe(tick, value) for tick, value in enumerate(set(values))}
         return np.array([-1 if (state := state_of[value]) is None else state for value in values], dtype=np.int64)
-    begins = np.ones(len(segments), dtype=np.bool_)
-    begins[1:] = segments[1:] != segments[:-1]
-    for tick, (value, begin) in enumerate(zip(values, begins.tolist(), strict=True)):
-        if begin:
+    is_begin = np.ones(len(segments), dtype=np.bool_)
+    is_begin[1:] = segments[1:] != segments[:-1]
+    for tick, (value, starts_stretch) in enumerate(zip(values, is_begin.tolist(), strict=True)):
+        if starts_stretch:
             classifier.restart()
         if (state := observe(tick, value)) is not None:
             states[tick] = state
@@ -68,30 +70,30 @@ class Gaps(NamedTuple):
         return self.number >= _FEWEST and not self.dependent
 
 
-def gaps_of(cuts: Iterable[tuple[Ints, Ints]], missing: int | None) -> Gaps | None:
-    """The gaps of recordings, None without any; ticks of the state `missing`, or without a state, are in gaps."""
-    seen, before, after = [], [], []
+def gaps_of(cuts: Iterable[tuple[Ints, Ints]], missing_state: int | None) -> Gaps | None:
+    """The gaps of recordings, None without any; ticks of the state `missing_state`, or without a state, are in gaps."""
+    states_seen, states_before, states_after = [], [], []
     for states, segments in cuts:
-        has_reading = (states >= 0) & (states != (-1 if missing is None else missing))
+        has_reading = (states >= 0) & (states != (-1 if missing_state is None else missing_state))
         edges = np.diff(has_reading.astype(np.int8))
         begins, ends = np.flatnonzero(edges == -1), np.flatnonzero(edges == 1) + 1
-        place = np.searchsorted(ends, begins, side="right")
-        begins, ends = begins[place < len(ends)], ends[place[place < len(ends)]]
-        inside = segments[begins] == segments[ends]
-        seen.append(states[has_reading])
-        before.append(states[begins[inside]])
-        after.append(states[ends[inside]])
-    number = sum(map(len, before))
-    if not number:
+        next_ends = np.searchsorted(ends, begins, side="right")
+        begins, ends = begins[next_ends < len(ends)], ends[next_ends[next_ends < len(ends)]]
+        in_segment = segments[begins] == segments[ends]
+        states_seen.append(states[has_reading])
+        states_before.append(states[begins[in_segment]])
+        states_after.append(states[ends[in_segment]])
+    gap_count = sum(map(len, states_before))
+    if not gap_count:
         return None
-    counts = np.bincount(np.concatenate(seen))
+    counts = np.bincount(np.concatenate(states_seen))
     shares, rng = counts / counts.sum(), np.random.default_rng(1)
-    return Gaps(number, *(_p_value(np.concatenate(side), shares, rng) for side in (before, after)))
+    return Gaps(gap_count, *(_p_value(np.concatenate(side), shares, rng) for side in (states_before, states_after)))
 
 
 def _p_value(states: Ints, shares: Floats, rng: np.random.Generator) -> float:
     """How often as many independent draws are at least as far from their expectation, by Pearson's statistic."""
-    expected = np.maximum(len(states) * shares, 1e-12)
-    drawn = np.vstack([np.bincount(states, minlength=len(shares)), rng.multinomial(len(states), shares, _DRAWS)])
-    far = ((drawn - expected) ** 2 / expected).sum(axis=1)
-    return float((far[1:] >= far[0] * (1.0 - 1e-9)).sum() + 1) / (_DRAWS + 1)
+    expected_counts = np.maximum(len(states) * shares, 1e-12)
+    drawn_counts = np.vstack([np.bincount(states, minlength=len(shares)), rng.multinomial(len(states), shares, _DRAWS)])
+    statistics = ((drawn_counts - expected_counts) ** 2 / expected_counts).sum(axis=1)
+    return float((statistics[1:] >= statistics[0] * (1.0 - 1e-9)).sum() + 1) / (_DRAWS + 1)

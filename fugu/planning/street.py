@@ -29,7 +29,7 @@ from fugu.contract.queries import DAY
 from fugu.planning.candidates import Bins, window_scale
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import PolicyHeader, Whose, make_policy
-from fugu.planning.question import Question, choose_states, protected_seconds, sampled, three_sets
+from fugu.planning.question import Question, choose_states, protected_seconds, sample_states, three_sets
 from fugu.planning.states import states_of
 from fugu.planning.true_class import true_class
 from fugu.privacy.covering_class import CoveringChains, covering_class
@@ -42,7 +42,7 @@ SIZES = (10, 12, 14, 17, 20, 24, 28, 34, 40, 48, 58, 68, 82, 98, 116, 140, 168, 
 """Numbers of homes that are compared."""
 MOST_HOMES = 10_000
 
-_BETTER, _AWAY = 2, 0.2
+_TIMES_BETTER, _AWAY_SHARE = 2, 0.2
 _DRAWS, _NOISES, _MOST_DATES = 12, 50_000, 90
 _HOUR = 3600.0
 _LEAST_DATES = 4
@@ -75,7 +75,7 @@ class Size(NamedTuple):
     @property
     def useful(self) -> bool:
         """True if the sum is twice as good as the best constant."""
-        return self.off * _BETTER <= self.constant
+        return self.off * _TIMES_BETTER <= self.constant
 
     @property
     def beats_habit(self) -> bool:
@@ -128,7 +128,7 @@ class StreetPlan(NamedTuple):
             "deadline": round(max(600.0, self.length * self.period / 6)),
         }
 
-    def policies(self, shared: SharedWindow, whose: Whose, names: Sequence[str]) -> list[Policy]:
+    def policies(self, shared: SharedWindow, identity: Whose, names: Sequence[str]) -> list[Policy]:
         """The policies of homes by their devices' names: of each recording one, or of all from the only one.
 
         Raises:
@@ -139,9 +139,9 @@ class StreetPlan(NamedTuple):
         if round(self.period * 1_000_000) != group.period_us:
             raise PlanningError(f"group {group.name} has ticks of {group.period_us / 1e6:g} s, here {self.period:g} s")
         homes = self.recordings if len(self.recordings) > 1 else self.recordings * len(names)
-        return [self._policy(home, shared, whose, name) for home, name in zip(homes, names, strict=True)]
+        return [self._home_policy(home, shared, identity, name) for home, name in zip(homes, names, strict=True)]
 
-    def _policy(self, home: Home, shared: SharedWindow, whose: Whose, name: str) -> Policy:
+    def _home_policy(self, home: Home, shared: SharedWindow, identity: Whose, name: str) -> Policy:
         group = shared.group
         header = PolicyHeader(
             *(group.fleet, name, group.stream, home.discretiser, self.period),
@@ -152,8 +152,8 @@ class StreetPlan(NamedTuple):
         stretch = self.question.ticks(self.period)
         promise = Guarantee(epsilon=self.question.epsilon, adversary=self.question.adversary, stretch_ticks=stretch)
         chains = home.chains.named(group.stream, group.period_us, group.rate)
-        nothing_else = {"table": None, "windows": (), "windows_guarantee": None}
-        return make_policy(header, guarantee=promise, chains=chains, sums=(shared,), **nothing_else)
+        no_outputs = {"table": None, "windows": (), "windows_guarantee": None}
+        return make_policy(header, guarantee=promise, chains=chains, sums=(shared,), **no_outputs)
 
 
 def plan_street(
@@ -188,162 +188,166 @@ def plan_street(
     if len(recordings) > 1 and homes != len(recordings):
         raise PlanningError(f"{len(recordings)} recordings for {homes} homes: give one, or one of each")
     period = recordings[0].period
-    length = _length(question, recordings[0], period)
+    length = _window_ticks(question, recordings[0], period)
     question = replace(question, protect=protected_seconds(question.protect, period))
-    rng, planned = np.random.default_rng(seed), []
-    for number, readings in enumerate(recordings):
-        progress(f"the class of {readings.source}", 0.8 * number / len(recordings))
-        planned.append(_home(readings, question, period, length, zone, rng))
-    first = planned[0]
-    for home in planned:
-        if (home.discretiser.states, home.counted) != (first.discretiser.states, first.counted):
+    rng, plans = np.random.default_rng(seed), []
+    for index, readings in enumerate(recordings):
+        progress(f"the class of {readings.source}", 0.8 * index / len(recordings))
+        plans.append(_covered_home(readings, question, period, length, zone, rng))
+    first_home = plans[0]
+    for home in plans:
+        if (home.discretiser.states, home.counted) != (first_home.discretiser.states, first_home.counted):
             names = ", ".join(home.discretiser.states)
-            raise PlanningError(f"{home.source} has the states {names}, {first.source} others: give --states")
-    scale = max(home.scale for home in planned)
+            raise PlanningError(f"{home.source} has the states {names}, {first_home.source} others: give --states")
+    scale = max(home.scale for home in plans)
     noise = largest_noise(scale, honest) if document is None else document.noise
     progress("errors", 0.85)
-    by_date = _by_date(planned)
-    find = partial(_size, planned, by_date, noise_rate(noise, honest), honest / homes, rng)
-    sizes = tuple(map(partial(find, length), SIZES))
-    size = find(length, homes)
+    date_days = _days_by_date(plans)
+    error_of = partial(_size_errors, plans, date_days, noise_rate(noise, honest), honest / homes, rng)
+    sizes = tuple(map(partial(error_of, length), SIZES))
+    size = error_of(length, homes)
     return StreetPlan(
-        *(question, tuple(planned), homes, honest, colluding, noise, period, length, size, sizes, bool(by_date))
+        *(question, tuple(plans), homes, honest, colluding, noise, period, length, size, sizes, bool(date_days))
     )
 
 
-def _length(question: Question, readings: Readings, period: float) -> int:
+def _window_ticks(question: Question, readings: Readings, period: float) -> int:
     """Ticks of a window: an hour, or as asked; the parts of a day that is whole."""
     if not readings.timed:
         raise PlanningError(f"{readings.source} has no steady times: homes of a group count in the same hours")
-    wanted = _HOUR if question.window is None else question.window * (1.0 if question.window_is_time else period)
-    ticks = round(wanted / period, 6)
+    span = _HOUR if question.window is None else question.window * (1.0 if question.window_is_time else period)
+    ticks = round(span / period, 6)
     if ticks != int(ticks) or ticks < 1 or round(DAY / period, 6) % ticks:
-        raise PlanningError(f"a window of {wanted:g} s is not some ticks of {period:g} s, and a day not some windows")
+        raise PlanningError(f"a window of {span:g} s is not some ticks of {period:g} s, and a day not some windows")
     return int(ticks)
 
 
-def _home(
+def _covered_home(
     readings: Readings, question: Question, period: float, length: int, zone: ZoneInfo, rng: np.random.Generator
 ) -> Home:
     """Cover a recording, and attack what would be told if all other homes were known."""
     if not readings.timed or readings.period != period:
         raise PlanningError(f"{readings.source}: homes of a group have the same ticks, of {period:g} s, by their times")
-    chosen = choose_states(readings, question)
-    if chosen.histogram:
+    choice = choose_states(readings, question)
+    if choice.histogram:
         raise PlanningError(f"{readings.source} has several states, and a group counts one question: give --threshold")
-    k, bins, ticks = len(chosen.discretiser.states), (chosen.counted,), question.ticks(period)
-    data = sampled(readings, chosen, three_sets(readings.segments, chosen.baseline_ticks))
-    if np.unique(data.fit.states[data.fit.states >= 0]).size < 2:
+    k, bins, ticks = len(choice.discretiser.states), (choice.counted,), question.ticks(period)
+    samples = sample_states(readings, choice, three_sets(readings.segments, choice.baseline_ticks))
+    if np.unique(samples.fit.states[samples.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
-    covered = covering_class(*data.whole[0], k)
+    covered = covering_class(*samples.whole[0], k)
 
-    def released(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+    def draw_counts(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         scale = window_scale(chains, question.epsilon, question.adversary, bins, ticks)
-        return release_counts(*data.fit, length, scale, bins, generator, k=k)
+        return release_counts(*samples.fit, length, scale, bins, generator, k=k)
 
-    attacked = true_class(*data.fit, k, question.epsilon, released, rng, covered=covered)
-    if attacked.chains is None:
-        raise PlanningError(f"{readings.source}: {attacked.reason}")
-    scale = window_scale(attacked.chains, question.epsilon, question.adversary, bins, ticks)
-    days = tuple(_days(readings, chosen.discretiser, bins, length, zone))
+    class_test = true_class(*samples.fit, k, question.epsilon, draw_counts, rng, covering=covered)
+    if class_test.chains is None:
+        raise PlanningError(f"{readings.source}: {class_test.reason}")
+    scale = window_scale(class_test.chains, question.epsilon, question.adversary, bins, ticks)
+    days = tuple(_whole_days(readings, choice.discretiser, bins, length, zone))
     if not days:
         raise PlanningError(f"{readings.source} has no whole day: there is nothing to compare a sum with")
     return Home(
-        *(readings.source, chosen.discretiser, chosen.counted, attacked.chains, scale, readings.missing_share, days)
+        *(readings.source, choice.discretiser, choice.counted, class_test.chains, scale, readings.missing_share, days)
     )
 
 
-def _days(
+def _whole_days(
     readings: Readings, discretiser: Discretiser, bins: Bins, length: int, zone: ZoneInfo
 ) -> Iterator[tuple[date, Floats]]:
     """Dates of whole local days, with the shares of their parts; a tick without a state is not counted."""
     assert readings.moments is not None
-    inside = np.isin(states_of(discretiser, readings.values, readings.segments), bins[0])
-    per_day = round(DAY / readings.period)
-    at = 0
-    while at + per_day <= len(inside):
-        moment = datetime.fromtimestamp(readings.moments[at], UTC).astimezone(zone)
-        seconds = moment.hour * 3600 + moment.minute * 60 + moment.second + moment.microsecond / 1e6
-        if seconds >= readings.period:  # on to about the next midnight
-            at += max(1, math.floor((DAY - seconds) / readings.period))
+    is_counted = np.isin(states_of(discretiser, readings.values, readings.segments), bins[0])
+    ticks_per_day = round(DAY / readings.period)
+    tick = 0
+    while tick + ticks_per_day <= len(is_counted):
+        moment = datetime.fromtimestamp(readings.moments[tick], UTC).astimezone(zone)
+        seconds_of_day = moment.hour * 3600 + moment.minute * 60 + moment.second + moment.microsecond / 1e6
+        if seconds_of_day >= readings.period:  # on to about the next midnight
+            tick += max(1, math.floor((DAY - seconds_of_day) / readings.period))
             continue
-        last = at + per_day - 1
-        if readings.moments[last] - readings.moments[at] < DAY:
-            yield moment.date(), inside[at : at + per_day].reshape(-1, length).mean(axis=1)
-            at = last
-        at += 1
+        last_tick = tick + ticks_per_day - 1
+        if readings.moments[last_tick] - readings.moments[tick] < DAY:
+            yield moment.date(), is_counted[tick : tick + ticks_per_day].reshape(-1, length).mean(axis=1)
+            tick = last_tick
+        tick += 1
 
 
-def _kind(day: date) -> bool:
+def _workday(day: date) -> bool:
     return day.weekday() < _WEEKDAYS
 
 
-def _by_date(homes: Sequence[Home]) -> list[dict[date, Floats]]:
+def _days_by_date(homes: Sequence[Home]) -> list[dict[date, Floats]]:
     """The days of several homes that share enough dates for a comparison; none otherwise."""
-    days = [dict(home.days) for home in homes]
-    dates = {day for dated in days for day in dated}
-    common = {day for day in dates if 2 * sum(day in dated for dated in days) >= len(days)}
+    day_maps = [dict(home.days) for home in homes]
+    dates = {day for home_shares in day_maps for day in home_shares}
+    common = {day for day in dates if 2 * sum(day in home_shares for home_shares in day_maps) >= len(day_maps)}
     if len(homes) == 1 or len(common) < _LEAST_DATES:
         return []
-    return [{day: shares for day, shares in dated.items() if day in common} for dated in days]
+    return [{day: shares for day, shares in home_shares.items() if day in common} for home_shares in day_maps]
 
 
-def _size(
+def _size_errors(
     homes: Sequence[Home],
-    by_date: Sequence[dict[date, Floats]],
+    date_days: Sequence[dict[date, Floats]],
     rate: Fraction,
-    honest: float,
+    honest_share: float,
     rng: np.random.Generator,
     length: int,
     number: int,
 ) -> Size:
     """Errors of sums over so many homes, of which a fifth is away, by several draws of the homes."""
-    there = max(1, round((1.0 - _AWAY) * number))
+    turnout = max(1, round((1.0 - _AWAY_SHARE) * number))
     dates = sorted(
-        {day for home_days in by_date for day in home_days} or {day for home in homes for day, _ in home.days}
+        {day for home_days in date_days for day in home_days} or {day for home in homes for day, _ in home.days}
     )
     dates = dates if len(dates) <= _MOST_DATES else sorted(dates[i] for i in rng.permutation(len(dates))[:_MOST_DATES])
-    kinds = np.array([_kind(day) for day in dates])
-    off = np.zeros(2)
+    workday = np.array([_workday(day) for day in dates])
+    errors = np.zeros(2)
     for _ in range(_DRAWS):
-        off += _guesses(_of_dates(by_date, dates, there, rng) if by_date else _of_days(homes, dates, there, rng), kinds)
+        errors += _guess_errors(
+            _by_dates(date_days, dates, turnout, rng) if date_days else _by_days(homes, dates, turnout, rng), workday
+        )
     # A share is the difference of two numbers of NB(1/m, p); so many of them are of NB(there/m, p).
-    above, below = rng.negative_binomial(there / (honest * number), -math.expm1(-float(rate)), (2, _NOISES))
-    noise = float(np.abs(above - below).mean() / (length * there))
-    return Size(number, noise, *(float(error) for error in off / _DRAWS))
+    plus, minus = rng.negative_binomial(turnout / (honest_share * number), -math.expm1(-float(rate)), (2, _NOISES))
+    noise = float(np.abs(plus - minus).mean() / (length * turnout))
+    return Size(number, noise, *(float(error) for error in errors / _DRAWS))
 
 
-def _of_dates(
-    days: Sequence[dict[date, Floats]], dates: Sequence[date], there: int, rng: np.random.Generator
+def _by_dates(
+    day_maps: Sequence[dict[date, Floats]], dates: Sequence[date], turnout: int, rng: np.random.Generator
 ) -> Floats:
     """(d, h) averages on dates over homes that are drawn, each as it was on that date, if it was there."""
-    few = there <= len(days)
-    drawn = rng.permutation(len(days))[:there] if few else rng.integers(len(days), size=there)
+    distinct = turnout <= len(day_maps)
+    drawn_homes = rng.permutation(len(day_maps))[:turnout] if distinct else rng.integers(len(day_maps), size=turnout)
     rows = []
     for day in dates:
-        present = [days[i][day] for i in drawn if day in days[i]] or [
-            home_days[day] for home_days in days if day in home_days
+        present_shares = [day_maps[i][day] for i in drawn_homes if day in day_maps[i]] or [
+            home_days[day] for home_days in day_maps if day in home_days
         ]
-        rows.append(np.mean(present, axis=0))
+        rows.append(np.mean(present_shares, axis=0))
     return np.array(rows)
 
 
-def _of_days(homes: Sequence[Home], dates: Sequence[date], there: int, rng: np.random.Generator) -> Floats:
+def _by_days(homes: Sequence[Home], dates: Sequence[date], turnout: int, rng: np.random.Generator) -> Floats:
     """(d, h) averages over homes, each with any day of the same kind of weekday of a recording."""
-    by_kind: dict[bool, list[Floats]] = {}
+    kinds: dict[bool, list[Floats]] = {}
     for home in homes:
         for day, shares in home.days:
-            by_kind.setdefault(_kind(day), []).append(shares)
-    days = {kind: np.array(answers) for kind, answers in by_kind.items()}
-    return np.array([days[_kind(day)][rng.integers(len(days[_kind(day)]), size=there)].mean(axis=0) for day in dates])
+            kinds.setdefault(_workday(day), []).append(shares)
+    days = {workday: np.array(rows) for workday, rows in kinds.items()}
+    return np.array(
+        [days[_workday(day)][rng.integers(len(days[_workday(day)]), size=turnout)].mean(axis=0) for day in dates]
+    )
 
 
-def _guesses(truth: Floats, kinds: NDArray[np.bool_]) -> tuple[float, float]:
+def _guess_errors(truth: Floats, workday: NDArray[np.bool_]) -> tuple[float, float]:
     """Errors of the best constant, and of the mean of that part of the day over other days of the kind."""
-    off = []
+    errors = []
     for kind in (True, False):
-        days = truth[kinds == kind]
-        if len(days) > 1:
-            off.append(np.abs((days.sum(axis=0) - days) / (len(days) - 1) - days).ravel())
-    habit = float(np.concatenate(off).mean()) if off else math.nan
-    return float(np.abs(truth - np.median(truth)).mean()), habit
+        averages = truth[workday == kind]
+        if len(averages) > 1:
+            errors.append(np.abs((averages.sum(axis=0) - averages) / (len(averages) - 1) - averages).ravel())
+    habit_error = float(np.concatenate(errors).mean()) if errors else math.nan
+    return float(np.abs(truth - np.median(truth)).mean()), habit_error

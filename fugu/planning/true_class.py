@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 
-_WIDER = 1.5
-_WINDOW = 300
-_ERROR = 0.05
+_WIDENING = 1.5
+_WINDOW_TICKS = 300
+_ERROR_LEVEL = 0.05
 _MOST_STEPS = 8
 
-Attacked = Callable[[CoveringChains, np.random.Generator], Outputs | Sequence[Outputs] | None]
+DrawOutputs = Callable[[CoveringChains, np.random.Generator], Outputs | Sequence[Outputs] | None]
 """Releases under a plan for a class, together or one of several, each with the whole epsilon; None if there is none."""
 
 
@@ -68,13 +68,13 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
     The attack that may be farthest beyond its ceiling is chosen, among those that refute the class. If there are none,
     it is among those that are unclear, else among those that gained. It is the most successful if none gained.
     """
-    for refuting in (
+    for attack_group in (
         [attempt for attempt in attacks if attempt.refutes],
         [attempt for attempt in attacks if attempt.unclear],
         [attempt for attempt in attacks if attempt.success > attempt.guess],
     ):
-        if refuting:
-            return max(refuting, key=lambda attacked: attacked.high - attacked.ceiling)
+        if attack_group:
+            return max(attack_group, key=lambda attempt: attempt.high - attempt.ceiling)
     return attacks[0]
 
 
@@ -85,9 +85,9 @@ def beyond_ceiling(attacks: Sequence[Attack]) -> tuple[str, ...]:
         return ()
     verdict = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
     return (
-        f"on the third set {verdict} kept below their ceiling. {worst.attacker} is right {worst.success:.1%} of the "
-        f"time ({worst.low:.1%} to {worst.high:.1%}, and {worst.guess:.1%} without what is released); the ceiling is "
-        f"{worst.ceiling:.1%}",
+        f"on the third set {verdict} kept below their ceiling. {worst.attacker} is right "
+        f"{worst.success:.1%} of the time ({worst.low:.1%} to {worst.high:.1%}, and "
+        f"{worst.guess:.1%} without what is released); the ceiling is {worst.ceiling:.1%}",
     )
 
 
@@ -108,39 +108,39 @@ def true_class(
     segments: Ints,
     k: int,
     epsilon: float,
-    attacked: Attacked,
+    draw: DrawOutputs,
     generator: np.random.Generator,
     *,
-    covered: Covered | None = None,
+    covering: Covered | None = None,
     most_steps: int = _MOST_STEPS,
 ) -> TrueClass:
     """Cover a recording, attack what would be released, and widen the class until attackers stay below the ceiling.
 
-    `states` are (n,), -1 where there is none; `segments` are equal inside a stretch without gaps. `covered` saves
+    `states` are (n,), -1 where there is none; `segments` are equal inside a stretch without gaps. `covering` saves
     looking for the class that covers the recording.
     """
     try:
-        covered = covered or covering_class(states, segments, k)
+        covering = covering or covering_class(states, segments, k)
     except ChainClassError as error:
         return TrueClass(None, None, (), str(error))
     steps: list[Step] = []
-    chains = covered.chains
+    chains = covering.chains
     while len(steps) < most_steps:
         try:
-            outputs = attacked(chains, generator)
+            outputs = draw(chains, generator)
         except FuguError as error:
-            return TrueClass(covered, None, tuple(steps), str(error))
+            return TrueClass(covering, None, tuple(steps), str(error))
         if outputs is None:
-            return TrueClass(covered, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
-        steps.append(Step(chains, _attacks(states, segments, outputs, epsilon)))
+            return TrueClass(covering, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
+        steps.append(Step(chains, _attack_outputs(states, segments, outputs, epsilon)))
         if steps[-1].passed:
-            return TrueClass(covered, chains, tuple(steps), None)
-        chains = widened(chains, _WIDER)
+            return TrueClass(covering, chains, tuple(steps), None)
+        chains = widened(chains, _WIDENING)
     try:
-        reason = _why_refused(steps, epsilon)
+        reason = _refusal_reason(steps, epsilon)
     except FuguError as error:  # no counts could be told for so wide a class
         reason = str(error)
-    return TrueClass(covered, None, tuple(steps), reason)
+    return TrueClass(covering, None, tuple(steps), reason)
 
 
 def attack_model(
@@ -157,24 +157,26 @@ def attack_model(
     symbols = symbols_of(states, epsilon)
 
     def one_stream(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
-        seen = symbols(chains, generator)
-        assert isinstance(seen, SymbolOutputs)
+        symbol_outputs = symbols(chains, generator)
+        assert isinstance(symbol_outputs, SymbolOutputs)
         if chains.states > 2:
-            return (seen,)
+            return (symbol_outputs,)
         scale = lawful_scale(count_scale(chains, epsilon))
-        return seen, release_counts(states, segments, min(_WINDOW, states.size // 20), scale, ((1,),), generator, k=2)
+        return symbol_outputs, release_counts(
+            states, segments, min(_WINDOW_TICKS, states.size // 20), scale, ((1,),), generator, k=2
+        )
 
     def all_streams(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)
         symbols, emission = np.zeros(states.size, dtype=np.int64), np.ones((len(shows), 1))
         for column, stream in zip(shows.T, model.streams, strict=True):
-            seen = release_symbols(column[states], rate_table(stream.states, Fraction(rate), epsilon), generator)
-            symbols = symbols * stream.states + seen.symbols
-            emission = (emission[:, :, None] * seen.emission[column][:, None, :]).reshape(len(shows), -1)
+            part = release_symbols(column[states], rate_table(stream.states, Fraction(rate), epsilon), generator)
+            symbols = symbols * stream.states + part.symbols
+            emission = (emission[:, :, None] * part.emission[column][:, None, :]).reshape(len(shows), -1)
         return SymbolOutputs(symbols, emission)
 
-    attacked: Attacked = one_stream if len(model.streams) == 1 else all_streams
-    attacked_class = true_class(states, segments, len(shows), epsilon, attacked, generator)
+    draw: DrawOutputs = one_stream if len(model.streams) == 1 else all_streams
+    attacked_class = true_class(states, segments, len(shows), epsilon, draw, generator)
     attack_figures: AttackedModel | None = None
     if attacked_class.steps:
         worst = attacked_class.steps[-1].strongest
@@ -185,26 +187,28 @@ def attack_model(
     )
 
 
-def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:
+def _attack_outputs(
+    states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float
+) -> tuple[Attack, ...]:
     """Everything that would be released, attacked; intervals hold together (Bonferroni)."""
     if isinstance(outputs, SymbolOutputs | CountOutputs):
         return attack(states, segments, outputs, epsilon)
     attacks: list[Attack] = []
-    for seen in outputs:
-        kind = "symbols" if isinstance(seen, SymbolOutputs) else f"counts of {seen.length}"
-        for attack_on in attack(states, segments, seen, epsilon, confidence=1.0 - _ERROR / len(outputs)):
-            attacks.append(replace(attack_on, attacker=f"{attack_on.attacker}, {kind}"))
+    for part in outputs:
+        output_words = "symbols" if isinstance(part, SymbolOutputs) else f"counts of {part.length}"
+        for attack_on in attack(states, segments, part, epsilon, confidence=1.0 - _ERROR_LEVEL / len(outputs)):
+            attacks.append(replace(attack_on, attacker=f"{attack_on.attacker}, {output_words}"))
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 
-def _why_refused(steps: Sequence[Step], epsilon: float) -> str:
+def _refusal_reason(steps: Sequence[Step], epsilon: float) -> str:
     """Why the widest class that was tried did not pass: attackers were right too often, or may have been."""
-    strongest, scale = steps[-1].strongest, count_scale(steps[-1].chains, epsilon)
-    seen = any(attack.refutes for step in steps for attack in step.attacks)
+    worst, count_noise = steps[-1].strongest, count_scale(steps[-1].chains, epsilon)
+    is_refuted = any(attack.refutes for step in steps for attack in step.attacks)
     return (
-        f"{'no class passes' if seen else 'too short to tell'}: even with noise of {scale:.3g} ticks "
-        f"for a count, up to {strongest.high:.3f} of the guesses of the attacker '{strongest.attacker}' are right. "
-        f"{strongest.success:.3f} were, and epsilon {epsilon:g} allows {strongest.ceiling:.3f}"
+        f"{'no class passes' if is_refuted else 'too short to tell'}: even with noise of {count_noise:.3g} ticks "
+        f"for a count, up to {worst.high:.3f} of the guesses of the attacker '{worst.attacker}' are right. "
+        f"{worst.success:.3f} were, and epsilon {epsilon:g} allows {worst.ceiling:.3f}"
     )
 
 
@@ -217,10 +221,10 @@ def count_scale(chains: CoveringChains, epsilon: float) -> float:
     return 1.0 / ChainAccountant(chains).allowance(epsilon, "universal")
 
 
-def symbols_of(states: Ints, epsilon: float) -> Attacked:
+def symbols_of(states: Ints, epsilon: float) -> DrawOutputs:
     """A symbol for every tick (-1: no state), with the noise of a class against the universal adversary."""
 
-    def attacked(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+    def draw(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)
 
-    return attacked
+    return draw

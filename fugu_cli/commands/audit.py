@@ -234,7 +234,7 @@ def stream(
             true_states = truth_by(policies[0], truth, read_options(**reading.words()))
         audit = audit_stream(
             policies, audiences, config,
-            messages=messages, truth=true_states, loop=loop, known_every=known, trials=trials,
+            messages=messages, truth=true_states, loop=loop, known_one_in=known, trials=trials,
         )  # fmt: skip
     if access_list is not None and live is not None:
         audit = audit._replace(

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attackers.events import attacked, reach
+from fugu.attackers.events import pick_event, ticks_to_forget
 from fugu.attackers.mechanisms import Recorded, Simulated
-from fugu.attackers.witness import told_by_tick, witness
+from fugu.attackers.witness import tick_losses, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.losses import Adversary
@@ -179,12 +179,12 @@ def attack_audiences(
         generator, level = np.random.default_rng([seed, number]), LEVEL / len(attacks) / 2
         promised_epsilon, adversary = _promise(joint, view, ticks)
         mechanism = partial(mechanism_of, joint, view.hears_symbols, view.counts, ticks=ticks)
-        chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
-        event = attacked(mechanism, chains, generator, trials, recorded, level)
+        chains = worst_chains(joint, adversary, tick_losses(mechanism(0)))
+        event = pick_event(mechanism, chains, generator, trials, recorded, level)
         witness_epsilon = None
         if recorded is None:
             max_radius, knows_states = _MAX_RADIUS[joint.states > 2], adversary != "ignorant"
-            mechanisms = ((mechanism(min(max_radius, reach(chain, 12.0))), chain) for chain in chains)
+            mechanisms = ((mechanism(min(max_radius, ticks_to_forget(chain, 12.0))), chain) for chain in chains)
             witness_epsilon = max(witness(*arguments, knows=knows_states).epsilon for arguments in mechanisms)
         extended = None
         if len(joint.policies) == ticks == 1 and not any(count.is_exclusive for count in view.counts):

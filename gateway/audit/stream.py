@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attackers.events import attacked, reach
+from fugu.attackers.events import pick_event, ticks_to_forget
 from fugu.attackers.mechanisms import Mechanism, Source, paths
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, release_counts, release_symbols
 from fugu.attackers.stretches import FEWEST, PARTS
-from fugu.attackers.witness import told_by_tick, witness
+from fugu.attackers.witness import tick_losses, witness
 from fugu.audit.device import inside_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
@@ -88,11 +88,11 @@ def attack_points(
             for table, distribution in tables:
                 mechanism = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
                 chain = _chain(policy)
-                event = attacked(lambda _: mechanism, [chain], generator, trials, None, share, pairs)  # noqa: B023
-                losses, secret_pairs = told_by_tick(mechanism), pairs or list(permutations(dict.fromkeys(shows), 2))
+                event = pick_event(lambda _: mechanism, [chain], generator, trials, None, share, pairs)  # noqa: B023
+                losses, secret_pairs = tick_losses(mechanism), pairs or list(permutations(dict.fromkeys(shows), 2))
                 witnessed = max(float(losses[shows.index(x), shows.index(z)]) for x, z in secret_pairs)
                 if not is_single and len(distribution) <= _MAX_STATES and not policy.changes:
-                    radius = min(_MAX_RADIUS, reach(chain, 12.0))
+                    radius = min(_MAX_RADIUS, ticks_to_forget(chain, 12.0))
                     long_mechanism = mechanism._replace(ticks=2 * radius + 1, secret=radius)
                     witnessed = max(witnessed, witness(long_mechanism, chain, knows=adversary != "ignorant").epsilon)
                 events.append((event, witnessed, table))
@@ -147,12 +147,12 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
 
 
 def attack_published(
-    published: Published, source: str, known_every: int | None = None
+    published: Published, source: str, known_one_in: int | None = None
 ) -> tuple[list[Trial], list[StretchTrial]]:
     """Attack what was published under a policy: symbols, each window whose counts do not overlap, and these together.
 
-    Where the promise is about stretches, these are attacked as well, of what is published by itself. Attackers are
-    given the true state of every `known_every`-th tick. FuguError if nothing can be attacked; `source` names the truth.
+    Where the promise is about stretches, these are attacked as well, of what is published by itself. Attackers
+    know the true state of every `known_one_in`-th tick. FuguError if nothing can be attacked; `source` names the truth.
     """
     policy, begin = published.policy, published.begin
     if not published.states.size:
@@ -181,7 +181,7 @@ def attack_published(
     if not releases:
         raise FuguError("the recording has no symbols, and no whole windows that do not overlap")
     recording = (source, states, segments, releases)
-    return [*attack_releases(*recording, known_every)], attack_released_stretches(policy, *recording)
+    return [*attack_releases(*recording, known_one_in)], attack_released_stretches(policy, *recording)
 
 
 _FORGETTING_TIMES = 12.0
@@ -195,8 +195,8 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
         return []
     generator = np.random.default_rng([seed, ticks])
     mechanism = mechanism_of(joint, [policy.table is not None], windows(policy), 0)
-    chain = worst_chains(joint, policy.guarantee.adversary, told_by_tick(mechanism))[0]
-    margin = unknown_ticks(policy, reach(chain, _FORGETTING_TIMES))
+    chain = worst_chains(joint, policy.guarantee.adversary, tick_losses(mechanism))[0]
+    margin = unknown_ticks(policy, ticks_to_forget(chain, _FORGETTING_TIMES))
     lengths = [window.length for window in policy.counted]
     part_count = min([FEWEST, *(min(PARTS, max(1, length // ticks)) for length in lengths)])
     path_ticks = 2 * margin + (-(-2 * FEWEST // part_count) + 2) * max([ticks, *lengths])
@@ -267,7 +267,7 @@ def audit_stream(
     messages: Sequence[Message] | None = None,
     truth: Truth | None = None,
     loop: bool = False,
-    known_every: int | None = None,
+    known_one_in: int | None = None,
     trials: int = 20_000,
     seed: int = 1,
 ) -> StreamAudit:
@@ -277,7 +277,7 @@ def audit_stream(
     messages, those of the first stream are also held against the configuration. Noise must be of its scale, as far as
     the true counts are known, and symbols must be possible in the class. With the truth, what was published is
     attacked, too. With `loop` its ticks begin again after the last. Attackers are given the true state of every
-    `known_every`-th tick. `trials` are simulated, of each of two states.
+    `known_one_in`-th tick. `trials` are simulated, of each of two states.
 
     Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """
@@ -300,7 +300,7 @@ def audit_stream(
         findings += [Finding("noise-not-as-stated", problem) for problem in distribution_problems(draws.noises, counts)]
         findings += _class_findings(policy, published.symbols)
         if truth is not None:
-            path_trials, stretches = attack_published(published, truth.source, known_every)
+            path_trials, stretches = attack_published(published, truth.source, known_one_in)
             attacks += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=draws)
             findings += published_findings(path_trials)
     attacks = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attacks]

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from fugu.attackers.evaluation import attack, block_sums, lowest_mean, mean_interval, odds_change, success_bound
 from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, smoothing, tilted_marginals
-from fugu.attackers.outputs import Knowledge, SymbolOutputs, known_every, release_counts, release_symbols, without
+from fugu.attackers.outputs import Knowledge, SymbolOutputs, known_ticks, release_counts, release_symbols, without
 from fugu.chains.model import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
@@ -133,7 +133,7 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
         outputs = release_symbols(states, table(0.2, 3), generator)
     else:
         outputs = release_counts(states, segments, 30, Fraction(2), ((0,), (1,), (2,)), generator, k=3)
-    for known_states in (None, known_every(states, 10)):
+    for known_states in (None, known_ticks(states, 10)):
         answers = {}
         noting = {name: noted(attacker, answers.setdefault(name, [])) for name, attacker in attackers.items()}
         attacks = attack(states, segments, outputs, 1.0, known=known_states, transition=THREE, attackers=noting)
@@ -167,7 +167,7 @@ def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, every):
         np.where(np.arange(ticks + 1) % 2, 1, -1),
     ):
         segments, generator = states * 0, np.random.default_rng(1)
-        known_states = None if every is None else known_every(states, every)
+        known_states = None if every is None else known_ticks(states, every)
         for outputs in (
             release_symbols(states, table(0.4), generator),
             release_counts(states, segments, 2, Fraction(1, 50), ((1,),), generator, k=2),

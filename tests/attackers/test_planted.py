@@ -11,7 +11,7 @@ import pytest
 
 from fugu.attackers.evaluation import attack
 from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS
-from fugu.attackers.outputs import SymbolOutputs, known_every, release_counts, release_symbols
+from fugu.attackers.outputs import SymbolOutputs, known_ticks, release_counts, release_symbols
 from fugu.contract.noise_table import NoiseTable
 from tests.support.soak import only
 
@@ -176,7 +176,7 @@ def test_known_states_raise_the_guess_and_a_reused_symbol_still_shows():
     """A bug that draws each symbol nine times and sends the most frequent one leaks beside known states, too."""
     every = 20
     states = walk(np.full(TICKS, 0.5))
-    known_states = known_every(states, every)
+    known_states = known_ticks(states, every)
     names = ("forward-backward", "2 learned regimes", "supervised")
     honest = reached(states, symbols(states, NoiseTable.binary(*[round(0.45 * 2**32)] * 2)), *names, known=known_states)
     drawn = [symbols(states, seed=seed).symbols for seed in range(9)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.planning.question import Question, choose_states, sampled, three_sets
+from fugu.planning.question import Question, choose_states, sample_states, three_sets
 from fugu.privacy.covering_class import covering_class
 from fugu.recordings.readings import read_readings
 from tests.support.command import runner
@@ -28,7 +28,7 @@ QUICKEST = ("hr_sleep_N05", "occupancy_office", "pir_room_S6")
 def test_two_commands_find_one_class(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     readings = read_readings(path)
     chosen = choose_states(readings, Question())
-    data = sampled(readings, chosen, three_sets(readings.segments, chosen.baseline_ticks))
+    data = sample_states(readings, chosen, three_sets(readings.segments, chosen.baseline_ticks))
     (whole,) = data.whole
     covered = covering_class(*whole, len(chosen.discretiser.states))
     assert runner(capsys)("plan", "model", path, "-o", tmp_path / "chain.json").code == 0

@@ -117,19 +117,19 @@ def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_
     segments = np.zeros(states.size, dtype=np.int64)
     covered = covering_class(states, segments, 2)
     arguments = (states, segments, 2, 1.0)
-    honest = true_class(*arguments, symbols_of(states, 1.0), np.random.default_rng(seed), covered=covered)
+    honest = true_class(*arguments, symbols_of(states, 1.0), np.random.default_rng(seed), covering=covered)
     assert [len(honest.steps), honest.chains] == [1, covered.chains]
     assert honest.steps[0].strongest.ceiling == honest.steps[0].strongest.guess
 
     def noise(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_symbols(generator.permutation(states), NoiseTable.binary(2**28, 2**28), generator)
 
-    assert len(true_class(*arguments, noise, np.random.default_rng(seed), covered=covered).steps) == 1
+    assert len(true_class(*arguments, noise, np.random.default_rng(seed), covering=covered).steps) == 1
 
     def leaks(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_symbols(states, NoiseTable.binary(2**27, 2**27), generator)
 
-    refused = true_class(*arguments, leaks, np.random.default_rng(seed), covered=covered, most_steps=2)
+    refused = true_class(*arguments, leaks, np.random.default_rng(seed), covering=covered, most_steps=2)
     assert refused.chains is None
     assert refused.steps[0].strongest.refutes
     assert (refused.reason or "").startswith("no class passes")
@@ -156,7 +156,7 @@ def test_what_cannot_be_told_is_said_in_one_line() -> None:
     segments = np.zeros(states.size, dtype=np.int64)
     narrow = covering_class(states, segments, 2)._replace(chains=AVERAGE)
     arguments = (states, segments, 2, 1.0)
-    stopped = true_class(*arguments, symbols_of(states, 1.0), np.random.default_rng(1), covered=narrow, most_steps=1)
+    stopped = true_class(*arguments, symbols_of(states, 1.0), np.random.default_rng(1), covering=narrow, most_steps=1)
     assert stopped.chains is None
     assert stopped.reason is not None
     assert "\n" not in stopped.reason

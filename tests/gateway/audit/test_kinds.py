@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.attackers.events import attacked
+from fugu.attackers.events import pick_event
 from fugu.attackers.mechanisms import Counted, Mechanism, Source
 from fugu.attackers.witness import witness
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
@@ -48,8 +48,8 @@ THREE = ((0.9, 0.08, 0.02), (0.05, 0.9, 0.05), (0.02, 0.08, 0.9))
 def site(*policies: Policy, trials: int = 2000) -> Attacked:
     """Reach of attackers with all that the site hears of some streams."""
     counts = [window._replace(source=n) for n, policy in enumerate(policies) for window in windows(policy)]
-    (attacked,) = attack_audiences(policies, planned_audiences(policies), counts, seed=1, trials=trials)
-    return attacked
+    (pick_event,) = attack_audiences(policies, planned_audiences(policies), counts, seed=1, trials=trials)
+    return pick_event
 
 
 def refutation(policy: Policy, epsilon: float, adversary: Adversary, **plan: Any) -> Attacked:
@@ -61,8 +61,10 @@ def refutation(policy: Policy, epsilon: float, adversary: Adversary, **plan: Any
     )
     definitions, problems = gateway_releases(policy, config)
     assert not problems
-    (attacked,) = attack_audiences([policy], planned_audiences([policy], config)[1:], definitions, seed=1, trials=4000)
-    return attacked
+    (pick_event,) = attack_audiences(
+        [policy], planned_audiences([policy], config)[1:], definitions, seed=1, trials=4000
+    )
+    return pick_event
 
 
 def claimed(chains: ChainClass, adversary: Adversary, table: NoiseTable) -> Policy:
@@ -259,7 +261,8 @@ def test_bounds_are_above_the_enumerated_epsilon_in_no_more_runs_than_stated() -
     true = exact(chain, distribution, np.ones(2), n, n // 2, is_known=False)
     assert witness(mechanism, chain).epsilon == pytest.approx(true, abs=1e-6)
     runs = [
-        attacked(lambda _: mechanism, [chain], np.random.default_rng(seed), 500, None, 0.2).least for seed in range(100)
+        pick_event(lambda _: mechanism, [chain], np.random.default_rng(seed), 500, None, 0.2).least
+        for seed in range(100)
     ]
     assert sum(least > true for least in runs) <= 20
     assert np.mean(runs) > 0.5 * true
