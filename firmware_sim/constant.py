@@ -184,7 +184,7 @@ def run_constant(
         for window in policy.windows:
             outputs.noise |= {(state, window.name): array("q") for state in states}
         output_keys = (0,) if policy.table is not None else (window.name for window in policy.windows)
-        outputs.changes = {prefix: (array("q"), []) for prefix in output_keys}
+        outputs.changes = {key: (array("q"), []) for key in output_keys}
     names = (policy.fleet, policy.device, "+")
     link = Link(
         broker,

@@ -165,18 +165,18 @@ def attack_published(
 
     def counts(window: Window | GroupDocument) -> CountOutputs | None:
         frames = [(frame.first - frame.shift - begin - low, frame.counts) for frame in published.windows(window.name)]
-        complete = [(first, numbers) for first, numbers in frames if 0 <= first <= states.size - window.length]
-        if not complete:
+        window_pairs = [(first, numbers) for first, numbers in frames if 0 <= first <= states.size - window.length]
+        if not window_pairs:
             return None
-        names, (first, numbers) = policy.discretiser.states, map(np.array, zip(*complete, strict=True))
+        names, (first, numbers) = policy.discretiser.states, map(np.array, zip(*window_pairs, strict=True))
         scale, groups = Fraction(window.scale), window.groups(names)
         is_known = (states >= 0).astype(np.int64)
         return CountOutputs(numbers, first, window.length, scale, groups, int(states.size), len(names), is_known)
 
     symbols = None
-    symbols_heard = np.where(states >= 0, published.symbols[low:high], -1)
+    visible_symbols = np.where(states >= 0, published.symbols[low:high], -1)
     if policy.table is not None and (published.symbols >= 0).any():
-        symbols = SymbolOutputs(symbols_heard, np.array(policy.table.weights(), dtype=np.float64) / SCALE)
+        symbols = SymbolOutputs(visible_symbols, np.array(policy.table.weights(), dtype=np.float64) / SCALE)
     releases = releases_of(policy, symbols, counts)
     if not releases:
         raise FuguError("the recording has no symbols, and no whole windows that do not overlap")

@@ -90,7 +90,7 @@ class OneShard(Alone):
         beats = ShardChannel(channel_of(self._settings.store), Lease(f"beats-{self._shard.index}", take=True))
         self._channels.append(beats)
         self.says_to = partial(beats.beat, self._shard.index)
-        recorder, _ = self._take_frames(loop, channel.needed, lambda: channel.is_known)
+        recorder, _ = self._take_frames(loop, channel.needed_ticks, lambda: channel.is_known)
         loop.parts.append(OwnDevices(self._shard, loop.store, loop.link, loop.catalogue, loop.counters))
         return recorder
 
@@ -120,11 +120,11 @@ class FleetProgress(StoreProgress):
     While nothing was heard lately of one (`missing`), nothing is decided: how far its devices are, nobody knows.
     """
 
-    def __init__(self, store: Store, shards: int, missing: Callable[[], tuple[int, ...]]) -> None:
+    def __init__(self, store: Store, shards: int, find_missing: Callable[[], tuple[int, ...]]) -> None:
         super().__init__(store, lambda device, name: self._accounts[device, name])
         self._accounts: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
         self._shards = shards
-        self._find_missing = missing
+        self._find_missing = find_missing
         self._look_at = 0.0
         self._seconds_read = 0.0
 
@@ -269,13 +269,13 @@ class ShardsLook(Part):
         store: Store,
         channel: ShardChannel,
         progress: FleetProgress,
-        missing: Callable[[], tuple[int, ...]],
+        find_missing: Callable[[], tuple[int, ...]],
         releasing: Releasing | None,
     ) -> None:
         self._store = store
         self._channel = channel
         self._progress = progress
-        self._find_missing = missing
+        self._find_missing = find_missing
         self._releasing = releasing
         self._missing_shards: set[int] = set()
         self._needed_ticks: dict[tuple[str, str], int] | None = None
@@ -291,6 +291,6 @@ class ShardsLook(Part):
                 self._releasing.unsettled()
             self._releasing.stored()
         with contextlib.suppress(NotKnownError):
-            if (needed := {} if self._releasing is None else self._releasing.needed()) != self._needed_ticks:
-                self._channel.say_needed(needed)
-                self._needed_ticks = needed
+            if (needed_ticks := {} if self._releasing is None else self._releasing.needed()) != self._needed_ticks:
+                self._channel.say_needed(needed_ticks)
+                self._needed_ticks = needed_ticks

@@ -70,14 +70,16 @@ class ShardChannel:
             self._db.execute("DELETE FROM beats")
             self._db.execute("UPDATE known SET known=0")
 
-    def say_needed(self, needed: Mapping[tuple[str, str], int]) -> None:
+    def say_needed(self, first_ticks: Mapping[tuple[str, str], int]) -> None:
         """Say for device and stream the first tick that is needed whatever its age; nothing else is."""
         with self._db.transaction():
             self._db.execute("DELETE FROM needed")
-            self._db.executemany("INSERT INTO needed VALUES (?, ?, ?)", [(*key, tick) for key, tick in needed.items()])
+            self._db.executemany(
+                "INSERT INTO needed VALUES (?, ?, ?)", [(*key, tick) for key, tick in first_ticks.items()]
+            )
             self._db.execute("UPDATE known SET known=1")
 
-    def needed(self) -> dict[tuple[str, str], int]:
+    def needed_ticks(self) -> dict[tuple[str, str], int]:
         """Read the value of `say_needed`. Raises DatabaseError if nothing, since the fleet's process was started."""
         with self._db.snapshot():
             if not self.is_known:

@@ -62,15 +62,15 @@ class Connections(socket.socket):
 class _Connection(socket.socket):
     def __init__(
         self,
-        source: socket.socket,
-        peers: dict[tuple[str, int], _Connection],
+        accepted_socket: socket.socket,
+        connections: dict[tuple[str, int], _Connection],
         peer: tuple[str, int],
         network: str,
     ) -> None:
-        super().__init__(fileno=source.detach())
+        super().__init__(fileno=accepted_socket.detach())
         self.is_signed_in = False
         self.network = network
-        self._connections = peers
+        self._connections = connections
         self._peer = peer
         self._requests = 0
         self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.end)

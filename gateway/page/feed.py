@@ -222,7 +222,7 @@ class Feed:
                 except FuguError:
                     self._view.refused_count += 1
 
-    def _read_stored(self, store: Location) -> None:
+    def _read_stored_counts(self, store: Location) -> None:
         """Read counts of a week of the devices that are looked at, once for each."""
         with self._lock:
             due = [(device, since) for device, view in self._devices.items() if (since := view.stored_due(time.time()))]
@@ -243,7 +243,7 @@ class Feed:
     def _run_attacks(self) -> None:
         """Let attackers look at what has come of the devices that are looked at; nobody waits for them."""
         if self._store is not None:
-            self._read_stored(self._store)
+            self._read_stored_counts(self._store)
         with self._lock:
             requests = [(device, ask_for) for device, view in self._devices.items() for ask_for in view.attacks_due()]
         for device, ask_for in requests:

@@ -130,7 +130,7 @@ class Memory:
             return
         if topic.stream not in streams and len(streams) >= _MOST_STREAMS:
             return
-        streams.setdefault(topic.stream, _Stream()).take(topic, payload)
+        streams.setdefault(topic.stream, _Stream()).take_message(topic, payload)
         self.changes += 1
 
     def read(self) -> None:
@@ -175,7 +175,7 @@ class _Stream:
     def size(self) -> int:
         return sum(len(rows) for series in self._series.values() for rows in series.tiers)
 
-    def take(self, topic: Topic, payload: bytes) -> None:
+    def take_message(self, topic: Topic, payload: bytes) -> None:
         key: str = topic.kind
         if topic.kind == "description":
             # Only what is needed of it is kept: there may be thousands of streams.
@@ -208,7 +208,7 @@ class _Stream:
         """Let older numbers of windows stand before those that have come."""
         series_of_window = dict[str, _Series]()
         for report in sorted(reports, key=lambda report: report.time):
-            series_of_window.setdefault(report.window, _Series(report)).take(report)
+            series_of_window.setdefault(report.window, _Series(report)).add(report)
         for window, series in series_of_window.items():
             if (live_series := self._series.get(window)) is not None:
                 series.append_later(live_series)
@@ -234,7 +234,7 @@ class _Stream:
             if series is None and len(self._series) >= _MOST_STREAMS:
                 return
             series = self._series[report.window] = _Series(report)
-        series.take(report)
+        series.add(report)
 
     def histories(self) -> Iterator[dict[str, Any]]:
         for series in self._series.values():
@@ -259,7 +259,7 @@ class _Series:
         self.newest = report
         self.tiers = tuple(array("d") for _ in TIERS)
 
-    def take(self, report: ReportNumbers) -> None:
+    def add(self, report: ReportNumbers) -> None:
         self.newest = report
         width = 1 + 3 * len(report.names)
         for (step, span), rows in zip(TIERS, self.tiers, strict=True):
