@@ -369,3 +369,23 @@ def test_a_reader_whose_audiences_are_told_of_one_stream_each_was_told_of_both(l
     assert by_reader["both"].wrong
     assert by_reader["both"].epsilon == joint_loss(chains(), 2 * allowed, "ignorant")
     assert losses((table, table), (scale, scale), 5) <= (by_reader["both"].epsilon or 0.0)
+
+
+def test_a_new_account_is_allowed_no_more_than_what_a_neighbour_was_told_under(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite")
+    ledger.charge_together([PAIR], time_us=1)
+    reserve(ledger, about("hr", 0, 9, 0.5))
+    allow(ledger, allowance=2 * ALLOWED, streams=("steps",))
+    assert ledger.account(key(stream="steps")).allowance == ALLOWED
+    ledger.close()
+
+
+def test_louder_ticks_count_lost_charges_of_another_device_and_the_largest_base_there_was(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring", base=ALLOWED // 2)
+    reserve(ledger, release(0, 9, ALLOWED // 2))
+    allow(ledger, "watch", "ring", allowance=ALLOWED * 3 // 4)
+    assert ledger.louder(key(), 0) == [(9, ALLOWED // 4)]
+    ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
+    ledger.begin([("ring", "hr", 100)], "new", "store", complete=False)
+    assert (1099, None) in ledger.louder(key(), 1000), "in the device's own numbers, which are ahead of the wall"
+    ledger.close()
