@@ -262,9 +262,9 @@ def _policy_keys(
         files, (name for name in role.keys if name not in signed_names), quorum, at_hand(passphrase_files)
     )
     if not keys:
-        condition = "that has not signed yet " if signed_names else ""
+        limit = "that has not signed yet " if signed_names else ""
         raise FuguError(
-            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {condition}is there"
+            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {limit}is there"
         )
     return keys
 
