@@ -257,14 +257,14 @@ def _policy_keys(
     """Policy keys that are at hand and have not signed yet, as many as are still needed, at least one."""
     files, role = key_files(folders), root.document.policy
     signed_names = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
-    quorum = max(1, role.threshold - len(signed_names))
+    needed_count = max(1, role.threshold - len(signed_names))
     keys = unlock_keys(
-        files, (name for name in role.keys if name not in signed_names), quorum, at_hand(passphrase_files)
+        files, (name for name in role.keys if name not in signed_names), needed_count, at_hand(passphrase_files)
     )
     if not keys:
-        limit = "that has not signed yet " if signed_names else ""
+        words = "that has not signed yet " if signed_names else ""
         raise FuguError(
-            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {limit}is there"
+            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {words}is there"
         )
     return keys
 

@@ -56,7 +56,7 @@ _Entry = TypeVar("_Entry", "Event", "Refusal")
 def every(page: Callable[..., Sequence[_Entry]]) -> Iterator[_Entry]:
     """All entries of a list that comes in pages, oldest first."""
     last_number = 0
-    while entries := page(after=last_number, limit=_PAGE):
+    while entries := page(last_number=last_number, limit=_PAGE):
         yield from entries
         last_number = entries[-1].number
 

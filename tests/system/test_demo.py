@@ -275,12 +275,12 @@ def test_a_device_stands_where_it_was_heard_last_whatever_its_will_says(
     now = [100.0]
     monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
     subscriber = Subscriber(Broker(), [replay])
-    assert subscriber.stands("watch-N05", 95.0) == (5.0, "tick 0 of 16859, 0 messages waiting")
+    assert subscriber.standstill_of("watch-N05", 95.0) == (5.0, "tick 0 of 16859, 0 messages waiting")
 
     def hear(status: Status) -> float:
         now[0] += 1.0
         heard(subscriber, status)
-        return subscriber.stands("watch-N05", 95.0)[0]
+        return subscriber.standstill_of("watch-N05", 95.0)[0]
 
     assert [hear(moving(ticks)) for ticks in (1, 1, 2)] == [0.0, 1.0, 0.0]
     assert hear(Status(False, "1", 0, (StatusCode.CONNECTION_LOST,), ())) == 1.0
