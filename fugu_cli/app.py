@@ -10,10 +10,11 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
+from typer.models import ParameterInfo
 
 from fugu.contract.errors import UsageError
 from fugu_cli import edge
@@ -240,6 +241,9 @@ def command(
 
     Each parameter is annotated with its type and a `typer.Option` or `typer.Argument`, which has its help and bounds.
     Fields of a dataclass among the parameters are options of their own.
+
+    Raises:
+        TypeError: a parameter has no help, or bounds that its type cannot have.
     """
 
     def register(function: Callable[..., object]) -> Callable[..., object]:
@@ -253,6 +257,8 @@ def command(
                 parameters += inspect.signature(group, eval_str=True).parameters.values()
             else:
                 parameters.append(parameter)
+        for parameter in parameters:
+            _check(parameter, function.__name__)
         if shows:
             parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
 
@@ -278,3 +284,16 @@ def command(
         return function
 
     return register
+
+
+def _check(parameter: Parameter, command: str) -> None:
+    """Refuse a parameter that does not explain itself, or whose bounds nobody would hold it to."""
+    if parameter.annotation is typer.Context:
+        return
+    kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
+    (info,) = [note for note in notes if isinstance(note, ParameterInfo)] or (None,)
+    if info is None or not info.help:
+        raise TypeError(f"{command}: parameter {parameter.name} has no help")
+    bounds = [bound for bound in (info.min, info.max) if bound is not None]
+    if bounds and (not {int, float} & {kind, *get_args(kind)} or bounds != sorted(bounds)):
+        raise TypeError(f"{command}: {parameter.name} cannot have the bounds {bounds}")

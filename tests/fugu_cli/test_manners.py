@@ -176,16 +176,6 @@ def test_no_summary_is_cut_off_on_80_columns(leaf: Leaf, fugu: Fugu, monkeypatch
     assert [line for line in listed if "..." in line or "…" in line or len(line) > 80] == []
 
 
-@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: "-".join(leaf.words))
-def test_every_option_explains_itself_and_is_held_to_its_bounds(leaf: Leaf) -> None:
-    for param in leaf.command.params:
-        info = param.type_descriptor.parameter_info
-        bounds = [bound for bound in (info.min, info.max) if bound is not None]
-        assert info.help, f"{param.name} has no help"
-        assert bounds == sorted(bounds)
-        assert not bounds or kind(param) in (int, float), f"nobody would hold {param.name} to its bounds"
-
-
 def test_the_edge_alone_says_what_it_can_do(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
     for missing in ("typer", "click", "rich", "numpy", "numba", "scipy"):
         monkeypatch.setitem(sys.modules, missing, None)
