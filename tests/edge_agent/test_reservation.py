@@ -277,11 +277,11 @@ def after_each_flush(action: Callable[[], None]) -> Iterator[None]:
     changing = StoredFrames.changing
 
     @contextmanager
-    def watched(frames: StoredFrames, *, forced: bool) -> Iterator[None]:
+    def watched(frames: StoredFrames, *, is_forced: bool) -> Iterator[None]:
         outermost = not frames._db.in_transaction
-        with changing(frames, is_forced=forced):
+        with changing(frames, is_forced=is_forced):
             yield
-        if forced and outermost:
+        if is_forced and outermost:
             action()
 
     StoredFrames.changing = watched  # type: ignore[method-assign,assignment]

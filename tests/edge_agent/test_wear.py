@@ -40,7 +40,7 @@ for tick in range({TICKS} * ({FRAMES} + 1)):
     agent._local.answer(agent._status_now)
     if tick % {TICKS} == 7:
         newest = agent._outbox.frames.newest
-        agent._outbox.frames.forget_committed("hr", tick, (), sent_through=newest, grace=0.0)
+        agent._outbox.frames.forget_committed("hr", tick, (), sent_through=newest, grace_seconds=0.0)
 after = written()
 Path("/wear/end").exists()
 frames = agent._outbox.frames

@@ -36,11 +36,11 @@ def test_what_releases_need_is_known_once_it_was_said_and_never_that_of_a_proces
     for needed in ({("watch", "hr"): 5, ("ring", "hr"): 7}, {("ring", "hr"): 9}):
         assert not channel.is_known or needed == {("ring", "hr"): 9}
         channel.say_needed(needed)
-        assert (channel.is_known, channel.needed()) == (True, needed)
+        assert (channel.is_known, channel.needed_ticks()) == (True, needed)
     channel.begin()
     assert not channel.is_known
     with pytest.raises(DatabaseError, match="not known yet"):
-        channel.needed()
+        channel.needed_ticks()
 
 
 def test_alarms_of_a_shard_are_told_once_and_so_is_one_that_stays_away(channel: ShardChannel, tmp_path: Path) -> None:

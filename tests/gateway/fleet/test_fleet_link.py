@@ -336,6 +336,10 @@ def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without
     operator = Operator(path, broker)
     operator.pass_seconds(5)
     wait_until(lambda: operator.connection.subscribed, "the broker's answer")
+    wait_until(
+        lambda: not any(size for where, size in held(operator.link).items() if where.endswith("_in_flight")),
+        "the broker's answer to the root",
+    )
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     sizes = []

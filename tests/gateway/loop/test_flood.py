@@ -95,8 +95,8 @@ def test_a_repeat_and_a_contradiction_cost_the_same_however_much_waits_in_the_jo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[int] = []
-    take = Tail._take
-    monkeypatch.setattr(Tail, "_take", lambda tail, places: rows.append(len(places)) or take(tail, places))
+    take = Tail._columns_at
+    monkeypatch.setattr(Tail, "_columns_at", lambda tail, places: rows.append(len(places)) or take(tail, places))
 
     def cost(journal: int) -> tuple[int, int]:
         """Calls of functions for 20 repeats and 20 contradictions, and the most rows that were read for one."""
@@ -202,7 +202,7 @@ def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(
 def test_a_device_that_scatters_its_frames_makes_no_endless_list_of_gaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.loop.recorder.MOST_INTERVALS", 50)
+    monkeypatch.setattr("gateway.loop.recorder.MAX_INTERVALS", 50)
     scene = Scene(tmp_path / "s.sqlite")
     scattered = [SymbolFrame(1, 10 * i - 1, 10 * i, b"\x01") for i in range(200)]
     scene.record(*scattered)

@@ -15,7 +15,7 @@ class Counter:
     """A view that shows how far somebody has counted.
 
     Args:
-        most_waiting: see `Source`.
+        max_waiting: see `Source`.
     """
 
     def __init__(self, max_waiting: int = 10) -> None:
