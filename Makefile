@@ -103,6 +103,7 @@ constraints: setup-test
 # The form of code and pages: style, types and words. The tests need none of it.
 lint: setup-test
 	.venv/bin/ruff check .
+	.venv/bin/ruff check --preview --select DOC102 .
 	.venv/bin/ruff format --check .
 	.venv/bin/python -m pytest $(FORM)
 	.venv/bin/mypy

@@ -48,7 +48,7 @@ _NO_WINDOW = _Window(-1, {})
 class SimulatedHomes:
     """Homes that count the ticks at which their states are 1, by tick since the epoch, and report as agents do.
 
-    Each misses a window with the probability `away`. A report is sent each second until it is acknowledged.
+    Each misses a window with the probability `away_probability`. A report is sent each second until it is acknowledged.
 
     Attributes:
         digits: of the homes' keys, by name.

@@ -187,7 +187,7 @@ class Plot:
     Args:
         lane: what is drawn.
         width: in pixels.
-        beside: of them, for the words of levels; of all lanes of a picture the same, as time is.
+        label_width: of them, for the words of levels; of all lanes of a picture the same, as time is.
     """
 
     def __init__(self, lane: Lane, width: float, label_width: float) -> None:

@@ -107,7 +107,7 @@ def load(command_words: str) -> Any:
     """Load a command, or a group of commands, of the table.
 
     Args:
-        words: its key in COMMANDS.
+        command_words: its key in COMMANDS.
     """
     module, attribute, *name = COMMANDS[command_words][0].split(":")
     command: Any = typer.main.get_command(getattr(importlib.import_module(_AT + module), attribute))

@@ -93,8 +93,8 @@ class _Gathering:
 class Group:
     """One group: its documents, the newest first, its keys, and what was answered.
 
-    `find` gives the name of a member with a name and a key, empty if there is none. Times are in seconds: `unix` of
-    the wall clock, `elapsed` of one that nobody sets.
+    `find_member` gives the name of a member with a name and a key, empty if there is none. Times are in seconds:
+    `unix` of the wall clock, `elapsed` of one that nobody sets.
 
     Attributes:
         document, opening_key: the newest, in their envelopes; no key before the first.

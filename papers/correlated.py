@@ -29,7 +29,7 @@ def middle_posterior(readings: Floats, flips: Floats, symbols: Ints, states: Int
     Args:
         readings, flips: transition matrices.
         symbols, states: runs x ticks.
-        known: (ticks,) whose states are known.
+        revealed: (ticks,) whose states are known.
     """
     ticks = symbols.shape[1]
 
@@ -64,7 +64,7 @@ def attacked(flips: Floats, neighbours: int, runs: int, generator: np.random.Gen
     """True where an attacker who knows the states of some ticks names the reading between them; and the furthest odds.
 
     Args:
-        known: of those nearest to the middle, half on either side.
+        neighbours: how many of these ticks, the nearest to the middle, half on either side.
     """
     states = drawn_chains(_READINGS, runs, _TICKS, generator)
     symbols = states ^ drawn_chains(flips, runs, _TICKS, generator)

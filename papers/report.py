@@ -125,7 +125,7 @@ def html_report(results: Mapping[str, tuple[Target, Found]], setting: str) -> st
     """The report as HTML.
 
     Args:
-        found: by target, in order.
+        results: by target, in order.
         setting: what was run, in words.
     """
     links = "".join(f'<a href="#{name}">{name}</a>' for name in results)

@@ -50,7 +50,7 @@ def show_rows(statuses: Mapping[str, Counter[str]]) -> None:
     """Print every row, and how many there are of each verdict.
 
     Args:
-        found: by target, how many values agree and differ; only rows of these targets are printed, if there are any.
+        statuses: by target, how many values agree and differ; only rows of these targets are printed, if there are any.
     """
     rows = published_rows()
     if statuses:

@@ -32,7 +32,7 @@ class Drawn(NamedTuple):
 class Timeline:
     """The intervals of one stream, in order; those of different versions overlap only where windows did.
 
-    `stored` are the rows that the disk has, by first tick and version. Of `most` rows at most, the oldest are merged or
+    `stored` are the rows that the disk has, by first tick and version. Beyond `max_rows`, the oldest are merged or
     forgotten.
     """
 

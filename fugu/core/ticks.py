@@ -106,7 +106,7 @@ class Ticker(Pace):
     """Draws for the ticks of one stream of a board when they come.
 
     `policy` is verified; None for a stream that has none now. `make_stream` makes a `Stream` of a policy that begins
-    after what the outbox knows; `read_sensor` gives a reading or None; `silence` is `silent` of `Pace.comes`.
+    after what the outbox knows; `read_sensor` gives a reading or None; `silence` is for `Pace.comes`.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ def calibrate(
             one for every adversary.
         objective: of two states, "information" minimises rho0 + rho1, and so keeps the most for every use. "flips"
             minimises the expected number of flips under rho <= 1/2, and may give up a rare state altogether.
-        beside: windows; the guarantee is that of both together.
+        windows: released beside the symbols; the guarantee is that of both together.
         slack: leave a part of epsilon to what leaks over a change of policy.
 
     Raises:

@@ -102,7 +102,7 @@ def wasserstein_symbols(
 
     Args:
         hits: (k,) how often, out of `total`, the symbol of each state lies in the set.
-        observed: (T,) which ticks have a symbol; those without one are secrets too.
+        is_observed: (T,) which ticks have a symbol; those without one are secrets too.
 
     Raises:
         ChainClassError: no initial distribution, chances that do not fit, or a window that is too long for the exact

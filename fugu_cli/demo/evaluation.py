@@ -184,7 +184,7 @@ class Replay:
         """Attack what was released of the first ticks; the best attack, and how the furthest learner moved the odds.
 
         Args:
-            redrawn: the same outputs with further noise.
+            redraw: gives the same outputs with further noise.
             knowledge: of those ticks.
             attackers: by name, those who attack such outputs.
         """

@@ -171,7 +171,7 @@ def show_stretches(
         readings: those of it.
         options: the question, whose stretch is the plan's.
         plan: the answer to it.
-        asked_else: whether to stop.
+        is_stale: whether to stop.
     """
 
     def tell(_part: str, _share: float) -> None:

@@ -72,7 +72,7 @@ def readings_lane(
         values: (n,) the readings.
         hours: from one to the next.
         ticks: that have been read.
-        of: what is recorded.
+        quantity: what is recorded.
         span: hours that are drawn; by default all.
     """
     numbers, names = values, list[str]()

@@ -54,7 +54,7 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
     """Run the demo until the recordings are over, and write a picture of each; returns 1 if something is missing in it.
 
     Args:
-        out: folder for two pictures of each recording, light and dark, and the processes' logs.
+        folder: for two pictures of each recording, light and dark, and the processes' logs.
         broker: "auto", "mosquitto" or "embedded".
         browser: open the page.
 
@@ -177,7 +177,7 @@ def stream(
         page: shows what comes.
         replays: a device each, all of one fleet.
         out: folder for logs.
-        kind: of the broker.
+        broker_kind: as of `run`.
         numbers: keep what the gateway publishes.
     """
     with tempfile.TemporaryDirectory(prefix="fugu-replay-") as folder, ExitStack() as stack:

@@ -124,7 +124,7 @@ def working(task_words: str, *, measured: bool = False) -> Iterator[Callable[...
     """Show on a terminal's stderr that work goes on, and for how long; elsewhere nothing is shown.
 
     Args:
-        what: is being done.
+        task_words: what is being done.
         measured: whether it is known how much of it is done.
 
     Yields:

@@ -49,7 +49,7 @@ class Definition(NamedTuple):
         groups: what is counted together, each with noise of its own: states, or symbols (if `symbols`).
         terms: how many noises each count has.
         consecutive: whether what is counted are pairs of consecutive symbols z, z', as z m + z'.
-        alone: whether it does not compose with anything: its only window takes all of its audience's epsilon.
+        is_exclusive: whether it does not compose with anything: its only window takes all of its audience's epsilon.
         part: of the release, if it is put together.
         source: which of the policies it is about.
     """

@@ -117,7 +117,7 @@ _SHARE = 10
 class FleetProgress(StoreProgress):
     """The progress of all shards: what they have stored a moment ago; the store is owned by the thread that calls.
 
-    While nothing was heard lately of one (`missing`), nothing is decided: how far its devices are, nobody knows.
+    While nothing was heard lately of one (`find_missing`), nothing is decided: nobody knows how far its devices are.
     """
 
     def __init__(self, store: Store, shards: int, find_missing: Callable[[], tuple[int, ...]]) -> None:
@@ -261,7 +261,8 @@ def _topics(fleet: str, device: str) -> tuple[str, ...]:
 class ShardsLook(Part):
     """Looks at what shards have stored, and tells them what releases still need.
 
-    The worker's thread owns `channel`; `progress` is of all shards; nothing was heard lately of the `missing` ones.
+    The worker's thread owns `channel`; `progress` is of all shards; `find_missing` gives those of which nothing
+    was heard lately.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: o
 
 
 class Models(NamedTuple):
-    """Models as kernels read them; a model's numbers begin at its entries of `at`.
+    """Models as kernels read them; a model's numbers begin where its `facts` say.
 
     `facts` (models, 5) are the states k, which models mean the same by their states, and where three arrays begin in
     `numbers`. These are the transition matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary

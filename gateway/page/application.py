@@ -121,7 +121,7 @@ class _DeviceSource(_EventSource):
 class _LedgerSource(_FullSource):
     """A page of the ledger, again whenever it has changed: looked at in a thread of its own.
 
-    It has an audience's entries, or, if empty, those of all that are shown, below the number `before`.
+    It has an audience's entries, or, if empty, those of all that are shown, below a number.
     """
 
     def __init__(self, feed: Feed, audience: str, below_number: int) -> None:

@@ -51,8 +51,8 @@ class Member:
     Attributes:
         online: `None` until its status has come.
         streams: name and version of the policy of each stream.
-        wanted: begin of the digest of the document that it was sent, `None` if this account may not read that.
-        wanted_version: of that document, as it says itself; `None` if it says nothing that can be used.
+        sent_digest: begin of the digest of the document that it was sent, `None` if this account may not read that.
+        sent_version: of that document, as it says itself; `None` if it says nothing that can be used.
         running: version of the document in force, `None` if this account may not read that.
         judged: the same of the newest document that it has judged.
         refusal: why it refused that; empty if it did not.

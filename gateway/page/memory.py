@@ -35,7 +35,7 @@ class ReportNumbers(NamedTuple):
     """Numbers of a report, as they are drawn.
 
     Attributes:
-        of: name of the window; empty for an estimate.
+        window: its name; empty for an estimate.
         time: Unix seconds.
         names: what each number is about; empty for the only one of a measurement.
         numbers: value, and the ends of its interval, which are not a number where it has none; shares from 0 to 1.
