@@ -23,11 +23,11 @@ from pathlib import Path
 
 from edge_agent.outbox import Outbox, StoredKey
 from edge_agent.plan import StreamPlan
+from fugu.contract.calendar import DAY
 from fugu.contract.compiled import SharedSum
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FrameError, FuguError, Reason
 from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, numbers, packed
-from fugu.contract.queries import DAY
 from fugu.core.shares import Shares, random_bits
 from fugu.core.windows import Secret
 from fugu.host.child import Answer, Child

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from fugu.contract.queries import DAY, DayBlocks
+from fugu.contract.calendar import DAY, DayBlocks
 from fugu.core import compiled
 from fugu.core.policy import JOINT, NONE, Policy, PolicyError, Window
 from fugu.core.shares import UNIT, rate_up

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from fugu.contract._document import Document, Printable, read_document, write_document
+from fugu.contract.calendar import DAY
 from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import MAX_ANSWERS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.noise_table import SCALE
-from fugu.contract.queries import DAY, Query, query_of
+from fugu.contract.queries import Query, query_of
 from fugu.contract.sentences import LAST_US, sum_condition
 from fugu.contract.stretches import Ceiling
 from fugu.contract.topics import NAME_PATTERN

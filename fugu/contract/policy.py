@@ -9,6 +9,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationE
 from pydantic_core import CoreSchema, core_schema
 
 from fugu.contract._document import Document, DocumentFile, first_problem
+from fugu.contract.calendar import DAY
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, PolicyError
@@ -17,7 +18,6 @@ from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.losses import Loss
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.queries import DAY
 from fugu.contract.sentences import LAST_US, promised_words
 from fugu.contract.stretches import Ceiling, StretchBound
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES

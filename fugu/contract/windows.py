@@ -17,9 +17,10 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fugu.contract._document import Document, Printable
+from fugu.contract.calendar import DAY
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
-from fugu.contract.queries import DAY, EACH, Each, Query, query_of
+from fugu.contract.queries import EACH, Each, Query, query_of
 
 __all__ = [
     "ALONE",

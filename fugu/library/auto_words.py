@@ -8,9 +8,9 @@ from typing import Any
 
 from fugu.attackers.evaluation import Attack, success_bound
 from fugu.attackers.stretches import StretchAttack
+from fugu.contract.calendar import DayBlocks
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.queries import DayBlocks
 from fugu.contract.sentences import epsilon_to_odds, privacy_of, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.library.guarantee import (

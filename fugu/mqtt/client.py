@@ -24,11 +24,11 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 from paho.mqtt.packettypes import PacketTypes
 
 from fugu.contract.errors import cause
+from fugu.mqtt.outgoing import Outgoing
 from fugu.mqtt.packets import (
     MOST_AROUND,
     PUBACK,
     Message,
-    Outgoing,
     RefusedError,
     Wishes,
     acknowledgement,

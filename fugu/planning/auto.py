@@ -20,9 +20,9 @@ from fugu.attackers.evaluation import DRAWS, Attack, attack, learners
 from fugu.attackers.outputs import Outputs, release_counts, release_symbols
 from fugu.attackers.stretches import MOST_FOLLOWED, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.calendar import DAY
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
-from fugu.contract.queries import DAY
 from fugu.contract.windows import lawful_scale
 from fugu.planning.answers import Shares, noisy_shares, true_shares
 from fugu.planning.candidates import (

@@ -24,13 +24,14 @@ from fugu.attackers.stretches import StretchAttack
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.inference import filter_beliefs
 from fugu.chains.model import stationary_distribution
+from fugu.contract.calendar import DayBlocks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import MAX_WINDOW_TICKS, SymbolFrame, WindowFrame, symbol_bits
 from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import UsefulFor
-from fugu.contract.queries import EACH, DayBlocks
+from fugu.contract.queries import EACH
 from fugu.contract.stretches import StretchBound
 from fugu.planning.answers import group_error, true_shares
 from fugu.planning.errors import PlanningError

@@ -21,8 +21,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 
 from fugu.chains.arrays import Ints
+from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.frames import MAX_WINDOW_TICKS
-from fugu.contract.queries import DAY, DayBlocks, Query
+from fugu.contract.queries import Query
 from fugu.host.clock import seconds_of
 from fugu.planning.answers import Shares, group_error, true_shares
 from fugu.planning.candidates import Candidate, Task, traffic, window_message

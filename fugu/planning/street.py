@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from fugu.attackers.outputs import Outputs, release_counts
 from fugu.chains.arrays import Floats
+from fugu.contract.calendar import DAY
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.groups import GroupDocument, SharedWindow, largest_noise, noise_rate
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
-from fugu.contract.queries import DAY
 from fugu.planning.candidates import Bins, window_scale
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import PolicyHeader, Whose, make_policy

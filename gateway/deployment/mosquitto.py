@@ -20,7 +20,7 @@ from fugu.contract._document import Document
 from fugu.contract.losses import Adversary
 from fugu.contract.topics import NAME_PATTERN, available_topic, discovery_topic
 from gateway.deployment.units import BROKER, unit
-from gateway.health.watches import SharedSubscriptions
+from gateway.health.shared_subscriptions import SharedSubscriptions
 
 __all__ = [
     "AUTHORITY_DAYS",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fugu.contract.calendar import DAY
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
@@ -18,7 +19,6 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.queries import DAY
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.host.files import naming
 from fugu.places.graphs import GraphError

@@ -31,7 +31,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.entries import Document, RegistryError
 from gateway.fleet.keys import Root, decrypt_key, read_passphrase, read_private
 from gateway.fleet.registry import Device, Registry
-from gateway.health.watches import Stopping
+from gateway.health.contradictions import Stopping
 
 __all__ = ["Enrolled"]
 

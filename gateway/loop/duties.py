@@ -16,8 +16,9 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Link, Will
 from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
+from gateway.health.contradictions import Contradictions
 from gateway.health.monitor import Elsewhere, Monitor
-from gateway.health.watches import Contradictions, SharedSubscriptions
+from gateway.health.shared_subscriptions import SharedSubscriptions
 from gateway.loop.inbox import Usage
 from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.errors import FrameError, PolicyError
 from fugu.contract.policy import Policy
-from fugu.contract.queries import DAY, DayBlocks, Query
+from fugu.contract.queries import Query
 from fugu.contract.reports import WindowCount
 from fugu.contract.windows import Blocks, Window
 from fugu.mqtt.readings import CountReading

@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from edge_agent.plan import AgentPlan
+from fugu.contract.calendar import DayBlocks
 from fugu.contract.compiled import AgentWindow
 from fugu.contract.frames import WindowFrame
-from fugu.contract.queries import DayBlocks
 from fugu.core.policy import NONE
 from fugu.host.process import Wake
 from fugu.planning.profiles import transitions

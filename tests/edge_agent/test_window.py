@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
+from fugu.contract.calendar import DayBlocks
 from fugu.contract.chains import BoundedChains
 from fugu.contract.compiled import AgentWindow
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import Gap, WindowFrame
-from fugu.contract.queries import DayBlocks
 from fugu.contract.windows import Window
 from fugu.core.noise import uniform_below
 from fugu.core.policy import NONE

@@ -18,7 +18,7 @@ from fugu.mqtt import Broker
 from fugu_cli.main import main
 from gateway.deployment.doctor import mosquitto_version
 from gateway.deployment.mosquitto import MAX_KEEP_ALIVE
-from gateway.health.watches import SharedSubscriptions
+from gateway.health.shared_subscriptions import SharedSubscriptions
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
 

@@ -13,8 +13,8 @@ from fugu.contract.errors import FuguError
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
+from gateway.health.contradictions import Contradictions, Stopping
 from gateway.health.monitor import Monitor, Sources
-from gateway.health.watches import Contradictions, Stopping
 from gateway.loop.gateway import Gateway
 from gateway.loop.recorder import Recorder
 from gateway.store.journal import Arrivals, Received

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fugu.contract.reports import AlarmCode
 from gateway.deployment import doctor
-from gateway.health.watches import CLIENTS_TOPIC, SHARED_TOPIC, SharedSubscriptions
+from gateway.health.shared_subscriptions import CLIENTS_TOPIC, SHARED_TOPIC, SharedSubscriptions
 from gateway.parts import Message
 from tests.support.brokers import wait_until
 from tests.support.gateway_files import gateway_config

@@ -1,34 +1,25 @@
-"""Two watches of the loop that raise alarms: over devices that contradict themselves, and over shared subscriptions.
+"""A device that contradicts itself: two devices have one identity, or one has forgotten what it has drawn.
 
-A device contradicts itself if two devices have one identity, or one has forgotten what it has drawn. Whoever hears two
-symbols of one tick learns more than one says. So an operator is told. Where the gateway was started so, the device is
-stopped, too. A signed document that can do nothing else reaches everyone with that identity. It holds until an operator
-has signed a newer policy document. Contradictions under an older one stop nobody again.
-
-Mosquitto publishes how many shared subscriptions it has: more than accounts burden it for nothing. None of our programs
-shares a subscription. A reader may, once, to spread its work. Mosquitto has no limit for them, and its access list is
-only asked when it delivers: one account can have hundreds of thousands.
+Whoever hears two symbols of one tick learns more than one says. So an operator is told. Where the gateway was started
+so, the device is stopped, too. A signed document that can do nothing else reaches everyone with that identity. It holds
+until an operator has signed a newer policy document. Contradictions under an older one stop nobody again.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from fugu.contract.measure_frames import AnyFrame
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.health.monitor import Monitor
-from gateway.parts import Message, Part
+from gateway.parts import Part
 from gateway.store.store import Store
 
-if TYPE_CHECKING:
-    from gateway.estimates.catalogue import Catalogue
-
-__all__ = ["CLIENTS_TOPIC", "SHARED_TOPIC", "Contradictions", "SharedSubscriptions", "Stopping"]
+__all__ = ["Contradictions", "Stopping"]
 
 
 _LOOK_SECONDS = 1.0
@@ -113,42 +104,3 @@ class Contradictions(Part):
 
 def _conflict_words(device: str, sequence: str, first: int) -> tuple[str, str]:
     return f"{device}/{sequence}", f"first at tick {first}"
-
-
-SHARED_TOPIC = "$SYS/broker/shared_subscriptions/count"
-CLIENTS_TOPIC = "$SYS/broker/clients/total"
-"""Accounts that are connected, or have a session: each has one connection."""
-_GATEWAY = 1
-_MOST_DIGITS = 12
-
-
-class SharedSubscriptions(Part):
-    """Compares two numbers of the broker; `hold` is told whether there is an alarm, with words about it by name.
-
-    There are at least as many accounts as devices in the catalogue, the gateway's and one for each client.
-    """
-
-    topics = SHARED_TOPIC, CLIENTS_TOPIC
-
-    def __init__(self, catalogue: Catalogue, hold: Callable[[Mapping[str, str]], None]) -> None:
-        self._catalogue = catalogue
-        self._hold = hold
-        self._numbers = dict.fromkeys(self.topics, 0)
-        self.due = math.inf
-
-    def heard(self, message: Message) -> bool:
-        """Take note of a number; whether the message was for nobody else."""
-        topic, payload = message.topic, message.payload
-        if topic not in self._numbers:
-            return False
-        if payload.isdigit() and len(payload) <= _MOST_DIGITS:
-            self._numbers[topic] = int(payload)
-            self.due = 0.0
-        return True
-
-    def pump(self, *, idle: bool = False) -> None:
-        """Say whether there are too many."""
-        self.due = math.inf
-        accounts = max(len(self._catalogue.names()) + _GATEWAY, self._numbers[CLIENTS_TOPIC])
-        shared = self._numbers[SHARED_TOPIC]
-        self._hold({"": f"{shared:,} of at least {accounts:,} accounts"} if shared > accounts else {})

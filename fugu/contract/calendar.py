@@ -1,0 +1,78 @@
+"""Blocks of the local day: which of them a tick is in, by its number alone.
+
+The transitions of a time zone are compiled into the signed policy. So neither the device's zone, nor its place, nor a
+later zone database moves a block. Days of 23 and of 25 hours put every tick into exactly one block. Only the standard
+library is needed, because a running agent asks for blocks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+__all__ = ["DAY", "DayBlocks"]
+
+DAY = 86_400
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class DayBlocks:
+    """Blocks of so many seconds of the local day.
+
+    Attributes:
+        zone: the name of the time zone.
+        seconds: of a block; a divisor of the day.
+        offsets: pairs of Unix seconds, increasing, and the offset from UTC in seconds from then on; the first offset
+            holds before as well.
+    """
+
+    zone: str
+    seconds: int
+    offsets: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> DayBlocks:
+        """The blocks of a document that was checked."""
+        return cls(fields["zone"], fields["seconds"], tuple((moment, offset) for moment, offset in fields["offsets"]))
+
+    def at(self, unix_us: int) -> int:
+        """The number of the block that a time is in, from 0 at midnight."""
+        seconds = unix_us // _MICROSECONDS
+        index = bisect_right(self.offsets, (seconds, DAY)) - 1
+        return (seconds + self.offsets[max(index, 0)][1]) % DAY // self.seconds
+
+    def most_ticks(self, length: int, period_us: int) -> int:
+        """The most of so many ticks in a row that can be in one block; at most one too many for each time it comes.
+
+        Clocks that are set forward bring the next day's block nearer; set back, they let one be there twice.
+        """
+        span, changes = (length - 1) * period_us, self._clock_jumps()
+        max_ticks = 0
+        for first in range(len(changes) + 1):
+            jumps = [jump for time, jump in changes[first:] if (time - changes[first][0]) * _MICROSECONDS <= span]
+            forward = sum(jump for jump in jumps if jump > 0) * _MICROSECONDS
+            days, remainder = divmod(span + forward, DAY * _MICROSECONDS)
+            ticks = days * self._max_ticks(self.seconds, period_us)
+            ticks += min(self._max_ticks(self.seconds, period_us), remainder // period_us + 1)
+            ticks += sum(self._max_ticks(min(-jump, self.seconds), period_us) for jump in jumps if jump < 0)
+            max_ticks = max(max_ticks, ticks)
+        return min(max_ticks, length)
+
+    def _clock_jumps(self) -> list[tuple[int, int]]:
+        """When the clocks are set, and by how many seconds forward."""
+        return [(time, offset - former) for (_, former), (time, offset) in pairwise(self.offsets) if offset != former]
+
+    @staticmethod
+    def _max_ticks(seconds: int, period_us: int) -> int:
+        """The most ticks within so many seconds, the last left out."""
+        return -(-seconds * _MICROSECONDS // period_us)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Each block by its local times, such as 00:00-04:00."""
+        edges = [f"{second // 3600:02}:{second % 3600 // 60:02}" for second in range(0, DAY + 1, self.seconds)]
+        return tuple(f"{begin}-{end}" for begin, end in pairwise(edges))
