@@ -122,7 +122,6 @@ def test_a_line_that_comes_while_the_command_is_found_to_begin_is_not_lost(monke
     sensor._gone = True
 
     def begun(line: CommandLineSensor, tick: int) -> SensorUpdate:
-        line._runs = True
         return SensorUpdate(Reading("71"), True)
 
     monkeypatch.setattr(LiveSensor, "poll", begun)
