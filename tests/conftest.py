@@ -73,7 +73,8 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Garbage is what tests leave; what is compiled is known now. The soak's list has all of its tests."""
-    if session.config.option.markexpr == "soak" and session.config.args_source is not pytest.Config.ArgsSource.ARGS:
+    option, source = session.config.option, session.config.args_source
+    if option.markexpr == "soak" and not option.keyword and source is not pytest.Config.ArgsSource.ARGS:
         list_all(item.nodeid for item in session.items)
     compiling.take_turns()
     gc.freeze()
