@@ -36,19 +36,7 @@ from fugu.places.tables import build_table, noise_table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from papers.graphs import one_step, within_radius
-from papers.walks import (
-    Series,
-    Step,
-    Walk,
-    evaluate,
-    grid,
-    overall,
-    paths,
-    schedule,
-    step_of,
-    successors,
-    walk_over,
-)
+from papers.walks import Series, Step, Walk, evaluate, grid, overall, paths, schedule, step_of, successors, walk_over
 
 FloatArray = NDArray[np.float64]
 

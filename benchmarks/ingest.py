@@ -51,11 +51,7 @@ PUBLISHERS, WINDOW, AT_ONCE = 2, 1_000, 50
 ROUNDS = 3
 PATIENCE = 600.0
 SUBSCRIBERS = ("paho", "link", "gateway")
-NAMES = {
-    "paho": "an empty paho 3.1.1 subscriber",
-    "link": "an empty subscriber by Link",
-    "gateway": "the gateway",
-}
+NAMES = {"paho": "an empty paho 3.1.1 subscriber", "link": "an empty subscriber by Link", "gateway": "the gateway"}
 GATEWAYS = ("gateway",)
 LOADS = ("stream", "backlog")
 _CONNACK_BYTES, _PUBACK_BYTES = 4, 4

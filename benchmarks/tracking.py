@@ -53,10 +53,7 @@ def compare(side: int, *, sparse: bool) -> None:
             lambda: follow(distribution, moves, kinds, seen),
             lambda: naive_tracking.follow(distribution, steps, seen),
         ),
-        "smoother": (
-            lambda: fixed_lag(ours, moves, kinds, LAG),
-            lambda: naive_tracking.fixed_lag(twin, steps, LAG),
-        ),
+        "smoother": (lambda: fixed_lag(ours, moves, kinds, LAG), lambda: naive_tracking.fixed_lag(twin, steps, LAG)),
     }
     for name, pair in tasks.items():
         times: tuple[list[float], list[float]] = ([], [])

@@ -56,12 +56,7 @@ class SimulatedHomes:
     """
 
     def __init__(
-        self,
-        broker: Broker,
-        document: GroupDocument,
-        states: Mapping[str, Sequence[int]],
-        *,
-        away_probability: float,
+        self, broker: Broker, document: GroupDocument, states: Mapping[str, Sequence[int]], *, away_probability: float
     ) -> None:
         self._document = document
         self._states = states

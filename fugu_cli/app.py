@@ -175,8 +175,7 @@ def run(words: list[str]) -> int:
 
 @app.callback(invoke_without_command=True)
 def _root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help=edge.OPTIONS["--version"])] = False,
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help=edge.OPTIONS["--version"])] = False
 ) -> None:
     """Private sensor streams: plan a guarantee, run devices and gateways, read private streams.
 

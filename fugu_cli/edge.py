@@ -10,10 +10,7 @@ from fugu.contract.errors import UsageError
 
 __all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help", "helper", "subscribe"]
 
-OPTIONS = {
-    "--version": "Print the version and stop.",
-    "--help": "Show this message and exit.",
-}
+OPTIONS = {"--version": "Print the version and stop.", "--help": "Show this message and exit."}
 """Commands that are part of `fugu` itself."""
 
 COMMANDS = {

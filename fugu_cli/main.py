@@ -25,11 +25,7 @@ from fugu_cli.reading import read_words
 __all__ = ["main"]
 
 _FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy", "starlette", "uvicorn")
-_EXTRAS = {
-    **dict.fromkeys(_FRAMEWORK, "gateway"),
-    "pyarrow": "parquet",
-    "ray": "cluster",
-}
+_EXTRAS = {**dict.fromkeys(_FRAMEWORK, "gateway"), "pyarrow": "parquet", "ray": "cluster"}
 """By what is missing: the extra that brings it."""
 
 

@@ -42,10 +42,7 @@ _LAYOUTS: dict[str, tuple[Released, ...]] = {
         Released(1, 10, 13.0, "count", "mqm-exact"),
         Released(1, 10, 20.0, "count", "mqm-exact"),
     ),
-    "overlapping windows of 8": (
-        Released(1, 8, 3.0, "count", "mqm-exact"),
-        Released(5, 8, 3.0, "count", "mqm-exact"),
-    ),
+    "overlapping windows of 8": (Released(1, 8, 3.0, "count", "mqm-exact"), Released(5, 8, 3.0, "count", "mqm-exact")),
 }
 
 

@@ -22,15 +22,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import corner_chains, quilt_accountant
 from fugu.privacy.window_mechanisms import WindowRequest, charges, lost_together, moved_to_the_front
 from papers.quilts import influence, two_windows_bound
-from papers.window_releases import (
-    QUILTS,
-    NoisyCount,
-    Released,
-    answer_distributions,
-    noisy,
-    own_loss,
-    worst_ratio,
-)
+from papers.window_releases import QUILTS, NoisyCount, Released, answer_distributions, noisy, own_loss, worst_ratio
 
 __all__ = ["Verdict", "naive_counterexample", "verdicts"]
 

@@ -21,15 +21,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import quilt_accountant
 from fugu.privacy.window_mechanisms import Mechanism, WindowRelease, WindowRequest, charges, window_noise
 
-__all__ = [
-    "QUILTS",
-    "NoisyCount",
-    "Released",
-    "answer_distributions",
-    "noisy",
-    "own_loss",
-    "worst_ratio",
-]
+__all__ = ["QUILTS", "NoisyCount", "Released", "answer_distributions", "noisy", "own_loss", "worst_ratio"]
 
 
 _MOST_NUMBERS = 2**20

@@ -20,17 +20,7 @@ from fugu.attackers.outputs import laplace_noise
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = [
-    "Counted",
-    "Heard",
-    "Mechanism",
-    "Recorded",
-    "Simulated",
-    "Source",
-    "log_likelihoods",
-    "paths",
-    "release",
-]
+__all__ = ["Counted", "Heard", "Mechanism", "Recorded", "Simulated", "Source", "log_likelihoods", "paths", "release"]
 
 
 _CELLS_PER_ARRAY = 4_000_000

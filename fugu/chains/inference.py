@@ -284,11 +284,7 @@ def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, backward: Floats, 
     return -1
 
 
-def backward_messages(
-    symbols: ArrayLike,
-    transition: ArrayLike,
-    emission: ArrayLike,
-) -> Floats:
+def backward_messages(symbols: ArrayLike, transition: ArrayLike, emission: ArrayLike) -> Floats:
     """Messages (n, k): row t is proportional to Pr(symbols after t | X_t = x), with sum 1.
 
     Arguments are as for `filter_beliefs`. Raises ValueError for bad arguments, or symbols that no state explains.
@@ -370,11 +366,7 @@ def _look_ahead_wide(symbols: Ints, starts: Ints, lag: int, rows: Floats, backwa
 
 
 def fixed_lag_marginals(
-    symbols: ArrayLike,
-    initial: ArrayLike,
-    transition: ArrayLike,
-    emission: ArrayLike,
-    lag: int,
+    symbols: ArrayLike, initial: ArrayLike, transition: ArrayLike, emission: ArrayLike, lag: int
 ) -> Floats:
     """Smooth every tick with the symbols up to `lag` >= 0 ticks after it, exactly, in O(n lag k^2).
 

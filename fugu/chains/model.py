@@ -94,11 +94,7 @@ def check_symbols(symbols: ArrayLike, alphabet: int) -> Ints:
 
 
 def pose(
-    symbols: ArrayLike,
-    initial: ArrayLike,
-    transition: ArrayLike,
-    emission: ArrayLike,
-    lengths: ArrayLike | None,
+    symbols: ArrayLike, initial: ArrayLike, transition: ArrayLike, emission: ArrayLike, lengths: ArrayLike | None
 ) -> Problem:
     """Check all that a kernel over sequences reads, as described at `filter_beliefs`; else a ValueError."""
     matrix = check_transition(transition)
@@ -205,11 +201,7 @@ def _thresholds(distributions: Floats) -> Floats:
 
 
 def simulate(
-    ticks: int,
-    initial: ArrayLike,
-    transition: ArrayLike,
-    emission: ArrayLike,
-    generator: np.random.Generator,
+    ticks: int, initial: ArrayLike, transition: ArrayLike, emission: ArrayLike, generator: np.random.Generator
 ) -> Simulated:
     """Draw a state path and its symbols; ValueError for bad shapes or distributions, or a negative length."""
     if ticks < 0:

@@ -272,8 +272,7 @@ class StaircaseNoise:
             raise FrameError("the ratio of the staircase has too many digits", Reason.OUT_OF_RANGE)
         if (1 - self.noise.ratio) * _MAX_SHELLS < 1:
             raise FrameError(
-                f"the ratio of the staircase is within 1/{_MAX_SHELLS} of 1: draws would take long",
-                Reason.OUT_OF_RANGE,
+                f"the ratio of the staircase is within 1/{_MAX_SHELLS} of 1: draws would take long", Reason.OUT_OF_RANGE
             )
 
     def draw(self, centre: Point, uniform: Below) -> Point:

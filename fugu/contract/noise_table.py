@@ -15,13 +15,7 @@ from fugu.contract.errors import FrameError, Reason
 from fugu.contract.measure_frames import Point
 from fugu.contract.message import length
 
-__all__ = [
-    "MAX_POINTS",
-    "MAX_TABLE_STATES",
-    "SCALE",
-    "NoiseTable",
-    "check_dimensions",
-]
+__all__ = ["MAX_POINTS", "MAX_TABLE_STATES", "SCALE", "NoiseTable", "check_dimensions"]
 
 
 SCALE = 1 << 32

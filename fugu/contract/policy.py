@@ -28,14 +28,7 @@ from fugu.core.policy import PolicyError as CompiledError
 if TYPE_CHECKING:
     from fugu.contract.compiled import AgentPolicy
 
-__all__ = [
-    "MAX_POLICY_BYTES",
-    "Clock",
-    "Name",
-    "Policy",
-    "PolicyHeader",
-    "UsefulFor",
-]
+__all__ = ["MAX_POLICY_BYTES", "Clock", "Name", "Policy", "PolicyHeader", "UsefulFor"]
 
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]

@@ -75,8 +75,7 @@ Epsilon = Annotated[
 EpsilonOrNone = Annotated[_Positive | None, "What the policy promises of a tick, in nats; null: there is no bound."]
 Against = Annotated[Adversary, "Against whom."]
 Useful = Annotated[
-    StrictBool,
-    "Whether the plan found answers like this one twice as good as guessing; false if nobody compared.",
+    StrictBool, "Whether the plan found answers like this one twice as good as guessing; false if nobody compared."
 ]
 Protection = Annotated[
     StrictInt,
@@ -213,9 +212,7 @@ class WindowCount(JsonMessage):
     time: Annotated[Time, "End of the window."]
     since: Annotated[Time, "Its beginning."]
     window: Annotated[
-        StrictStr,
-        Field(min_length=1, max_length=32, pattern=WINDOW_NAME_PATTERN),
-        "Its name in the policy.",
+        StrictStr, Field(min_length=1, max_length=32, pattern=WINDOW_NAME_PATTERN), "Its name in the policy."
     ]
     states: Annotated[_States, "Labels of the states that were counted; of a histogram, all."]
     blocks: Annotated[
@@ -344,15 +341,9 @@ class ReleaseFrame(JsonMessage):
         "Ticks that had a symbol or were counted, over all devices.",
     ]
     values: Annotated[Numbers, "An unbiased estimate, which may be below zero."]
-    low: Annotated[
-        Numbers,
-        "The interval that holds the true value at least as often as `confidence` says.",
-    ]
+    low: Annotated[Numbers, "The interval that holds the true value at least as often as `confidence` says."]
     high: Annotated[Numbers, "Its interval's end."]
-    standard_errors: Annotated[
-        tuple[_Width, ...],
-        "Estimate of the error of randomised response and noise together.",
-    ]
+    standard_errors: Annotated[tuple[_Width, ...], "Estimate of the error of randomised response and noise together."]
     unit: Annotated[Unit, "Of the values; share for a frequency."]
     confidence: Annotated[StrictFloat, Field(gt=0, lt=1), "Of the interval."]
     epsilon: Annotated[

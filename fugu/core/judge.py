@@ -45,14 +45,7 @@ _MOST_TIME = 1 << 53
 _MOST_VERSION = (1 << 32) - 1
 
 
-def judge(
-    kind: str,
-    payload: bytes,
-    image: "Any",
-    trusted: TrustState,
-    now: int,
-    verified: "Verify",
-) -> "Judged":
+def judge(kind: str, payload: bytes, image: "Any", trusted: TrustState, now: int, verified: "Verify") -> "Judged":
     """Judge what has arrived where a `kind` is expected: root, policy, time or stop; `now` is Unix time in seconds.
 
     `image` is burnt in, or of an enrolment: whose device it is. `trusted` was accepted before; `verified` says whether

@@ -107,8 +107,7 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
         )
     elif best is not None:
         lines.insert(
-            3,
-            f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(best)}.",
+            3, f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(best)}."
         )
     if chosen.attack is not None:
         lines.append(_attacked(chosen.attack, chosen))

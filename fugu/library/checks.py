@@ -145,11 +145,7 @@ def check(
 
 
 def attack(
-    policy: AnyPolicy | str | Path | None,
-    recording: Source,
-    *,
-    known: int | None = None,
-    **read: Any,
+    policy: AnyPolicy | str | Path | None, recording: Source, *, known: int | None = None, **read: Any
 ) -> tuple[Trial, ...]:
     """Attack what a device with a policy would release of a recording, which is the truth that attackers are judged by.
 

@@ -479,12 +479,7 @@ def _python_words() -> Iterator[None]:
         raise
 
 
-def planner(
-    sources: Sequence[Source],
-    question: Question,
-    whose: Whose,
-    options: ReadOptions,
-) -> Planner:
+def planner(sources: Sequence[Source], question: Question, whose: Whose, options: ReadOptions) -> Planner:
     """Read recordings once, to plan from them with one question or several; errors as `plan`.
 
     The question says whether they are read as readings or as places.

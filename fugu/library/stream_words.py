@@ -172,10 +172,7 @@ def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
     chosen, flips, promise = plan.chosen, _flips(plan.chosen), plan.chosen.release.guarantee
     facts = [*chosen.table.flips] or [("Pr(each wrong symbol)", f"{flips[0] / SCALE:.10f}  ({flips[0]} of 2^32)")]
     facts += [
-        (
-            "epsilon achieved",
-            f"{chosen.epsilon:.10f}  ({promise.adversary}; {chosen.release.loss.bound})",
-        ),
+        ("epsilon achieved", f"{chosen.epsilon:.10f}  ({promise.adversary}; {chosen.release.loss.bound})"),
         ("symbols that are not the state", f"{chosen.flips:.2%}"),
         ("gateway's estimate is right", f"{chosen.utility.accuracy:.2%}"),
         ("a guess without any symbol", f"{chosen.utility.majority:.2%}"),

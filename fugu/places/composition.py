@@ -107,11 +107,7 @@ _DIGITS = Context(prec=8, rounding=ROUND_CEILING)
 
 
 def measured_loss(
-    measurement: Measurement,
-    transition: ArrayLike,
-    initial: ArrayLike | None,
-    start: StreamStart,
-    adversary: Adversary,
+    measurement: Measurement, transition: ArrayLike, initial: ArrayLike | None, start: StreamStart, adversary: Adversary
 ) -> ChainLoss:
     """Loss of all points together about one tick, whatever tables a device accepts; never below the truth.
 

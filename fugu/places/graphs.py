@@ -25,16 +25,7 @@ from numpy.typing import ArrayLike
 from fugu.chains.arrays import Bools, Ints
 from fugu.contract.measure_table import COORDINATE_LIMIT
 
-__all__ = [
-    "GraphError",
-    "complete",
-    "delta_set",
-    "edge_list",
-    "lattice",
-    "restrict",
-    "scaled",
-    "surrogates",
-]
+__all__ = ["GraphError", "complete", "delta_set", "edge_list", "lattice", "restrict", "scaled", "surrogates"]
 
 
 class GraphError(ValueError):

@@ -23,13 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from fugu.chains.arrays import Bools, Ints
 from fugu.places.graphs import GraphError
 
-__all__ = [
-    "Hull",
-    "complete_hull",
-    "difference_hull",
-    "distinct",
-    "graph_hull",
-]
+__all__ = ["Hull", "complete_hull", "difference_hull", "distinct", "graph_hull"]
 
 _FLAGS_PER_POINT = 16
 _DIRECTIONS = np.array([[1, 1, 0, -1], [0, 1, 1, 1]])  # half a turn, as columns

@@ -168,12 +168,7 @@ def unbounded_factors(hull: Hull, values: Ints) -> tuple[Fraction | float, ...]:
 
 
 def protect(
-    values: Ints,
-    graph: Bools,
-    constraint: Bools,
-    *,
-    objective: Objective = "error",
-    cap: Fraction | int | None = 4,
+    values: Ints, graph: Bools, constraint: Bools, *, objective: Objective = "error", cap: Fraction | int | None = 4
 ) -> Protection:
     """Add edges until no state of the constraint set C is exposed.
 

@@ -234,12 +234,7 @@ def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | 
 
 
 def build_table(
-    hull: Hull,
-    values: Ints,
-    constraint: Bools,
-    epsilon: Fraction | int | float,
-    *,
-    most_outputs: int = MOST_OUTPUTS,
+    hull: Hull, values: Ints, constraint: Bools, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS
 ) -> TableWeights:
     """Compile a hull with a finite factor, from `protect`, into a certified table; epsilon is at most 20.
 

@@ -31,10 +31,7 @@ from fugu.places.graphs import GraphError, complete
 from fugu.places.tables import TableError, emission, fallback_noise
 from fugu.planning.candidates import Candidate, Curve, no_candidate, traffic
 from fugu.planning.errors import PlanningError, TooShortError
-from fugu.planning.grid_model import (
-    GridModel,
-    fit_grid,
-)
+from fugu.planning.grid_model import GridModel, fit_grid
 from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
 from fugu.planning.policy_builder import Whose, build_measure_policy

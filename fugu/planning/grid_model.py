@@ -20,13 +20,7 @@ from fugu.contract.descriptions import METRES_PER_DEGREE
 from fugu.planning.errors import PlanningError
 from fugu.recordings.places import Traces
 
-__all__ = [
-    "WARNING",
-    "GridModel",
-    "fit_grid",
-    "grid_document",
-    "order_two_document",
-]
+__all__ = ["WARNING", "GridModel", "fit_grid", "grid_document", "order_two_document"]
 
 
 WARNING = (

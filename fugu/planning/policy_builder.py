@@ -90,11 +90,7 @@ def replacing(policy: AnyPolicy, before: str | None) -> AnyPolicy:
 
 
 def thresholds(
-    edges: tuple[float, ...],
-    names: tuple[str, ...] | None = None,
-    *,
-    hysteresis: float = 0.0,
-    missing: bool = False,
+    edges: tuple[float, ...], names: tuple[str, ...] | None = None, *, hysteresis: float = 0.0, missing: bool = False
 ) -> Thresholds:
     """The discretiser of edges between states, named low and high or state0, state1, ... by default.
 
@@ -210,11 +206,7 @@ def build_measure_policy(
         "unit": spec.unit,
         "delta": spec.delta or 0.0,
         "objective": spec.objective,
-        "stream_loss": {
-            "epsilon": plan.stream.epsilon,
-            "adversary": plan.stream.adversary,
-            "start": spec.start,
-        },
+        "stream_loss": {"epsilon": plan.stream.epsilon, "adversary": plan.stream.adversary, "start": spec.start},
         "fallback": encoded[0],
     }
     bare = len(json.dumps(document, indent=2))

@@ -27,13 +27,7 @@ from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.randomised_response import calibrate, rate_table
 
-__all__ = [
-    "TrueClass",
-    "attack_model",
-    "beyond_ceiling",
-    "strongest",
-    "true_class",
-]
+__all__ = ["TrueClass", "attack_model", "beyond_ceiling", "strongest", "true_class"]
 
 
 _WIDENING = 1.5

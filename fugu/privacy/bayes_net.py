@@ -27,13 +27,7 @@ from fugu.contract.losses import OUTWARD
 from fugu.privacy.chain_class import TINY, ChainClassError
 from fugu.privacy.wasserstein import infinity_wasserstein
 
-__all__ = [
-    "BayesNet",
-    "BayesNode",
-    "ExactNode",
-    "Secrets",
-    "SumDistributions",
-]
+__all__ = ["BayesNet", "BayesNode", "ExactNode", "Secrets", "SumDistributions"]
 
 
 Secrets: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
@@ -163,11 +157,7 @@ class BayesNet:
         return largest_log_ratio
 
     def quilt_scale(
-        self,
-        epsilon: float,
-        *,
-        sensitivities: Mapping[str, float] | None = None,
-        secrets: Secrets | None = None,
+        self, epsilon: float, *, sensitivities: Mapping[str, float] | None = None, secrets: Secrets | None = None
     ) -> NetworkQuilt:
         """The scale of the Markov quilt mechanism for the worst node.
 

@@ -193,11 +193,7 @@ def smallest_scale(
 
 @kernel
 def smallest_loss(
-    start: Floats,
-    column: Floats,
-    right: Floats,
-    node: int,
-    sums: Floats,
+    start: Floats, column: Floats, right: Floats, node: int, sums: Floats
 ) -> tuple[float, int, int, float]:
     """The smallest influence + charges nearby over the quilts of a node in 0..T-1; spent: (T + 1,) sums of the charges.
 

@@ -68,11 +68,7 @@ class QuiltScale(NamedTuple):
     chain: int
 
 
-def mqm_exact(
-    chains: tuple[MarkovChain, ...] | BinaryChains,
-    length: int | None,
-    epsilon: float,
-) -> QuiltScale:
+def mqm_exact(chains: tuple[MarkovChain, ...] | BinaryChains, length: int | None, epsilon: float) -> QuiltScale:
     """The scale of MQMExact for the worst chain of a finite class, or of an interval started stationary.
 
     Impossible states count, as in the paper's equation 5: that is safe. The scale of a node is never above that of a

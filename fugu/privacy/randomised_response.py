@@ -191,11 +191,7 @@ def _intersection(v01: float, v10: float) -> tuple[float, float]:
 
 def _least_flips(chains: ChainClass, v01: float, v10: float) -> tuple[float, float]:
     """The corner of the allowed region, cut off at 1/2, with the fewest expected flips in the middle of the class."""
-    corners = [
-        _intersection(v01, v10),
-        (0.5, max(0.5 / v01, 1 - 0.5 * v10)),
-        (max(0.5 / v10, 1 - 0.5 * v01), 0.5),
-    ]
+    corners = [_intersection(v01, v10), (0.5, max(0.5 / v01, 1 - 0.5 * v10)), (max(0.5 / v10, 1 - 0.5 * v01), 0.5)]
     if isinstance(chains, BinaryChains):
         q, r = sum(chains.q) / 2, sum(chains.r) / 2
         weights = (r / (q + r), q / (q + r))

@@ -17,14 +17,7 @@ from scipy import special
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract._document import Document
 
-__all__ = [
-    "LikelihoodRatio",
-    "count_transitions",
-    "count_triples",
-    "order_test",
-    "share_bounds",
-    "transition_matrix",
-]
+__all__ = ["LikelihoodRatio", "count_transitions", "count_triples", "order_test", "share_bounds", "transition_matrix"]
 
 
 class LikelihoodRatio(Document):

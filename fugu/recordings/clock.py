@@ -31,13 +31,7 @@ __all__ = [
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAYS, _NOW_DAYS = (25_569.0, 719_529.0, 2_440_587.5), 20_000.0
 """Days from the first of Excel, of MATLAB and of astronomers to 1970, and from there to our years."""
-UNITS = {
-    "s": "seconds",
-    "ms": "milliseconds",
-    "us": "microseconds",
-    "ns": "nanoseconds",
-    "days": "days, as in Excel",
-}
+UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "days": "days, as in Excel"}
 _SIZES = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _SECONDS, _STEP = 1e11, 1e3
 """Seconds since 1970, in 3,000 years: a time beyond is in milliseconds; and so on."""

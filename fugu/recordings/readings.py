@@ -33,18 +33,7 @@ from fugu.recordings.values import Cells, Values, are_names, present_in, values_
 if TYPE_CHECKING:
     from fugu.chains.arrays import Bools, Floats, Ints
 
-__all__ = [
-    "AS_FOUND",
-    "Facts",
-    "Kind",
-    "Loaded",
-    "Readings",
-    "Recorded",
-    "facts_of",
-    "joined",
-    "load",
-    "read_readings",
-]
+__all__ = ["AS_FOUND", "Facts", "Kind", "Loaded", "Readings", "Recorded", "facts_of", "joined", "load", "read_readings"]
 
 Kind = Literal["numbers", "levels", "on/off", "names"]
 """Numbers; whole numbers of which there are few; two names, or 0 and 1; names."""

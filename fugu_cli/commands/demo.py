@@ -77,8 +77,7 @@ def _try(
     ] = False,
     browser: BrowserOption = True,
     broker: Annotated[
-        str | None,
-        Option(metavar="HOST:PORT|FILE", help="Then send its numbers to the broker of your Home Assistant."),
+        str | None, Option(metavar="HOST:PORT|FILE", help="Then send its numbers to the broker of your Home Assistant.")
     ] = None,
 ) -> int:
     """Try a recording of yours: plan, replay it, and see what leaves.
@@ -106,11 +105,7 @@ def _try(
 
 
 @command(start)
-def _start(
-    *,
-    not_private: NotPrivateOption = False,
-    browser: BrowserOption = True,
-) -> int:
+def _start(*, not_private: NotPrivateOption = False, browser: BrowserOption = True) -> int:
     """From a file or a topic to an agent, in a browser.
 
     A page of this machine, where the sensor is. Choose a recording or record a topic of a local broker, and see what

@@ -56,8 +56,7 @@ __all__ = [
 
 RegistryOption = Annotated[Path, Option("--registry", metavar="FILE", help="The fleet's registry.")]
 KeysOption = Annotated[
-    list[Path],
-    Option("--keys", metavar="DIR", help="Folder of keys, with the root; again for keys in other folders."),
+    list[Path], Option("--keys", metavar="DIR", help="Folder of keys, with the root; again for keys in other folders.")
 ]
 PassphraseFiles = Annotated[
     list[Path] | None,

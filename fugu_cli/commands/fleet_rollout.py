@@ -32,13 +32,7 @@ from fugu_cli.commands.fleet_keys import (
     owners,
     user,
 )
-from fugu_cli.view.fleet import (
-    content_document,
-    read_document,
-    shown_content,
-    shown_rollout,
-    watch,
-)
+from fugu_cli.view.fleet import content_document, read_document, shown_content, shown_rollout, watch
 from fugu_cli.view.terminal import show as show_result
 from fugu_cli.view.terminal import show_report, warn, working
 from gateway.fleet.documents import (

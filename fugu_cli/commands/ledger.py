@@ -67,12 +67,10 @@ def resume(
     store: StoreOption,
     ledger: LedgerOption = None,
     after: Annotated[
-        str | None,
-        Option(metavar="TIME", help="When the gateway last ran, if both were put back from copies."),
+        str | None, Option(metavar="TIME", help="When the gateway last ran, if both were put back from copies.")
     ] = None,
     broker: Annotated[
-        str | None,
-        Option(metavar="HOST:PORT|FILE", help="Ask it for the newest release; needed for an earlier time."),
+        str | None, Option(metavar="HOST:PORT|FILE", help="Ask it for the newest release; needed for an earlier time.")
     ] = None,
 ) -> None:
     """Go on with a ledger or a store that was lost or put back.

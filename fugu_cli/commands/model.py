@@ -30,8 +30,7 @@ def fit(
         str | None, Option(metavar="TICKS", help="Instead: above or below the running mean of so many ticks.")
     ] = None,
     name: Annotated[
-        str | None,
-        Option(metavar="A,B[,C]", help="Names of the streams (default: columns, or files)."),
+        str | None, Option(metavar="A,B[,C]", help="Names of the streams (default: columns, or files).")
     ] = None,
     order: Annotated[
         int, Option(min=1, max=2, help="2: the next state depends on this one and on the one before.")

@@ -66,12 +66,7 @@ def auto(
 
 
 @command(app, "stream", shows=True)
-def stream(
-    plan: StreamOptions,
-    chains: ChainOptions,
-    policy: PolicyOptions,
-    output: _OutputOption = None,
-) -> Result:
+def stream(plan: StreamOptions, chains: ChainOptions, policy: PolicyOptions, output: _OutputOption = None) -> Result:
     """Plan a stream: how to randomise each reading.
 
     What that costs, and what else could be done.
@@ -92,12 +87,7 @@ def stream(
 
 
 @command(app, "window", shows=True)
-def window(
-    options: WindowOptions,
-    chains: ChainOptions,
-    policy: PolicyOptions,
-    output: _OutputOption = None,
-) -> Result:
+def window(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, output: _OutputOption = None) -> Result:
     """Plan windows of ticks.
 
     With --window it plans a policy for a device that counts, and says how far off its answers are. Without, it compares

@@ -77,8 +77,7 @@ _WindowOption = Annotated[
     ),
 ]
 _SymbolsOption = Annotated[
-    float | None,
-    Option(metavar="SHARE", help="With --window: share of what epsilon allows for a symbol every tick."),
+    float | None, Option(metavar="SHARE", help="With --window: share of what epsilon allows for a symbol every tick.")
 ]
 
 
@@ -268,10 +267,7 @@ class RecordingOptions:
     ] = None
     gap: Annotated[
         str | None,
-        Option(
-            metavar="TIME",
-            help="Longest time, as 8h, that a value can hold or repeat: a longer one is a gap.",
-        ),
+        Option(metavar="TIME", help="Longest time, as 8h, that a value can hold or repeat: a longer one is a gap."),
     ] = None
     as_it_is: Annotated[
         list[str] | None,
@@ -373,8 +369,7 @@ class GroupOptions:
         ),
     ] = None
     honest: Annotated[
-        int | None,
-        Option(min=1, help="With --homes: so many have to be real and honest (default: half of them)."),
+        int | None, Option(min=1, help="With --homes: so many have to be real and honest (default: half of them).")
     ] = None
     colluding: Annotated[
         int | None, Option(min=0, help="With --homes: so many more are in every sum (default: a tenth).")

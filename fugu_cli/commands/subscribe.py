@@ -103,10 +103,7 @@ def _report(subscription: Subscription) -> None:
 def parser() -> Parser:
     """Parser of the command line."""
     parser = Parser(
-        prog="fugu subscribe",
-        description=HELP,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="fugu subscribe", description=HELP, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--fleet", required=True, metavar="NAME")
     parser.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")

@@ -22,17 +22,7 @@ from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker, Link
 from fugu_cli.view.terminal import say
 
-__all__ = [
-    "Listener",
-    "await_that",
-    "end",
-    "find_mosquitto",
-    "gateway",
-    "kill",
-    "launch",
-    "program",
-    "start_broker",
-]
+__all__ = ["Listener", "await_that", "end", "find_mosquitto", "gateway", "kill", "launch", "program", "start_broker"]
 
 
 class Listener:

@@ -11,16 +11,7 @@ import numpy as np
 from fugu.chains.arrays import Floats
 from fugu.contract.sentences import most_sure
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
-from fugu.lanes import (
-    Lane,
-    Shape,
-    certainty_lane,
-    lanes_document,
-    part_shapes,
-    share_scale,
-    share_shapes,
-    shares_lane,
-)
+from fugu.lanes import Lane, Shape, certainty_lane, lanes_document, part_shapes, share_scale, share_shapes, shares_lane
 from fugu.recordings.values import Cells, are_names
 from fugu_cli.demo.evaluation import Replay, Results
 

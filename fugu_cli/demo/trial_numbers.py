@@ -76,10 +76,7 @@ class TrialNumbers:
 
         topics = [topic_of(kind, DEVICE, DEVICE, "+") for kind in _KINDS]
         link = Link(
-            broker,
-            client_id="trial",
-            subscriptions=(*topics, discovery_topic(DEVICE, DEVICE)),
-            on_message=heard,
+            broker, client_id="trial", subscriptions=(*topics, discovery_topic(DEVICE, DEVICE)), on_message=heard
         )
         link.start()
         try:

@@ -100,11 +100,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-_KINDS: dict[type, str] = {
-    SymbolReading: "symbol",
-    PointReading: "point",
-    WindowReading: "window",
-}
+_KINDS: dict[type, str] = {SymbolReading: "symbol", PointReading: "point", WindowReading: "window"}
 _GUESS = ", maybe no better than a guess"
 
 

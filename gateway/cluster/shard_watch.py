@@ -129,11 +129,7 @@ class ShardWatch:
     """
 
     def __init__(
-        self,
-        channel: ShardChannel,
-        count: int,
-        counters: Counter[str],
-        seconds: Callable[[], float] = time.monotonic,
+        self, channel: ShardChannel, count: int, counters: Counter[str], seconds: Callable[[], float] = time.monotonic
     ) -> None:
         self._channel = channel
         self._seconds = seconds

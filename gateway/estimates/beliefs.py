@@ -24,17 +24,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from gateway.store.symbols import Bytes, Columns
 
-__all__ = [
-    "GIVEN",
-    "Bank",
-    "Beliefs",
-    "Model",
-    "SymbolModel",
-    "follow",
-    "look_back",
-    "model_of",
-    "stream_beliefs",
-]
+__all__ = ["GIVEN", "Bank", "Beliefs", "Model", "SymbolModel", "follow", "look_back", "model_of", "stream_beliefs"]
 
 
 class Model(NamedTuple):

@@ -17,9 +17,7 @@ from gateway.estimates.beliefs import SymbolModel
 if TYPE_CHECKING:
     from gateway.estimates.points import MeasureModel
 
-__all__ = [
-    "Catalogue",
-]
+__all__ = ["Catalogue"]
 
 
 AnyModel: TypeAlias = "SymbolModel | MeasureModel"

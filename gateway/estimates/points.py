@@ -293,10 +293,7 @@ class Points(Kind[MeasureFrame]):
         """The tick of the belief that a frame's messages begin from; -1 for those of a stream's beginning."""
         previous = self._frames.before(key.number, frame.first)
         low = frame.first if previous is None else previous.frame.last - self._lag + 1
-        first = min(
-            (frame.first for frame in self._frames.holding(key.number, low, frame.first)),
-            default=frame.first,
-        )
+        first = min((frame.first for frame in self._frames.holding(key.number, low, frame.first)), default=frame.first)
         previous = self._frames.before(key.number, first)
         return -1 if previous is None else previous.frame.last
 

@@ -279,11 +279,7 @@ class Root(NamedTuple):
         return Trust(Enrolment(fleet=self.document.fleet, device=device, root=root, groups=groups, **limits))
 
 
-def initialise(
-    fleet: str,
-    folder: Path,
-    terms: Mapping[str, tuple[int, int, str]],
-) -> Root:
+def initialise(fleet: str, folder: Path, terms: Mapping[str, tuple[int, int, str]]) -> Root:
     """Make a fleet's keys and its first root: for each role how many have to sign, of how many, and their passphrase.
 
     Raises FleetError if the folder is not empty, or cannot be written; pydantic.ValidationError if a threshold can

@@ -250,11 +250,7 @@ def weaker(old: PolicyDocument, new: PolicyDocument) -> list[str]:
 
 
 def make_document(
-    fleet: str,
-    version: int,
-    address: Address,
-    bodies: Iterable[dict[str, Any]],
-    **terms: Any,
+    fleet: str, version: int, address: Address, bodies: Iterable[dict[str, Any]], **terms: Any
 ) -> PolicyDocument:
     """A document of some policies, all of whose guarantees hold; `terms` say when it does, as fields of it.
 

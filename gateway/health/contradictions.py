@@ -39,14 +39,7 @@ class Stopping(NamedTuple):
 class Contradictions(Part):
     """Conflicts and stops; used by the worker. `stopping` is None where devices are not stopped."""
 
-    def __init__(
-        self,
-        fleet: str,
-        store: Store,
-        link: Link,
-        monitor: Monitor,
-        stopping: Stopping | None,
-    ) -> None:
+    def __init__(self, fleet: str, store: Store, link: Link, monitor: Monitor, stopping: Stopping | None) -> None:
         self._fleet = fleet
         self._conflicts = store.conflicts
         self._link = link

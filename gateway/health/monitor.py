@@ -490,10 +490,7 @@ def asked(store: Location) -> dict[str, Any]:
     here are asked. Raises NotRunningError if none answers this account, FuguError for an answer of another.
     """
     fleet, *shards = sockets(store)
-    report, reports = (
-        _answer_of(fleet, store),
-        list(filter(None, (_answer_of(path, store) for path in shards))),
-    )
+    report, reports = (_answer_of(fleet, store), list(filter(None, (_answer_of(path, store) for path in shards))))
     if report is None and not reports:
         raise NotRunningError(
             f"no gateway answers for the store {store.name}: it does not run, or as another account (try sudo -u)"

@@ -44,9 +44,7 @@ TABLES: dict[str, Any] = {
     "symbols": pa.schema([*_PLACE, ("symbol", pa.uint8())]),
     "estimates": pa.schema([*_PLACE, *_STATES]),
     "smoothed": pa.schema([*_PLACE, *_STATES]),
-    "points": pa.schema(
-        [*_PLACE, ("table", pa.uint32()), ("values", pa.list_(pa.float64())), ("unit", _NAME)],
-    ),
+    "points": pa.schema([*_PLACE, ("table", pa.uint32()), ("values", pa.list_(pa.float64())), ("unit", _NAME)]),
     "measurements": pa.schema(
         [
             *[*_PLACE, ("lag", pa.int32()), ("means", pa.list_(pa.float64())), ("covariance", pa.list_(pa.float64()))],

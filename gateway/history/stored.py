@@ -28,16 +28,7 @@ from gateway.store.coverage import Span as ShiftSpan
 from gateway.store.location import Location
 from gateway.store.store import Store
 
-__all__ = [
-    "DAY_US",
-    "Piece",
-    "Span",
-    "StoredHistory",
-    "SymbolStream",
-    "WindowSequence",
-    "stored_history",
-    "tick_times",
-]
+__all__ = ["DAY_US", "Piece", "Span", "StoredHistory", "SymbolStream", "WindowSequence", "stored_history", "tick_times"]
 
 
 DAY_US = 86_400_000_000

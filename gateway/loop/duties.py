@@ -128,10 +128,7 @@ class Alone:
         Recorder(store, catalogue, self._settings.lag, Counter()).seal(now=True)
 
     def _take_frames(
-        self,
-        loop: Loop,
-        needed: Callable[[], dict[tuple[str, str], int]],
-        may_forget: Callable[[], bool] | None = None,
+        self, loop: Loop, needed: Callable[[], dict[tuple[str, str], int]], may_forget: Callable[[], bool] | None = None
     ) -> tuple[Recorder, Monitor]:
         settings, enrolled = self._settings, loop.enrolled
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters

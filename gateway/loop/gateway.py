@@ -227,14 +227,7 @@ class Gateway:
         duty = self._duty
         tell = None if duty.says_to is None else partial(self._tell, duty.says_to)
         sources = Sources(
-            catalogue,
-            self.counters,
-            devices,
-            STUCK_SECONDS,
-            self._certificates,
-            self._details,
-            duty.elsewhere,
-            tell,
+            catalogue, self.counters, devices, STUCK_SECONDS, self._certificates, self._details, duty.elsewhere, tell
         )
         self._monitor = Monitor(self._settings.fleet, duty.path, self._link, sources)
         return self._monitor

@@ -85,12 +85,7 @@ class Recorder:
     """
 
     def __init__(
-        self,
-        store: Store,
-        catalogue: Catalogue,
-        lag: int,
-        counters: Counter[str],
-        usage: Usage | None = None,
+        self, store: Store, catalogue: Catalogue, lag: int, counters: Counter[str], usage: Usage | None = None
     ) -> None:
         self._store = store
         self.conflict: Callable[[str, str, AnyFrame], None] = lambda _device, _sequence, _frame: None

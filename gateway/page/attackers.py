@@ -281,11 +281,7 @@ def _counts_update(description: Description, windows: Sequence[WindowFrame], ask
 
 
 def _update(
-    description: Description,
-    answer: dict[str, Any],
-    span: tuple[int, int],
-    times: Iterable[int],
-    states: Sequence[str],
+    description: Description, answer: dict[str, Any], span: tuple[int, int], times: Iterable[int], states: Sequence[str]
 ) -> dict[str, Any]:
     """Update about `states` that are shown, of the ticks of a span, at `times`, wall ticks; of two the second is."""
     if "none" in answer:

@@ -29,11 +29,7 @@ SUPERVISOR = "172.30.32.2"
 """From which Home Assistant's ingress asks, on the network of its add-ons: readers are logged in there."""
 
 
-def serve(
-    settings: PageSettings,
-    listener: socket.socket | None = None,
-    parent: Connection | None = None,
-) -> None:
+def serve(settings: PageSettings, listener: socket.socket | None = None, parent: Connection | None = None) -> None:
     """Serve the page until SIGTERM, or SIGINT if nobody has it ignored.
 
     The end of `parent`, from which nothing else comes, ends the page, too. Raises FuguError if a file cannot be read,
@@ -162,9 +158,7 @@ class PageBeside:
                 self._pipe.close()
             self._pipe, far_end = self._context.Pipe()
             self._process = self._context.Process(
-                target=_serve_beside,
-                args=(self.settings, self._listener, far_end, self._logs),
-                name="fugu-page",
+                target=_serve_beside, args=(self.settings, self._listener, far_end, self._logs), name="fugu-page"
             )
             self._process.start()
             far_end.close()  # so that its end is seen when it is gone

@@ -34,16 +34,7 @@ from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.charges import units_above
 from gateway.releases.entries import NO_PAST, SITE, Key, Past, Promise, Stream
 
-__all__ = [
-    "Audience",
-    "Bound",
-    "Matrices",
-    "Reader",
-    "ReleaseConfig",
-    "Scheduled",
-    "joint_charge",
-    "load_readers",
-]
+__all__ = ["Audience", "Bound", "Matrices", "Reader", "ReleaseConfig", "Scheduled", "joint_charge", "load_readers"]
 
 
 _MOST_TICKS = 2**31

@@ -196,10 +196,7 @@ def _newest_at(broker: Broker, fleets: Iterable[str]) -> int:
 
 
 def resume_ledger(
-    ledger: Location,
-    store: Location,
-    after: int | None = None,
-    broker: Broker | None = None,
+    ledger: Location, store: Location, after: int | None = None, broker: Broker | None = None
 ) -> list[Beginning]:
     """Let a store and a ledger that do not belong together go on, after all that may have been published.
 

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 
 from fugu.contract.errors import FuguError
-from fugu.host.database import (
-    DatabaseError,
-    FileKind,
-    damage,
-    open_database,
-    snapshot,
-    transaction,
-    why_not_open,
-)
+from fugu.host.database import DatabaseError, FileKind, damage, open_database, snapshot, transaction, why_not_open
 from fugu.host.files import create_private
 
 if TYPE_CHECKING:

@@ -25,17 +25,7 @@ from fugu.contract.policy import Clock
 from fugu.contract.sentences import instant
 from gateway.store.symbols import Bytes, Columns
 
-__all__ = [
-    "Arrivals",
-    "Heard",
-    "Received",
-    "Streams",
-    "grown",
-    "newest_tick",
-    "parse",
-    "tick_at",
-    "wall_time",
-]
+__all__ = ["Arrivals", "Heard", "Received", "Streams", "grown", "newest_tick", "parse", "tick_at", "wall_time"]
 
 
 TOLERANCE_US = 60_000_000

@@ -23,10 +23,7 @@ from tests.support.wiretap import Line, Mode
 __all__ = ["FAULTS", "BoardDevice", "Fault", "Heard", "Outcome", "Stored", "outcome", "schedule", "suffer"]
 
 _MODES: dict[str, Mode] = {"broker away": "away", "half-open": "silent", "slow line": "slow"}
-FAULTS = (
-    *_MODES,
-    *("write fails", "power cut", "power off", "bit rot", "clock drift", "clock jump", "heap exhausted"),
-)
+FAULTS = (*_MODES, *("write fails", "power cut", "power off", "bit rot", "clock drift", "clock jump", "heap exhausted"))
 _LOOK_SECONDS = 0.05
 _PATIENCE_SECONDS = 20.0
 _OFF_SECONDS = 0.2

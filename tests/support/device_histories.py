@@ -21,14 +21,7 @@ NOW = 1_800_000_000
 HOUR = 3600 * SECOND
 SHORT, LONG = 700, 12_000
 """Steps of a history in `make test`, and in the soak."""
-HISTORIES = {
-    "clocks 1": False,
-    "clocks 2": False,
-    "clocks 3": False,
-    "lives 1": True,
-    "lives 2": True,
-    "lives 3": True,
-}
+HISTORIES = {"clocks 1": False, "clocks 2": False, "clocks 3": False, "lives 1": True, "lives 2": True, "lives 3": True}
 """True if the device is restarted, too."""
 _SENSOR = {"kind": "call", "target": "time:time", "silence": "samples", "keep_alive_ticks": None}
 

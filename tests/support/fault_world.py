@@ -148,11 +148,7 @@ class Program:
     """
 
     def __init__(
-        self,
-        command: Sequence[str],
-        log: Path,
-        excused: Callable[[], bool],
-        environment: dict[str, str] | None = None,
+        self, command: Sequence[str], log: Path, excused: Callable[[], bool], environment: dict[str, str] | None = None
     ) -> None:
         self.excused = excused
         self._command = command
@@ -231,11 +227,7 @@ class World:
         self.broker.add("subscriber", READER, "--audience", "site")
         window = Window(name="high", length=window_ticks, stride=window_ticks, states=("high",), scale="200")
         self.policy = policy(
-            epoch_us=self.epoch_us,
-            period_us=period_us,
-            frame_ticks=frame_ticks,
-            windows=(window,),
-            epsilon=4.0,
+            epoch_us=self.epoch_us, period_us=period_us, frame_ticks=frame_ticks, windows=(window,), epsilon=4.0
         )
         (folder / "policy.json").write_text(self.policy.to_json())
         rows = "\n".join("1" if number % 7 < 3 else "0" for number in range(997))

@@ -206,13 +206,7 @@ class Lines:
                 end.transport.abort()
 
     async def _pump(
-        self,
-        line: Line,
-        connection: _Connection,
-        source: asyncio.StreamReader,
-        sink: asyncio.StreamWriter,
-        *,
-        up: bool,
+        self, line: Line, connection: _Connection, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, up: bool
     ) -> None:
         splitter = Splitter()
         with contextlib.suppress(OSError, ssl.SSLError, AttributeError):  # the last of an encrypted end that is gone

@@ -44,21 +44,21 @@ ROOMS: dict[str, set[str]] = {
     "gateway.health": {*_PROGRAMS, "gateway.estimates", "gateway.parts", "gateway.store"},
     "gateway.history": {*_NUMBERS, "gateway.estimates", "gateway.releases", "gateway.store"},
     "gateway.deployment": {
-        *(_PROGRAMS | {"gateway.config", "gateway.estimates", "gateway.health", "gateway.releases", "gateway.store"}),
+        *(_PROGRAMS | {"gateway.config", "gateway.estimates", "gateway.health", "gateway.releases", "gateway.store"})
     },
     "gateway.fleet": {
         *(_PROGRAMS | {"fugu.places", "fugu.planning", "fugu.privacy"}),
         *("gateway.config", "gateway.estimates", "gateway.health", "gateway.parts"),
     },
     "gateway.page": {
-        *(_PROGRAMS | {"fugu.attackers", "gateway.config", "gateway.health", "gateway.releases", "gateway.store"}),
+        *(_PROGRAMS | {"fugu.attackers", "gateway.config", "gateway.health", "gateway.releases", "gateway.store"})
     },
     "gateway.audit": {
         *(_NUMBERS | _EXACT | {"fugu.attackers", "fugu.audit", "fugu.host", "fugu.planning"}),
         *("gateway.deployment", "gateway.releases", "gateway.store"),
     },
     "gateway.loop": {
-        *(_SERVED | {"gateway.config", "gateway.fleet", "gateway.health", "gateway.parts", "gateway.releases"}),
+        *(_SERVED | {"gateway.config", "gateway.fleet", "gateway.health", "gateway.parts", "gateway.releases"})
     },
     "gateway.cluster": {
         *(_PROGRAMS | {"gateway.config", "gateway.estimates", "gateway.health", "gateway.loop", "gateway.parts"}),

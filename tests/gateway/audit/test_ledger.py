@@ -426,10 +426,7 @@ def test_what_was_told_of_a_stretch_is_held_against_its_promise(lasting: Bench) 
         ("UPDATE allowances SET seconds=4", "states another promise than its audience has"),
         ("UPDATE allowances SET seconds=0", "states another promise than its audience has"),
         ("UPDATE allowances SET period_us=period_us/2", "mechanism chain allows"),
-        (
-            "UPDATE allowances SET period_us=2*period_us",
-            "its ticks are of 1000000 us, and its allowance is for",
-        ),
+        ("UPDATE allowances SET period_us=2*period_us", "its ticks are of 1000000 us, and its allowance is for"),
         ("UPDATE members SET charge=1000*charge", "6 ticks in a row, with tick"),
     ],
 )

@@ -300,10 +300,7 @@ def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path:
     assert (
         topics
         == {"estimate": 1, "count": 20}
-        == {
-            "estimate": scene.counters["estimates"],
-            "count": scene.counters["counts"],
-        }
+        == {"estimate": scene.counters["estimates"], "count": scene.counters["counts"]}
     )
     reports = [WindowCount.decode(payload) for topic, payload in service.link.sent if "/count/" in topic]
     assert [(report.window, report.states, report.values, report.observed) for report in reports] == [

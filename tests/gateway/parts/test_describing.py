@@ -51,10 +51,7 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
     newer = policy(2, device="ring")
     write_policies(tmp_path / "policies", [newer])
     with running(broker, tmp_path) as gateway:
-        wait_until(
-            lambda: here.there[topics["ring"]] == describe(newer, confirmed=False).encode(),
-            "the newer policy",
-        )
+        wait_until(lambda: here.there[topics["ring"]] == describe(newer, confirmed=False).encode(), "the newer policy")
         wait_until(lambda: gateway.counters["descriptions"] == 1, "the count")
     assert [topic for topic, _ in here.messages[before:]] == [topics["ring"]]
     (tmp_path / "policies" / "watch-hr-1.json").unlink()

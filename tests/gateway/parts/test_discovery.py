@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.descriptions import Description, PlaceGrid, describe
-from fugu.contract.reports import (
-    AlarmCode,
-    Health,
-    HealthAlarm,
-    PlaceEstimate,
-    StateEstimate,
-    ValueEstimate,
-)
+from fugu.contract.reports import AlarmCode, Health, HealthAlarm, PlaceEstimate, StateEstimate, ValueEstimate
 from fugu.contract.sentences import instant
 from fugu.contract.windows import Window
 from gateway.parts.home_assistant import LIKELY, MOST_STATES, device_document, gateway_document
@@ -201,14 +194,7 @@ def test_the_gateway_has_an_entity_for_its_alarms() -> None:
 
 @pytest.mark.long
 @settings(max_examples=6)
-@given(
-    st.lists(
-        st.one_of(st.sampled_from(HOSTILE), NAMES),
-        min_size=2,
-        max_size=4,
-        unique=True,
-    )
-)
+@given(st.lists(st.one_of(st.sampled_from(HOSTILE), NAMES), min_size=2, max_size=4, unique=True))
 def test_names_of_states_are_never_a_part_of_a_template(labels: list[str]) -> None:
     """They may be any text: what it says is compared, and evaluated nowhere."""
     states = tuple(labels)

@@ -20,13 +20,7 @@ from fugu.contract.guarantee import tick_ratios
 from fugu.contract.losses import float_up
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.randomised_response import allowed_ratios
-from gateway.releases.allowance import (
-    LEAST_SCALE,
-    amplified_loss,
-    charge,
-    scale_above,
-    smallest_scale,
-)
+from gateway.releases.allowance import LEAST_SCALE, amplified_loss, charge, scale_above, smallest_scale
 from gateway.releases.charges import PER_NAT, units_above
 from tests.support.work import lines_run
 

@@ -133,11 +133,7 @@ def test_an_interval_is_no_wider_than_its_errors_ask_for() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("states", "rho"),
-    [("0111101", (0.3, 0.2)), ("1111111", (0.05, 0.05))],
-    ids=str,
-)
+@pytest.mark.parametrize(("states", "rho"), [("0111101", (0.3, 0.2)), ("1111111", (0.05, 0.05))], ids=str)
 def test_an_interval_of_a_dwell_time_covers_as_often_as_it_says(states: str, rho: tuple[float, float]) -> None:
     """Noise is 0 with probability 1 - 10^-8 here."""
     table, path = binary(*rho), np.array([int(state) for state in states])

@@ -182,8 +182,7 @@ class Clocked:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("at", "back", "jump"),
-    sorted({(30, 1, 4), (35, 5, 0), (40, 20, 4), (45, 45, 0), (60, 33, 4), (75, 70, 0)}),
+    ("at", "back", "jump"), sorted({(30, 1, 4), (35, 5, 0), (40, 20, 4), (45, 45, 0), (60, 33, 4), (75, 70, 0)})
 )
 def test_every_window_has_the_right_sums_and_no_tick_is_in_two_or_uncharged(
     tmp_path: Path, at: int, back: int, jump: int

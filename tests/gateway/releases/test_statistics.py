@@ -43,7 +43,7 @@ def test_a_group_is_added_up_before_the_noise_and_tables_are_counted_apart() -> 
     for ones, table in ((1, BINARY), (2, BINARY), (3, SHARP)):
         tally.add(np.array([1] * ones + [0] * 5), table)
     assert [(part.table, part.ticks, part.counts.tolist()) for part in tally.parts] == [
-        *((BINARY, 13, [3]), (SHARP, 8, [3])),
+        *((BINARY, 13, [3]), (SHARP, 8, [3]))
     ]
     assert sensitivity(tally.parts) == 1
 

@@ -296,9 +296,7 @@ def _leakage(kernel: Kernel, tick: Rows, start: Any, is_informed: bool) -> Matri
         distributions = [start] if start != "any" else [[ONE * (x == y) for y in kernel.states] for x in kernel.states]
         if is_small:
             leakage = apply(
-                min,
-                leakage,
-                walk_leakage(kernel, tick, distributions, (leakage, quilt, open_end), start == "any"),
+                min, leakage, walk_leakage(kernel, tick, distributions, (leakage, quilt, open_end), start == "any")
             )
     if is_informed and start != "any":  # a state that is known is a start
         near = quilts(kernel, ratio, lambda power, near, far: apply(partial(product, power), near, transpose(far)))

@@ -101,11 +101,7 @@ def _log_change(leakage: Matrix, other: Matrix) -> float:
 
 
 def useful_distances(
-    rows: Rows,
-    ratio: Callable[[int], int],
-    quilt: Callable[[int, Matrix, Matrix], Matrix],
-    unit: int,
-    infinity: int,
+    rows: Rows, ratio: Callable[[int], int], quilt: Callable[[int, Matrix, Matrix], Matrix], unit: int, infinity: int
 ) -> Iterable[int]:
     """The n for which a quilt of n ticks is the best of any two states; `rows` are of the kernel.
 
