@@ -33,28 +33,28 @@ CHANGE_SECONDS, DEVICE_SECONDS, LEDGER_SECONDS, QUIET_SECONDS = 0.5, 0.015, 2.0,
 
 
 class _EventSource:
-    """Makes the events of a view; a tab that does not keep up is still told the newest `max_waiting`."""
+    """Makes the events of a view. A tab that falls behind still gets the newest `max_waiting` events."""
 
     max_waiting = 1
 
     async def wait(self) -> None:
-        """Wait until there may be more; `CHANGE_SECONDS` at most, so that tabs that have gone are noticed."""
+        """Wait until there may be new events, at most about `CHANGE_SECONDS`, so that closed tabs are noticed."""
         await asyncio.sleep(CHANGE_SECONDS)
 
     def new_events(self) -> str:
-        """News for those who follow; empty if there are none."""
+        """Return what is new for the tabs that follow; '' if nothing is."""
         raise NotImplementedError
 
     def events_and_content(self) -> tuple[str, str]:
-        """News for those who follow, and all that is shown now, for one who begins to."""
+        """Return what is new for the tabs that follow, and all that is shown now for a tab that joins."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release what the source holds: nobody follows any more."""
+        """Release what the source holds, after the last tab has left."""
 
 
 class _FullSource(_EventSource):
-    """The whole again whenever something has changed, twice a second at most; `state` then differs from the last."""
+    """Sends the whole content again when `state` returns another value, at most twice a second."""
 
     def __init__(self, feed: Feed, state: Callable[[], object], make_content: Callable[[], dict[str, Any]]) -> None:
         self._feed = feed
@@ -76,9 +76,9 @@ class _FullSource(_EventSource):
 
 
 class _DeviceSource(_EventSource):
-    """Events of a device, at once: everything that waits in one event; and the state of the device.
+    """Sends the updates of a device at once, all that wait in one event, and the state of the device.
 
-    Raises TopicError if it is no name of a device.
+    Raises TopicError if `device` is no device's name.
     """
 
     max_waiting = 100
@@ -119,9 +119,9 @@ class _DeviceSource(_EventSource):
 
 
 class _LedgerSource(_FullSource):
-    """A page of the ledger, again whenever it has changed: looked at in a thread of its own.
+    """Sends a page of the ledger, read in a thread, again when it has changed.
 
-    It has an audience's entries, or, if empty, those of all that are shown, below a number.
+    The page has the entries below a number, of one audience, or of all that are shown if `audience` is empty.
     """
 
     def __init__(self, feed: Feed, audience: str, below_number: int) -> None:
@@ -141,20 +141,20 @@ class _LedgerSource(_FullSource):
 
 
 class Channels:
-    """The views that are shown now, by what they show."""
+    """The channels of all views that tabs show now, by the key of the view."""
 
     def __init__(self) -> None:
-        self._open: dict[Hashable, _Channel] = {}
+        self._channels: dict[Hashable, _Channel] = {}
 
     async def follow(self, key: Hashable, make_source: Callable[[], _EventSource]) -> AsyncGenerator[bytes]:
-        """Events of a view, told apart by key, for one tab: first all that is shown, then what is new.
+        """Yield the events of the view of this key for one tab: first all that is shown, then what is new.
 
-        `make_source` is called if nobody shows this view yet. Yields nothing, twice a second, for the caller to look if
-        the tab is still there.
+        `make_source` is called if no tab shows this view yet. Yields b"" about twice a second, so that the caller can
+        check whether the tab is still there.
         """
-        channel = self._open.get(key)
+        channel = self._channels.get(key)
         if channel is None:
-            channel = self._open[key] = _Channel(make_source())
+            channel = self._channels[key] = _Channel(make_source())
         tab = channel.join()
         try:
             while not channel.has_failed:
@@ -164,8 +164,8 @@ class Channels:
                 tab.waiting.clear()
                 yield chunk
         finally:
-            if channel.leave(tab) and self._open.get(key) is channel:
-                del self._open[key]
+            if channel.leave(tab) and self._channels.get(key) is channel:
+                del self._channels[key]
 
 
 class _Tab:
@@ -179,7 +179,7 @@ class _Channel:
         self.has_failed = False
         self._source = source
         self._tabs: list[_Tab] = []
-        self._said_at = time.monotonic()
+        self._sent_at = time.monotonic()
         self._task = asyncio.create_task(self._run())
 
     def join(self) -> _Tab:
@@ -192,7 +192,7 @@ class _Channel:
         return tab
 
     def leave(self, tab: _Tab) -> bool:
-        """True if it was the last."""
+        """Remove a tab. Return True if it was the last."""
         self._tabs.remove(tab)
         if not self._tabs:
             self._task.cancel()
@@ -210,9 +210,9 @@ class _Channel:
 
     def _send(self, text: str) -> None:
         now, chunk = time.monotonic(), text.encode()
-        is_quiet = not chunk and now - self._said_at > QUIET_SECONDS
+        is_quiet = not chunk and now - self._sent_at > QUIET_SECONDS
         if chunk or is_quiet:
-            self._said_at = now
+            self._sent_at = now
         for tab in self._tabs:
             if chunk:
                 tab.waiting.append(chunk)
@@ -225,13 +225,13 @@ def _updates_event(updates: list[dict[str, Any]]) -> str:
     return _event("update", updates) if updates else ""
 
 
-def _event(name: str, data: object) -> str:
-    return f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+def _event(name: str, content: object) -> str:
+    return f"event: {name}\ndata: {json.dumps(content, separators=(',', ':'))}\n\n"
 
 
 COOKIE = "fugu_session"
 _MAX_TABS = 200
-"""Streams of events at once."""
+"""The most streams of events at once."""
 _MAX_FORM_BYTES, _FORM_SECONDS = 8192, 60.0
 _HEADERS = (
     (
@@ -259,16 +259,17 @@ def application(
     stop: asyncio.Event,
     ingress: str | None = None,
 ) -> ASGIApp:
-    """The page as an ASGI application.
+    """Return the page as an ASGI application.
 
     Args:
-        connections: over which it is asked.
-        login: who may look; `None` for whoever can connect.
-        hosts: names under which it may be asked, against other pages that point their own name here; empty for all.
-        secure: whether it is served over TLS.
+        feed: the state that the page shows.
+        connections: the listening socket, whose connections count their requests.
+        login: decides who may look; `None` if anybody who can connect may.
+        hosts: accepted `Host` headers, against other pages that point their own name here; empty for all.
+        secure: whether the page is served over TLS.
         stop: set when open streams are to end.
-        ingress: the only address that may ask: Home Assistant's, which has logged readers in. It says below which path
-            it shows the page, and does so in a frame.
+        ingress: the only address that may ask: Home Assistant's, which has logged its readers in. It shows the page in
+            a frame, below a path that its requests name; `None` without it.
     """
     assets = {file.name: file.read_bytes() for file in (files("gateway.page") / "assets").iterdir() if file.is_file()}
     tabs = _Tabs(feed, login, stop)
@@ -277,18 +278,18 @@ def application(
         name = request.path_params["name"]
         if name not in assets:
             return PlainTextResponse("not found", 404)
-        # The package may be another one tomorrow under the same address.
+        # An update of the package may change a file under the same address.
         return Response(assets[name], media_type=_KINDS[name.rpartition(".")[2]], headers={"cache-control": "no-cache"})
 
     def html_page(name: str, request: Request, status: int = 200) -> Response:
         prefix = request.headers.get("x-ingress-path", "") if ingress is not None else ""
-        asset = assets[name].replace(b'="/', f'="{prefix}/'.encode()) if _PREFIX.fullmatch(prefix) else assets[name]
-        return Response(asset, status, media_type="text/html", headers={"cache-control": "no-store"})
+        html = assets[name].replace(b'="/', f'="{prefix}/'.encode()) if _PREFIX.fullmatch(prefix) else assets[name]
+        return Response(html, status, media_type="text/html", headers={"cache-control": "no-store"})
 
     async def page(request: Request) -> Response:
         return html_page("index.html", request)
 
-    async def enter(request: Request) -> Response:
+    async def log_in(request: Request) -> Response:
         if login is None:
             return RedirectResponse("/", 303)
         if request.method == "GET":
@@ -298,39 +299,39 @@ def application(
         peer = request.client.host if request.client is not None else ""
         try:
             async with asyncio.timeout(_FORM_SECONDS):
-                password = await _password(request)
+                password = await _read_password(request)
         except TimeoutError:
             return PlainTextResponse("too slow", 408)
         async with login_lock:  # one at a time: a hash takes 16 MB
             if seconds := login.wait_seconds(peer):
                 headers = {"retry-after": str(int(seconds) + 1)}
-                return RedirectResponse("/login#wait", 303, headers) if _browses(request) else _denial(429, headers)
+                return RedirectResponse("/login#wait", 303, headers) if _wants_html(request) else _denial(429, headers)
             session = await asyncio.to_thread(login.enter, password, peer)
         if session is None:
-            return RedirectResponse("/login#wrong", 303) if _browses(request) else _denial(403, {})
+            return RedirectResponse("/login#wrong", 303) if _wants_html(request) else _denial(403, {})
         response = RedirectResponse("/", 303)
         age = int(login.session_seconds) or 1
         response.set_cookie(COOKIE, session, max_age=age, httponly=True, samesite="strict", secure=secure)
         return response
 
-    async def leave(request: Request) -> Response:
+    async def log_out(request: Request) -> Response:
         if login is not None and request.headers.get("sec-fetch-site", "same-origin") == "same-origin":
             login.end(request.cookies.get(COOKIE, ""))
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE)
         return response
 
-    async def missing(request: Request, _error: Exception) -> Response:
-        return html_page("index.html", request, 404) if _browses(request) else PlainTextResponse("not found", 404)
+    async def not_found(request: Request, _error: Exception) -> Response:
+        return html_page("index.html", request, 404) if _wants_html(request) else PlainTextResponse("not found", 404)
 
     login_lock = asyncio.Lock()
     pages = ("/", "/device/{name}", "/place/{name}", "/releases", "/ledger")
     routes = [
         *(Route(path, page) for path in pages),
-        Route("/login", enter, methods=["GET", "POST"]),
-        Route("/logout", leave, methods=["POST"]),
+        Route("/login", log_in, methods=["GET", "POST"]),
+        Route("/logout", log_out, methods=["POST"]),
         Route("/assets/{name}", asset),
-        Route("/events/{what}", tabs.answer),
+        Route("/events/{view}", tabs.answer),
         Route("/events/device/{device}", tabs.answer),
     ]
 
@@ -342,7 +343,7 @@ def application(
         with suppress(asyncio.CancelledError):
             await task
 
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing})
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: not_found})
     return _Guard(app, connections, login, hosts, ingress)
 
 
@@ -350,11 +351,11 @@ def _denial(status: int, headers: dict[str, str]) -> Response:
     return JSONResponse({"error": "refused"}, status, headers)
 
 
-def _browses(request: Request) -> bool:
+def _wants_html(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
 
-async def _password(request: Request) -> str:
+async def _read_password(request: Request) -> str:
     body = b""
     async for chunk in request.stream():
         body += chunk
@@ -364,7 +365,7 @@ async def _password(request: Request) -> str:
 
 
 class _Guard:
-    """Headers on every answer; no answer to whoever is not logged in, or asks under another name or from elsewhere."""
+    """Adds headers to every answer. Refuses requests without a session, to another host name, or from elsewhere."""
 
     def __init__(
         self, app: ASGIApp, connections: Connections, login: Login | None, hosts: Sequence[str], ingress: str | None
@@ -374,8 +375,8 @@ class _Guard:
         self._login = login
         self._hosts = set(hosts)
         self._ingress = ingress
-        (policy, text), *other_headers = _HEADERS
-        self._headers = [(policy, text + (b"'none'" if ingress is None else b"'self'")), *other_headers]
+        (name, directives), *other_headers = _HEADERS
+        self._headers = [(name, directives + (b"'none'" if ingress is None else b"'self'")), *other_headers]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -402,11 +403,11 @@ class _Guard:
             return PlainTextResponse("not a name of this page", 421)
         if is_signed_in or request.url.path in _PUBLIC:
             return None
-        return RedirectResponse("/login", 303) if _browses(request) else _denial(401, {})
+        return RedirectResponse("/login", 303) if _wants_html(request) else _denial(401, {})
 
 
 class _Follower:
-    """A stream of events of an address; a `is_displaced` one ends at its next look."""
+    """A stream of events to a network. The stream ends at its next event, even an empty one, if `is_displaced`."""
 
     def __init__(self, network: str) -> None:
         self.network = network
@@ -414,7 +415,7 @@ class _Follower:
 
 
 class _Tabs:
-    """Streams of events, so many at once: the oldest of the address that has most gives way to one that has fewer."""
+    """At most `_MAX_TABS` streams of events. The oldest of the network with most gives way to a network with fewer."""
 
     def __init__(self, feed: Feed, login: Login | None, stop: asyncio.Event) -> None:
         self._feed = feed
@@ -424,28 +425,28 @@ class _Tabs:
         self._channels = Channels()
 
     async def answer(self, request: Request) -> Response:
-        """The events of a view, as long as its tab is there."""
+        """Answer with the events of a view, as long as its tab is there."""
         network = network_of(request.client.host if request.client is not None else "")
         if self._is_full_for(network):
             return PlainTextResponse("too many pages are open", 503)
         try:
-            source = self._source(request)
+            view = self._view(request)
         except TopicError:
-            source = None
-        if source is None:
+            view = None
+        if view is None:
             return PlainTextResponse("not found", 404)
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
-        return StreamingResponse(self._events(request, network, *source), headers=headers)
+        return StreamingResponse(self._events(request, network, *view), headers=headers)
 
     def _is_full_for(self, network: str) -> bool:
-        """True if an address may follow no more: it would then have as many as any other, or more."""
+        """Return True if no stream is free, and one more would give the network as many as any other has, or more."""
         counts = Counter(follower.network for follower in self._followers)
         return len(self._followers) >= _MAX_TABS and counts[network] + 1 >= max(counts.values())
 
     async def _events(
         self, request: Request, network: str, key: Hashable, make_source: Callable[[], _EventSource]
     ) -> AsyncIterator[bytes]:
-        if self._is_full_for(network):  # others have come since it was answered
+        if self._is_full_for(network):  # other streams may have begun since `answer`
             return
         if len(self._followers) >= _MAX_TABS:
             ((largest_network, _),) = Counter(follower.network for follower in self._followers).most_common(1)
@@ -467,20 +468,24 @@ class _Tabs:
             if not follower.is_displaced:
                 self._followers.remove(follower)
 
-    def _source(self, request: Request) -> tuple[Hashable, Callable[[], _EventSource]] | None:
+    def _view(self, request: Request) -> tuple[Hashable, Callable[[], _EventSource]] | None:
+        """Return the key of the requested view, and a function that makes its source; `None` if there is no such view.
+
+        Raises TopicError if the view is of a device, and its name cannot be one.
+        """
         feed = self._feed
         match request.path_params:
             case {"device": device}:
                 check_device_name(device)
                 return ("device", device), lambda: _DeviceSource(feed, device)
-            case {"what": "fleet"}:
+            case {"view": "fleet"}:
                 query = _fleet_query(request)
                 return query, lambda: _FullSource(feed, lambda: feed.changes[0], lambda: feed.fleet_page(query))
-            case {"what": "releases"}:
+            case {"view": "releases"}:
                 return "releases", lambda: _FullSource(
                     feed, lambda: feed.changes[1], lambda: {"releases": feed.releases()}
                 )
-            case {"what": "ledger"}:
+            case {"view": "ledger"}:
                 ledger_query = (request.query_params.get("audience", "")[:64], _int_param(request, "before", 2**62))
                 return ("ledger", *ledger_query), lambda: _LedgerSource(feed, *ledger_query)
         return None
@@ -488,7 +493,7 @@ class _Tabs:
 
 def _fleet_query(request: Request) -> FleetQuery:
     params = request.query_params
-    return FleetQuery.asked(params.get("search", ""), params.get("condition", ""), _int_param(request, "page", 0))
+    return FleetQuery.of_request(params.get("search", ""), params.get("condition", ""), _int_param(request, "page", 0))
 
 
 def _int_param(request: Request, name: str, default: int) -> int:

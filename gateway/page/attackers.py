@@ -1,7 +1,7 @@
-"""Attackers on the symbols and counts of a stream, in a process of their own: this one has no numerical library.
+"""Attackers on the symbols and counts of a stream, in a process of their own: the page loads no numerical library.
 
-That process is started for the first messages of a device that somebody looks at. It ends with this one, or when it has
-been asked nothing for a while.
+The attackers' process is started for the first messages of a device that somebody looks at. It ends with the page, or
+when nothing has been asked for a while.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ __all__ = ["MOST_WINDOWS", "Ask", "AttackProcess", "AttackView", "shift_odds"]
 
 
 EVERYTHING, ONE_SYMBOL, ONE_WINDOW = "forward-backward", "single symbol", "single window"
-"""Names of attackers, as `fugu.attackers` has them."""
+"""Names of attackers in `fugu.attackers`."""
 MOST_TICKS = 240
-"""That are weighed together: the newest."""
+"""The most ticks that attackers weigh together: the newest ones."""
 _MAX_BANDS = 8
-"""Bands of states."""
+"""The most states whose bands are drawn."""
 MOST_WINDOWS = 2_016
-"""A week of five minutes."""
+"""The most windows that are kept: a week of windows of five minutes."""
 _ROUNDING = 1e-9
 
 
 Ask = Callable[..., dict[str, Any]]
-"""Asks a function of `fugu.attackers.described`, or `stored_counts`, by its name and with its arguments."""
+"""Calls a function of `fugu.attackers.described`, or `stored_counts`, by its name with arguments."""
 
 
 def answer(name: str, *args: Any) -> dict[str, Any]:
-    """Answer in this process."""
+    """Call `stored_counts` or the named function of `fugu.attackers.described` in this process."""
     if name == "stored_counts":
         return stored_counts(*args)
-    from fugu.attackers import described  # after that, as it takes longer to load
+    from fugu.attackers import described  # not for `stored_counts`, as it takes longer to load
 
     answer: dict[str, Any] = getattr(described, name)(*args)
     return answer
 
 
 def stored_counts(location: Location, device: str, since: Mapping[tuple[str, str], int]) -> dict[str, Any]:
-    """Frames of a device's windows as a gateway has stored them, by stream, in their order.
+    """Return the stored frames of a device's windows by stream in `frames`, or the fault in `none`.
 
     Args:
-        location: of the store, whose gateway may go on.
-        device: of the fleet.
-        since: the first tick that is read of a window, by stream and window.
+        location: the store, which its gateway may use meanwhile.
+        device: a name of the fleet.
+        since: the first tick to read, by stream and window.
     """
     from gateway.store.store import Store  # with the numerical library
 
@@ -69,9 +69,9 @@ def stored_counts(location: Location, device: str, since: Mapping[tuple[str, str
     try:
         with contextlib.closing(Store(location, create=False)) as store, store.snapshot():
             for (stream, window), tick in since.items():
-                number = store.stream_id(device, f"{stream}/{window}")
-                if number is not None:
-                    frames[stream] += store.windows.within(number, tick, MAX_TICK)
+                stream_id = store.stream_id(device, f"{stream}/{window}")
+                if stream_id is not None:
+                    frames[stream] += store.windows.within(stream_id, tick, MAX_TICK)
     except FuguError as error:
         return {"none": str(error)}
     return {"frames": dict(frames)}
@@ -79,13 +79,13 @@ def stored_counts(location: Location, device: str, since: Mapping[tuple[str, str
 
 _NICE = 10
 _PATIENCE_SECONDS = 120.0
-"""The first answer may wait for kernels to be compiled."""
+"""The longest wait for an answer: the first may compile kernels."""
 _IDLE_SECONDS = 60.0
 _PAUSE_SECONDS = 60.0
 
 
 class AttackProcess:
-    """The process of the attackers; a single thread asks, any may end it."""
+    """The process of the attackers. A single thread may ask; any thread may end the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,12 +96,12 @@ class AttackProcess:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process, if there is one."""
+        """The process's id; `None` if there is no process."""
         process = self._process
         return None if process is None else process.pid
 
     def ask(self, name: str, *args: Any) -> dict[str, Any]:
-        """Ask, and wait for the answer; what takes too long, or ends the process, is answered by a sentence."""
+        """Ask, and wait for the answer. If that takes too long or the process ends, `none` of the answer says so."""
         if time.monotonic() < self._not_before:
             return {"none": "The attackers' process has ended: it is started again in a minute."}
         try:
@@ -118,12 +118,12 @@ class AttackProcess:
         return {"none": "The attackers' process has ended, or took too long."}
 
     def end_if_idle(self) -> None:
-        """End the process if it has been asked nothing for a while."""
+        """End the process if nothing has been asked for a while."""
         if self._process is not None and time.monotonic() > self._asked_at + _IDLE_SECONDS:
             self.end()
 
     def close(self) -> None:
-        """End the process, for good; whoever waits for an answer is told that it has ended."""
+        """End the process for good. A thread that waits for an answer is told that the process has ended."""
         self._is_closed = True
         self.end()
 
@@ -141,15 +141,15 @@ class AttackProcess:
                 raise EOFError
             if self._process is None or self._pipe is None:
                 self._pipe, far_end = Pipe()
-                number = far_end.fileno()
-                command = [sys.executable, "-P", "-m", __name__, str(number)]
-                with contextlib.closing(far_end):  # so that the end of either is seen by the other
-                    self._process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL)
+                descriptor = far_end.fileno()
+                command = [sys.executable, "-P", "-m", __name__, str(descriptor)]
+                with contextlib.closing(far_end):  # so that each process sees the end of the other
+                    self._process = subprocess.Popen(command, pass_fds=[descriptor], stdin=subprocess.DEVNULL)
             return self._pipe
 
 
 def _serve(pipe: Connection) -> None:
-    """Answer until the other end of the pipe has gone."""
+    """Answer requests until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal the parent gets it, too
     os.nice(_NICE)
     with contextlib.suppress(EOFError, OSError):
@@ -159,7 +159,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def shift_odds(probability: float, epsilon: float) -> float:
-    """A probability whose odds have changed by the factor e^epsilon, without overflow."""
+    """Multiply the odds of a probability by e^epsilon, without overflow, and return the new probability."""
     if epsilon > 0.0:
         return 1.0 - shift_odds(1.0 - probability, -epsilon)
     share = probability * math.exp(epsilon)
@@ -167,9 +167,9 @@ def shift_odds(probability: float, epsilon: float) -> float:
 
 
 def counted_window(description: Description) -> tuple[DescribedWindow, list[tuple[int, ...]]]:
-    """The first window of a stream that attackers read, and the states that each of its counts is about.
+    """Return the first window of a stream that attackers can read, and the indices of the states of each count.
 
-    Raises FuguError if there is none.
+    Raises FuguError if there is no such window.
     """
     index_of_state = {state: x for x, state in enumerate(description.states)}
     for window in description.windows:
@@ -183,11 +183,11 @@ def counted_window(description: Description) -> tuple[DescribedWindow, list[tupl
 
 
 _Symbol = tuple[int, int]
-"""A symbol, and the shift of its tick."""
+"""A symbol and the shift of its tick."""
 
 
 class AttackView:
-    """Keeps the newest symbols and counts of a stream, of whichever policy, and its newest description."""
+    """Keeps the newest symbols and counts of a stream, of any policy version, and its newest description."""
 
     def __init__(self) -> None:
         self._description: Description | None = None
@@ -196,11 +196,11 @@ class AttackView:
         self._has_changed = False
 
     def describe(self, description: Description) -> None:
-        """Read messages as those of this policy from now on; those of other versions wait."""
+        """Use messages of this description's policy version from now on; those of other versions wait."""
         self._description, self._has_changed = description, True
 
     def take(self, frame: SymbolFrame) -> None:
-        """Symbols that have come, late or again ones, too."""
+        """Take the symbols of a frame, be it late or repeated."""
         first_tick = frame.first + max(0, len(frame.symbols) - MOST_TICKS)
         for tick, symbol in enumerate(frame.symbols[-MOST_TICKS:], first_tick):
             self._ticks[tick] = frame.policy_version, (symbol, frame.shift)
@@ -209,15 +209,15 @@ class AttackView:
         self._has_changed = True
 
     def take_window(self, frame: WindowFrame) -> None:
-        """A count that has come, of a window through all of which the device ran; others are not read."""
+        """Take the counts of a window, unless the device did not run on some of its ticks."""
         if frame.observed == frame.length:
             self._windows[frame.window, frame.first] = frame
             if len(self._windows) > MOST_WINDOWS:
                 del self._windows[min(self._windows, key=lambda window: window[1])]
             self._has_changed = True
 
-    def due(self) -> Callable[[Ask], dict[str, Any]] | None:
-        """Function that asks for the update, in a thread with no other of its kind; `None` if nothing is due."""
+    def due_attack(self) -> Callable[[Ask], dict[str, Any]] | None:
+        """Return a function that asks for the update, one at a time in any thread; `None` if nothing has changed."""
         if not self._has_changed or self._description is None:
             return None
         self._has_changed = False
@@ -251,9 +251,9 @@ def _symbols_update(description: Description, ticks: Mapping[int, _Symbol], ask:
     times = [tick - shift for tick, shift in enumerate(accumulate(shifts, max), first)]
     read_words = f"the {len(ticks)} newest symbols that this page received, those after a moment, too"
     read_words += ", and no counts beside them" if description.windows else ""
-    words = {"read": read_words, "alone": ONE_SYMBOL, "alone_read": "the newest symbol and nothing else"}
+    texts = {"read": read_words, "alone": ONE_SYMBOL, "alone_read": "the newest symbol and nothing else"}
     answer = ask("read_symbols", description, symbols)
-    return _update(description, answer, (first, last), times, description.states) | words
+    return _update(description, answer, (first, last), times, description.states) | texts
 
 
 def _counts_update(description: Description, windows: Sequence[WindowFrame], ask: Ask) -> dict[str, Any]:
@@ -274,16 +274,19 @@ def _counts_update(description: Description, windows: Sequence[WindowFrame], ask
         other_states = [state for x, state in enumerate(description.states) if x not in groups[0]]
         states = [other_states[0] if len(other_states) == 1 else "another state", *states]
     text = f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
-    words = {"read": f"{text}window was in that state", "alone": ONE_WINDOW}
-    words["alone_read"] = "the newest count, and takes ticks for independent"
+    texts = {"read": f"{text}window was in that state", "alone": ONE_WINDOW}
+    texts["alone_read"] = "the newest count, and takes ticks for independent"
     times = [f.first + length - f.shift for f in frames]
-    return _update(description, answer, (frames[0].first, frames[-1].last), times, states) | words
+    return _update(description, answer, (frames[0].first, frames[-1].last), times, states) | texts
 
 
 def _update(
     description: Description, answer: dict[str, Any], span: tuple[int, int], times: Iterable[int], states: Sequence[str]
 ) -> dict[str, Any]:
-    """Update about `states` that are shown, of the ticks of a span, at `times`, wall ticks; of two the second is."""
+    """Make the page's update of an answer about the first to last tick of a span.
+
+    The columns of the answer are about `states`, of two only the second is drawn; `times` are wall ticks.
+    """
     if "none" in answer:
         raise FuguError(answer["none"])
     promise = description.guarantee.of_ticks(*span)

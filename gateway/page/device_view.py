@@ -1,4 +1,4 @@
-"""The page of a device: what it has published, and what the gateway has made of it."""
+"""The page of a device: what the device has published, and what the gateway has computed from that."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ __all__ = ["DeviceView"]
 
 
 def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float]:
-    """Least and greatest probability of state 1 at a tick over a class's chains, whatever a stream says of it.
+    """Return the least and greatest probability of state 1 at a tick over a class's chains, whatever a stream says.
 
-    Beforehand a chain of the class is in state 1 with probability q / (q + r). What is released changes these odds by a
+    Before any release a chain of the class is in state 1 with probability q / (q + r). Releases change these odds by a
     factor of at most e^epsilon, for an attacker who knows only the chain.
     """
     low, high = chains.q[0] / (chains.q[0] + chains.r[1]), chains.q[1] / (chains.q[1] + chains.r[0])
@@ -49,7 +49,7 @@ _DIGITS, _METRE_DIGITS = 7, 1
 
 
 def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
-    """The middle of the cell that each symbol names, as latitude and longitude; nothing of other streams."""
+    """Return the latitude and longitude of the middle of each symbol's cell; [] if the stream is not one of cells."""
     if (
         version is None
         or version.place is None
@@ -66,11 +66,11 @@ def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> 
 
 
 def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
-    """Place by shares of states, by label: how likely each cell is, and an ellipse that holds it with 95 %.
+    """Return the probability of each cell, from shares by the label of a state, and an ellipse that holds 95 % of it.
 
-    `cells` are in the order of the description's. The ellipse has latitude, longitude, half-axes in metres, orientation
-    and the probability that there is a place at all. States without a cell, such as `missing`, are left out of it.
-    Other streams have nothing.
+    `cells` has the order of the description's cells. `placed` is the probability that there is a place at all: states
+    without a cell, such as `missing`, are left out. The ellipse has latitude, longitude, half-axes in metres and
+    orientation. Returns {} if the stream is not one of places.
     """
     if version is None or version.place is None or set(shares) != set(version.states):
         return {}
@@ -78,10 +78,10 @@ def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float])
     weights = [shares[label] for label in version.states[: len(grid.cells)]]
     if not sum(weights) > 0.0 or len(weights) != len(grid.cells):
         return {}
-    return {"cells": weights, "placed": sum(weights), **_outline(grid, weights)}
+    return {"cells": weights, "placed": sum(weights), **_ellipse_fields(grid, weights)}
 
 
-def _outline(grid: PlaceGrid, weights: Sequence[float]) -> dict[str, float]:
+def _ellipse_fields(grid: PlaceGrid, weights: Sequence[float]) -> dict[str, float]:
     rows = [row for _, row in grid.cells]
     middle_latitude = grid.origin[0] + (min(rows) + max(rows) + 1) / 2.0 * grid.step[0]
     width = grid.step[1] * METRES_PER_DEGREE * math.cos(math.radians(middle_latitude))
@@ -107,11 +107,11 @@ _MAX_MESSAGES = {
 _MOST_STATES_SHOWN = 64
 _POINTS_PLACED = 3
 _NEWEST, _MAX_STORED = 300, 144
-"""Values and messages of a store that the page draws one by one; a message has all its bytes."""
+"""The most stored values, and the most stored messages with their bytes, that the page is sent."""
 
 
 class DeviceView:
-    """Takes messages of one device; keeps the newest of each kind, whatever a broker sends.
+    """Takes messages of one device, and keeps the newest of each kind, a bounded number whatever a broker sends.
 
     `refused_count` counts messages that could not be used.
     """
@@ -126,7 +126,10 @@ class DeviceView:
         self._recalled_versions: dict[str, int] = {}
 
     def take(self, topic: Topic, payload: bytes, heard_at: float = 0.0) -> dict[str, Any] | None:
-        """Update for the page by a message, heard in Unix seconds; `None` if it cannot be used, or says nothing new."""
+        """Take a message, heard at a Unix time in seconds, and return the page's update.
+
+        Returns `None` if the message cannot be used, or says nothing new.
+        """
         if topic.stream not in self._streams and len(self._streams) >= _MAX_STREAMS:
             self.refused_count += 1
             return None
@@ -142,12 +145,12 @@ class DeviceView:
         return update
 
     def keep(self, update: dict[str, Any]) -> None:
-        """Keep what the page is told for those who open it later."""
+        """Keep an update for those who open the page later."""
         kind = update["kind"]
         self._messages.setdefault((update["stream"], kind), deque(maxlen=_MAX_MESSAGES[kind])).append(update)
 
-    def budgets(self, accounts: dict[str, Any]) -> dict[str, Any] | None:
-        """Budgets in the ledger now, as the page is told; `None` if it has been told."""
+    def take_budgets(self, accounts: dict[str, Any]) -> dict[str, Any] | None:
+        """Take the budgets in the ledger, and return the page's update; `None` if they are those of the last call."""
         update = {"kind": "budget", "stream": "", **accounts}
         if list(self._messages.get(("", "budget"), ())) == [update]:
             return None
@@ -155,7 +158,7 @@ class DeviceView:
         return update
 
     def stored_due(self, now: float) -> dict[tuple[str, str], int]:
-        """From which tick on a store is to be read, by stream and window; each version of a stream is named once."""
+        """Return the first tick to read in a store, by stream and window, once for each version of a stream."""
         first_ticks = {}
         for stream, description in self._latest.items():
             if description.version <= self._recalled_versions.get(stream, 0):
@@ -170,10 +173,10 @@ class DeviceView:
         return first_ticks
 
     def take_stored(self, topic: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[ReportNumbers]]:
-        """Take windows that a store has, before those that come; an update for the page, and all their numbers."""
+        """Take stored windows of a stream; return the page's update, and the numbers of all these windows."""
         description, reports, counts = self._latest[topic.stream], list[ReportNumbers](), dict[str, WindowCount]()
         described_frames = [frame for frame in frames if frame.policy_version == description.version]
-        messages = [self._window(topic, frame.encode()) for frame in described_frames]
+        messages = [self._window_update(topic, frame.encode()) for frame in described_frames]
         for frame in described_frames:
             counts[frame.window] = _window_count(description, frame)
             if frame.observed and (report := report_numbers(counts[frame.window], description.windows)) is not None:
@@ -181,20 +184,20 @@ class DeviceView:
         series = dict[str, dict[str, Any]]()
         for event in (report.event() for report in reports):
             series.setdefault(event["of"], {**event, "rows": []})["rows"].append(event["row"])
-        newest = [{**series, "rows": series["rows"][-_NEWEST:]} for series in series.values()]
+        newest = [{**event, "rows": event["rows"][-_NEWEST:]} for event in series.values()]
         update = {"kind": "stored", "stream": topic.stream, "messages": messages[-_MAX_STORED:], "series": newest}
-        update["counts"] = [{"kind": "count", **self._report(topic, count)} for count in counts.values()]
+        update["counts"] = [{"kind": "count", **self._report_fields(topic, count)} for count in counts.values()]
         self.keep(update)
         return update, reports
 
     def attacks_due(self) -> list[Callable[[Ask], dict[str, Any]]]:
-        """Functions that ask for the attacks on each stream of which something came."""
-        return [attack for adversary in self._attack_views.values() if (attack := adversary.due()) is not None]
+        """Return functions that ask for the attacks on each stream with new messages."""
+        return [attack for view in self._attack_views.values() if (attack := view.due_attack()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """All that is kept, descriptions first, then in the order in which it came."""
+        """Yield all kept updates kind by kind, descriptions first, and those of one kind and stream as they came."""
         kinds = list(_MAX_MESSAGES)[::-1]
-        for key in sorted(self._messages, key=lambda sequence: kinds.index(sequence[1])):
+        for key in sorted(self._messages, key=lambda stream_kind: kinds.index(stream_kind[1])):
             yield from self._messages[key]
 
     def _read(self, topic: Topic, payload: bytes, heard_at: float) -> dict[str, Any] | None:
@@ -204,27 +207,27 @@ class DeviceView:
                 if description is None:
                     return None
                 self._latest[topic.stream] = description
-                self._attack(topic).describe(description)
-                return {"kind": "description", **_description(description)}
+                self._attack_view(topic).describe(description)
+                return {"kind": "description", **_description_fields(description)}
             case "symbols" if payload[:1] == bytes([MeasureFrame.SCHEMA]):
-                return self._points(topic, payload)
+                return self._points_update(topic, payload)
             case "symbols":
                 frame = SymbolFrame.decode(payload)
-                self._attack(topic).take(frame)
+                self._attack_view(topic).take(frame)
                 version = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
                 places = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
-                return self._message(topic, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": places})
+                return self._update(topic, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": places})
             case "window":
-                return self._window(topic, payload)
+                return self._window_update(topic, payload)
             case "status" | "policy_status" if payload:
-                decode = _status if topic.kind == "status" else _policy_status
+                decode = _status_fields if topic.kind == "status" else _policy_status_fields
                 return {**decode(payload), "time": _time_text(instant(int(heard_at * 1e6))), **_byte_fields(payload)}
             case "estimate":
                 estimate = decode_estimate(payload)
                 place_fields = self._place_fields(topic.stream, estimate)
-                return {"kind": "estimate", **self._report(topic, estimate), "where": place_fields}
+                return {"kind": "estimate", **self._report_fields(topic, estimate), "where": place_fields}
             case "count":
-                return {"kind": "count", **self._report(topic, WindowCount.decode(payload))}
+                return {"kind": "count", **self._report_fields(topic, WindowCount.decode(payload))}
         return None
 
     def _place_fields(self, stream: str, estimate: Estimate) -> dict[str, Any]:
@@ -233,23 +236,23 @@ class DeviceView:
             return {name: getattr(estimate, name) for name in names}
         return placed_shares(self._latest.get(stream), estimate.shares) if isinstance(estimate, StateEstimate) else {}
 
-    def _report(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
+    def _report_fields(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
         numbers = report_numbers(report, self._latest[topic.stream].windows if topic.stream in self._latest else ())
         return {**report.written(), "said": numbers and numbers.event()}
 
-    def _attack(self, topic: Topic) -> AttackView:
+    def _attack_view(self, topic: Topic) -> AttackView:
         return self._attack_views.setdefault(topic.stream, AttackView())
 
-    def _points(self, topic: Topic, payload: bytes) -> dict[str, Any]:
+    def _points_update(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = MeasureFrame.decode(payload)
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         points = [r.point for r in frame.released]
         places = [_point_fields(description, point) for point in points[-_POINTS_PLACED:]]
-        return self._message(topic, payload, "points", frame, {"points": [*map(list, points)], "newest": places})
+        return self._update(topic, payload, "points", frame, {"points": [*map(list, points)], "newest": places})
 
-    def _window(self, topic: Topic, payload: bytes) -> dict[str, Any]:
+    def _window_update(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = WindowFrame.decode(payload)
-        self._attack(topic).take_window(frame)
+        self._attack_view(topic).take_window(frame)
         fields: dict[str, Any] = {"window": frame.window, "length": frame.length}
         fields |= {"observed": frame.observed, "counts": frame.counts}
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
@@ -257,9 +260,9 @@ class DeviceView:
         if description is not None and (window := windows.get(frame.window)) is not None:
             labels = window.named(description.states)
             fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": CONFIDENCE}
-        return self._message(topic, payload, "window", frame, fields)
+        return self._update(topic, payload, "window", frame, fields)
 
-    def _message(
+    def _update(
         self,
         topic: Topic,
         payload: bytes,
@@ -267,7 +270,7 @@ class DeviceView:
         frame: SymbolFrame | MeasureFrame | WindowFrame,
         fields: dict[str, Any],
     ) -> dict[str, Any]:
-        """Fields of a message with its bytes, and the time of its first tick, or that at which a window was over."""
+        """Add to the fields of a message its bytes, and the time of its first tick, or of the end of its window."""
         tick = frame.last + 1 if isinstance(frame, WindowFrame) else frame.first
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         time = None if description is None else description.time_of(tick, frame.shift)
@@ -279,7 +282,7 @@ def _byte_fields(payload: bytes) -> dict[str, Any]:
     return {"bytes": payload.hex(), "size": len(payload)}
 
 
-def _status(payload: bytes) -> dict[str, Any]:
+def _status_fields(payload: bytes) -> dict[str, Any]:
     status = Status.decode(payload)
     streams = [
         {"name": stream.stream, "version": stream.policy_version, "next": stream.next_tick} for stream in status.streams
@@ -288,14 +291,14 @@ def _status(payload: bytes) -> dict[str, Any]:
     return {"kind": "status", **fields, "codes": [*map(str, status.codes)], "streams": streams}
 
 
-def _policy_status(payload: bytes) -> dict[str, Any]:
+def _policy_status_fields(payload: bytes) -> dict[str, Any]:
     status = PolicyStatus.decode(payload)
     fields = {name: getattr(status, name) for name in ("reason", "detail", "refused", "stale")}
     return {"kind": "policy", "running": status.version, "judged": status.judged.hex(), **fields}
 
 
 def _point_fields(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
-    """A point with the cell that it is in, and its latitude and longitude, where the stream is one of places."""
+    """Return a point, and its latitude, longitude and cell if the stream is one of places."""
     fields: dict[str, Any] = {"point": list(point)}
     if version is None or version.place is None or version.place.cell_size is None or len(point) != 2:
         return fields
@@ -305,7 +308,7 @@ def _point_fields(version: DescribedVersion | None, point: Point) -> dict[str, A
 
 
 def _window_count(description: Description, frame: WindowFrame) -> WindowCount:
-    """The report of a window, as the gateway makes it."""
+    """Make the report of a window as the gateway does."""
     window = next(window for window in description.windows if window.name == frame.window)
     states = description.states if window.states == EACH else window.states
     noise_bound, promise = _noise_range(window.scale) or 0, description.guarantee
@@ -313,7 +316,7 @@ def _window_count(description: Description, frame: WindowFrame) -> WindowCount:
 
 
 def _noise_range(scale: str) -> int | None:
-    """The least h such that noise of a scale is in -h..h at `CONFIDENCE`; `None` if the scale is none."""
+    """Return the least h such that noise is in -h..h with probability `CONFIDENCE`; `None` if `scale` is no scale."""
     try:
         return noise_within(Fraction(scale), CONFIDENCE)
     except (ValueError, ArithmeticError):
@@ -324,7 +327,7 @@ def _time_text(time: datetime | None) -> str | None:
     return None if time is None else instant_text(time)
 
 
-def _description(description: Description) -> dict[str, Any]:
+def _description_fields(description: Description) -> dict[str, Any]:
     symbols = 0 if description.table is None else len(description.table[0]) + 1
     names = ("version", "confirmed", "unit", "period_seconds", "frame_ticks", "chain_class", "point_epsilon")
     return {
@@ -332,17 +335,17 @@ def _description(description: Description) -> dict[str, Any]:
         "of": description.kind,
         "states": description.states[:_MOST_STATES_SHOWN],
         "labels": [description.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))],
-        "guarantee": _promise(description.guarantee),
-        "windows_guarantee": description.windows_guarantee and _promise(description.windows_guarantee),
+        "guarantee": _promise_fields(description.guarantee),
+        "windows_guarantee": description.windows_guarantee and _promise_fields(description.windows_guarantee),
         "flips": () if description.table is None else NoiseTable(description.table).flips,
-        "place": _grid(description),
+        "place": _grid_fields(description),
         "bounds": _posterior_fields(description),
-        "windows": [_window(window, description.period_seconds) for window in description.windows],
+        "windows": [_window_fields(window, description.period_seconds) for window in description.windows],
         "conditions": [shared.condition for shared in description.sums],
     }
 
 
-def _window(window: DescribedWindow, period: float) -> dict[str, Any]:
+def _window_fields(window: DescribedWindow, period: float) -> dict[str, Any]:
     return {
         "name": window.name,
         "seconds": window.length * period,
@@ -351,21 +354,21 @@ def _window(window: DescribedWindow, period: float) -> dict[str, Any]:
     }
 
 
-def _grid(description: Description) -> dict[str, Any] | None:
+def _grid_fields(description: Description) -> dict[str, Any] | None:
     if (grid := description.place) is None:
         return None
     fields = {"origin": grid.origin, "step": grid.step, "cells": grid.cells}
     return {**fields, "labels": description.states[: len(grid.cells)]}
 
 
-def _promise(promise: Described) -> dict[str, Any]:
+def _promise_fields(promise: Described) -> dict[str, Any]:
     stretches = [stretch.model_dump() for stretch in promise.stretches]
     fields = {name: getattr(promise, name) for name in ("epsilon", "adversary", "stretch_ticks", "of_a_tick", "when")}
     return {**fields, "stretches": stretches}
 
 
 def _posterior_fields(description: Description) -> dict[str, Any] | None:
-    """Between what the promise holds the probability of the last of two states, whatever the stream says."""
+    """Return the bounds that the promise sets to the probability of the second of two states; `None` without any."""
     chains, epsilon = description.chains, description.guarantee.of_a_tick
     if not isinstance(chains, BinaryChains) or epsilon is None:
         return None

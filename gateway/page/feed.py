@@ -1,4 +1,4 @@
-"""From the broker to whoever looks: one connection, one account; what nobody looks at is not subscribed to."""
+"""The page's messages from the broker: one connection of one account, subscribed to what somebody looks at."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _MOST_WAITING = 500
 _MOST_RELEASES = 500
 _FLEET_KINDS = {"status", "policy_status", "policy_set", "health"}
 _ATTACK_SECONDS, _LEDGER_SECONDS, _MEMORY_SECONDS = 1.0, 2.0, 1.0
-"""From one look of the attackers to the next, at the ledger, and at what is remembered."""
+"""Seconds from one run of the attackers to the next, of the ledger's look-up, and of the update of the memory."""
 
 
 class Watcher:
     """Somebody who looks at a device, in an event loop.
 
-    What waits has not been taken; the oldest goes if nobody takes it. `wake` is set when something waits.
+    `waiting` holds updates that have not been taken, and drops the oldest when full. `wake` is set when one waits.
     """
 
     def __init__(self, device: str) -> None:
@@ -48,17 +48,17 @@ class Watcher:
         self._loop = asyncio.get_running_loop()
 
     def tell(self, update: dict[str, Any]) -> None:
-        """Let something wait, from any thread, while the feed's lock is held."""
+        """Add an update to those that wait, from any thread that holds the feed's lock."""
         if not self.waiting:
             self._loop.call_soon_threadsafe(self.wake.set)
         self.waiting.append(update)
 
 
 class Feed:
-    """Data of the page, and who looks at which device.
+    """The state that the page shows, and the watchers of each device.
 
-    Messages are read in the network thread, which keeps the broker waiting while too much comes; everything else runs
-    in an event loop. A lock holds them apart.
+    The network thread reads messages, and keeps the broker waiting while too many come. Other work runs in an event
+    loop or in its threads. One lock guards the state.
     """
 
     def __init__(self, fleet: str, broker: Broker, ledger: LedgerView, store: Location | None = None) -> None:
@@ -86,7 +86,7 @@ class Feed:
         )
 
     async def run(self) -> None:
-        """Keep the connection until cancelled. LinkError if TLS or password files cannot be read."""
+        """Keep the connection to the broker until cancelled. LinkError if TLS or password files cannot be read."""
         self.link.start()
         tasks = [
             asyncio.create_task(_repeat(_ATTACK_SECONDS, self._run_attacks, self._watched)),
@@ -106,17 +106,17 @@ class Feed:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Whose view this is, whether there is a connection to the broker, and what is wrong."""
+        """The fleet, account and ledger of this view, and the state and last error of the broker connection."""
         connection = {"connected": self.link.connected, "error": self.link.last_error}
         return {"fleet": self.fleet, "account": self.account, "ledger": self.ledger.view, **connection}
 
     @property
     def changes(self) -> tuple[tuple[int, int], int]:
-        """Change when something does: in the fleet, and among the releases."""
+        """Counters that grow with each change: of the fleet and of the memory, and of the releases."""
         return (self._view.changes, self._memory_changes), self._release_changes
 
     def fleet_page(self, query: FleetQuery) -> dict[str, Any]:
-        """Content of the page of the fleet, whose devices are remembered from now on."""
+        """Return a page of the fleet. Its devices are remembered from now on."""
         with self._lock:
             page = self._view.page(query)
             names = [row["name"] for row in page["rows"]]
@@ -127,19 +127,19 @@ class Feed:
         return page
 
     def member(self, device: str) -> dict[str, Any] | None:
-        """State of a device."""
+        """Return the state of a device; `None` if the device is unknown."""
         with self._lock:
             return self._view.member(device)
 
     def releases(self) -> list[dict[str, Any]]:
-        """The newest releases, the newest first."""
+        """Return the newest releases, the newest first."""
         with self._lock:
             return list(self._releases.values())[::-1]
 
     def watch(self, device: str) -> Watcher:
-        """Begin to look at a device; what is known of it waits for the watcher.
+        """Begin to look at a device. All that is known of the device waits for the new watcher.
 
-        TopicError if it is no device's name.
+        Raises TopicError if `device` is no device's name.
         """
         topics = frame_topics(self.fleet, device)
         watcher = Watcher(device)
@@ -164,12 +164,12 @@ class Feed:
         return watcher
 
     def take(self, watcher: Watcher) -> list[dict[str, Any]]:
-        """All that waits; then nothing does."""
+        """Return all updates that wait for a watcher, and remove them."""
         with self._lock:
             return self._take_waiting(watcher)
 
     def take_and_show(self, watcher: Watcher) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """All that waits, and all that is known of the device at that moment."""
+        """Return and remove all waiting updates, and return all that is known of the device at the same moment."""
         with self._lock:
             updates, device = self._take_waiting(watcher), watcher.device
             self._memory.read()
@@ -182,7 +182,7 @@ class Feed:
         return updates
 
     def leave(self, watcher: Watcher) -> None:
-        """Look no longer."""
+        """Remove a watcher. The last watcher of a device takes the device's view and topics along."""
         with self._lock:
             watchers = self._watchers[watcher.device]
             watchers.remove(watcher)
@@ -197,7 +197,7 @@ class Feed:
         self.link.subscribe([topic for name in new_devices for topic in report_topics(self.fleet, name)])
 
     def _remember_devices(self) -> None:
-        """Remember devices, as long as there is room, before anybody looks at them; forget what is too much."""
+        """Remember devices before anybody looks at them, as long as there is room; forget devices if there is none."""
         with self._lock:
             self._memory.read()
             names = [] if self._memory.is_full else self._view.names(MOST_REMEMBERED)
@@ -223,17 +223,17 @@ class Feed:
                     self._view.refused_count += 1
 
     def _read_stored_counts(self, store: Location) -> None:
-        """Read counts of a week of the devices that are looked at, once for each."""
+        """Read a week of stored counts of the watched devices, once for each version of a stream."""
         with self._lock:
-            due = [(device, since) for device, view in self._devices.items() if (since := view.stored_due(time.time()))]
-        for device, since in due:
-            counts = self._attackers.ask("stored_counts", store, device, since)
-            if "none" in counts:
-                _log.warning("the page has no counts of the store: %s", counts["none"])
+            reads = [(name, ticks) for name, view in self._devices.items() if (ticks := view.stored_due(time.time()))]
+        for device, first_ticks in reads:
+            answer = self._attackers.ask("stored_counts", store, device, first_ticks)
+            if "none" in answer:
+                _log.warning("the page has no counts of the store: %s", answer["none"])
             with self._lock:
                 if (view := self._devices.get(device)) is None:
                     continue
-                for stream, frames in counts.get("frames", {}).items():
+                for stream, frames in answer.get("frames", {}).items():
                     update, reports = view.take_stored(Topic("window", self.fleet, device, stream), frames)
                     self._memory.prepend_stored(device, stream, reports)
                     self._tell_watchers(device, update)
@@ -241,13 +241,13 @@ class Feed:
                     self._tell_watchers(device, history)
 
     def _run_attacks(self) -> None:
-        """Let attackers look at what has come of the devices that are looked at; nobody waits for them."""
+        """Run the attackers on new messages of the watched devices, in a thread that nobody waits for."""
         if self._store is not None:
             self._read_stored_counts(self._store)
         with self._lock:
-            requests = [(device, ask_for) for device, view in self._devices.items() for ask_for in view.attacks_due()]
-        for device, ask_for in requests:
-            update = ask_for(self._attackers.ask)
+            requests = [(name, function) for name, view in self._devices.items() for function in view.attacks_due()]
+        for device, ask_update in requests:
+            update = ask_update(self._attackers.ask)
             with self._lock:
                 if device in self._devices:
                     self._devices[device].keep(update)
@@ -261,7 +261,7 @@ class Feed:
             accounts = self.ledger.budgets(device)
             with self._lock:
                 view = self._devices.get(device)
-                if view is not None and (update := view.budgets(accounts)) is not None:
+                if view is not None and (update := view.take_budgets(accounts)) is not None:
                     self._tell_watchers(device, update)
 
     def _tell_watchers(self, device: str, update: dict[str, Any]) -> None:
@@ -285,18 +285,18 @@ class Feed:
 
 
 def report_topics(fleet: str, device: str) -> list[str]:
-    """Topics of a device that is remembered. TopicError if it is no device's name."""
+    """Return the topics of a remembered device. TopicError if `device` is no device's name."""
     kinds: tuple[Kind, ...] = ("description", "estimate", "count")
     return [topic_of(kind, fleet, device, "+") for kind in kinds]
 
 
 def frame_topics(fleet: str, device: str) -> list[str]:
-    """Further topics of a device that somebody looks at. TopicError if it is no device's name."""
+    """Return the further topics of a watched device. TopicError if `device` is no device's name."""
     return [topic_of("symbols", fleet, device, "+"), topic_of("window", fleet, device, "+")]
 
 
 async def _repeat(seconds: float, job: Callable[[], None], wake: asyncio.Event | None = None) -> None:
-    """Look in a thread of its own, or when woken; what goes wrong stops neither the next look nor anything else."""
+    """Run a job in a thread every `seconds`, or when woken. A failed run is logged, and the next one still comes."""
     wake = wake or asyncio.Event()
     while True:
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""How the devices of a fleet are, as far as they and the gateway say it: what the page of the fleet shows."""
+"""The state of the devices of a fleet, as they and the gateway report it, for the page of the fleet."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _CONDITIONS = get_args(Condition)
 PAGE_ROWS = 50
 MOST_DEVICES = 50_000
 MOST_BYTES = 32 << 20
-"""Of what all devices said last, as it came; what is made of it takes a few times as much memory."""
+"""The most bytes of the newest messages of all devices; the decoded messages take a few times as much memory."""
 _MOST_WAVES = 5
 _MOST_VERSION = 2**32 - 1
 _NO_TROUBLE = {StatusCode.CONNECTION_LOST, StatusCode.PAUSED}
 
 
 class FleetQuery(NamedTuple):
-    """Which devices are asked for: `search` is a part of the name, an empty condition means all, pages are from 0."""
+    """Which devices are asked for: `search` is a part of the name, an empty `condition` means all, `page` is from 0."""
 
     search: str = ""
     condition: str = ""
     page: int = 0
 
     @classmethod
-    def asked(cls, search: str, condition: str, page: int) -> Self:
-        """From what a browser asks for, which may be anything."""
+    def of_request(cls, search: str, condition: str, page: int) -> Self:
+        """Make a query of what a browser sends, which may be anything."""
         return cls(search[:64], condition if condition in _CONDITIONS else "", page)
 
 
@@ -49,15 +49,15 @@ class Member:
     """State of a device.
 
     Attributes:
-        online: `None` until its status has come.
-        streams: name and version of the policy of each stream.
-        sent_digest: begin of the digest of the document that it was sent, `None` if this account may not read that.
-        sent_version: of that document, as it says itself; `None` if it says nothing that can be used.
-        running: version of the document in force, `None` if this account may not read that.
-        judged: the same of the newest document that it has judged.
-        refusal: why it refused that; empty if it did not.
-        seen: when its newest status came, in Unix seconds.
-        messages: its newest status and policy status as they came, and when, by their topic's kind.
+        online: `None` until the device's status has come.
+        streams: name and policy version of each stream.
+        sent_digest: start of the digest of the document that the device was sent; `None` if unknown to this account.
+        sent_version: the version that this document states; `None` if it states none that can be used.
+        running: version of the document in force; `None` if unknown to this account.
+        judged: start of the digest of the newest document that the device has judged.
+        refusal: why the device refused the judged document; '' if it did not.
+        seen: when the newest status came, in Unix seconds.
+        messages: the newest status and policy status with their Unix times, by the topic's kind.
     """
 
     name: str
@@ -77,12 +77,12 @@ class Member:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its newest statuses as they came."""
+        """Number of bytes of the device's newest messages."""
         return sum(len(payload) for payload, _ in self.messages.values())
 
     @property
     def waits(self) -> bool | None:
-        """True if it has not judged the document that it was sent; `None` if that cannot be known."""
+        """True if the device has not judged the document that it was sent; `None` if that is unknown."""
         return None if self.sent_digest is None or self.running is None else self.sent_digest != self.judged
 
 
@@ -91,9 +91,9 @@ WAVE = get_args(Wave)
 
 
 class FleetView:
-    """Takes messages, and answers what devices there are; bounded, whatever a broker sends.
+    """Takes messages of a fleet's devices, and keeps their states, of bounded size whatever a broker sends.
 
-    `changes` grows with everything that changes; `health` is the gateway's own, as it last said.
+    `changes` grows with every message; `health` is the gateway's last report of its own health.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class FleetView:
         self._cached_rows: tuple[int, list[tuple[Condition, Member]]] = (-1, [])
 
     def take(self, topic: Topic, payload: bytes, now: float) -> None:
-        """Take a message, heard in Unix seconds, of a status, a policy or the gateway's health."""
+        """Take a message, heard at a Unix time in seconds, of a status, a policy or the gateway's health."""
         try:
             if topic.kind == "health":
                 self.health = Health.decode(payload)
@@ -120,20 +120,20 @@ class FleetView:
         self.changes += 1
 
     def member(self, name: str) -> dict[str, Any] | None:
-        """State of one device."""
+        """Return the state of a device; `None` if the device is unknown."""
         member = self._members.get(name)
-        return None if member is None else _row(self._condition(member, self._devices_with_alarm()), member)
+        return None if member is None else _row_fields(self._condition(member, self._devices_with_alarm()), member)
 
     def names(self, limit: int) -> list[str]:
-        """Names of the first devices that were heard of."""
+        """Return the names of the first devices that were heard of, at most `limit`."""
         return list(islice(self._members, limit))
 
     def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
-        """Last statuses of a device, of itself and of the policies that it was sent, as it came; by topic's kind."""
+        """Return the newest status and policy status of a device with their Unix times, by the topic's kind."""
         return self._members[name].messages if name in self._members else {}
 
     def page(self, query: FleetQuery) -> dict[str, Any]:
-        """Rows of a page, the unhealthy first, and how many there are of each condition."""
+        """Return the rows of a page, unhealthy devices first, and the number of devices of each condition."""
         all_rows = self._sorted_rows()
         search = query.search.lower()
         rows_of_condition = [row for row in all_rows if query.condition in ("", row[0])]
@@ -148,13 +148,13 @@ class FleetView:
             "found": len(rows),
             "page": page,
             "pages": pages,
-            "rows": [_row(*row) for row in rows[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
+            "rows": [_row_fields(*row) for row in rows[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
             "policies": [{"version": version, "devices": policies[version]} for version in sorted(policies)],
             "waves": self._waves(),
             "waiting": sum(member.waits is True for _, member in all_rows),
-            # Devices that have an alarm, and are not named in it: a report names the first few only.
+            # Devices with an alarm that does not name them: a report names the first few only.
             "unnamed": max((alarm.others for alarm in self._alarms()), default=0),
-            "gateway": self._gateway(),
+            "gateway": self._gateway_fields(),
         }
 
     def _find_or_add(self, name: str) -> Member | None:
@@ -210,7 +210,7 @@ class FleetView:
         return {name for alarm in self._alarms() for name in alarm.names}
 
     def _waves(self) -> list[dict[str, Any]]:
-        """How far each version has come that devices were sent, the newest first."""
+        """Count the devices of each sent policy version by how far they have come, the newest version first."""
         counters: dict[int, Counter[Wave]] = {}
         for member in self._members.values():
             if member.sent_version is not None:
@@ -226,7 +226,7 @@ class FleetView:
             return "sick"
         return "well" if member.online else "away"
 
-    def _gateway(self) -> dict[str, Any] | None:
+    def _gateway_fields(self) -> dict[str, Any] | None:
         if self.health is None:
             return None
         health = self.health
@@ -244,7 +244,7 @@ def _wave(member: Member) -> Wave:
 
 
 def _document_version(document: bytes) -> int | None:
-    """Of a policy document that nobody has checked here; `None` if it is none."""
+    """Return the version that an unchecked policy document states; `None` if it states none."""
     try:
         version = msgpack.unpackb(document, raw=False, strict_map_key=True)["version"]
     except (ValueError, TypeError, KeyError, RecursionError, msgpack.UnpackException):
@@ -252,7 +252,7 @@ def _document_version(document: bytes) -> int | None:
     return version if type(version) is int and 0 < version <= _MOST_VERSION else None
 
 
-def _row(condition: Condition, member: Member) -> dict[str, Any]:
+def _row_fields(condition: Condition, member: Member) -> dict[str, Any]:
     names = ("name", "online", "agent", "outbox", "codes", "streams", "running", "waits", "refusal", "stale", "seen")
     fields = {name: getattr(member, name) for name in names}
     return {"condition": condition, "wanted": member.sent_version, **fields}

@@ -1,4 +1,4 @@
-"""The ledger as a page shows it: entries and budgets, of one audience or of all."""
+"""The ledger as the page shows it: entries and budgets of one audience, or of all."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ __all__ = ["LedgerView"]
 
 
 PAGE_ENTRIES = 50
-_ENTRY = (
+_ENTRY_FIELDS = (
     *("number", "name", "audience", "stream", "time", "mechanism", "noise", "scale"),
     *("first", "last", "reason", "state"),
 )
 _FRESH_SECONDS = 1.0
-"""For so long an answer stands for all who ask the same."""
+"""An answer serves all who ask the same for this long."""
 _MAX_ANSWERS = 64
-_NONE = (
+_NO_LEDGER = (
     "This page has no ledger: the gateway beside it makes no releases, or fugu gateway dashboard was started without "
     "--ledger."
 )
 
 
 class LedgerView:
-    """Opens the ledger for each look, so that one that is missing, put back or damaged is seen as it is then.
+    """Opens the ledger for each look, so that a ledger that is missing, restored or damaged is seen as it is then.
 
-    The location is `None` if the page has none; so is the audience for the entries and budgets of all.
+    `location` is `None` if the page has no ledger. `audience` is `None` if the page shows all audiences.
     """
 
     def __init__(self, location: Location | None, audience: str | None = None) -> None:
@@ -48,18 +48,19 @@ class LedgerView:
 
     @property
     def view(self) -> str | None:
-        """Whose view it is, in words; `None` without a ledger."""
+        """The audience of the view, in words; `None` if there is no ledger."""
         if self._location is None:
             return None
         return "of all audiences" if self.audience is None else f"of audience {self.audience}"
 
     def page(self, audience: str, below_number: int) -> dict[str, Any]:
-        """Entries below a number, newest first, or what is wrong in `problem` (`audience` empty: all shown)."""
-        return self._cached(("page", audience, below_number), lambda ledger: self._page(ledger, audience, below_number))
+        """Return entries below a number, newest first, or the fault in `problem`; an empty `audience` means all."""
+        query = (audience, below_number)
+        return self._cached(("page", *query), lambda ledger: self._read_page(ledger, *query))
 
     def budgets(self, device: str) -> dict[str, Any]:
-        """Used and remaining budget of each audience for a device's streams, or the fault in `problem`."""
-        return self._cached(("budgets", device), lambda ledger: self._budgets(ledger, device))
+        """Return each audience's used and remaining budget for a device's streams, or the fault in `problem`."""
+        return self._cached(("budgets", device), lambda ledger: self._read_budgets(ledger, device))
 
     def _cached(self, key: object, query: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
@@ -74,7 +75,7 @@ class LedgerView:
 
     def _ask_ledger(self, query: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         if self._location is None:
-            return {"problem": _NONE}
+            return {"problem": _NO_LEDGER}
         try:
             with closing(Ledger(self._location, read_only=True)) as ledger:
                 return query(ledger)
@@ -83,7 +84,7 @@ class LedgerView:
         except DatabaseError as error:
             return {"problem": f"The ledger cannot be read: {error}. The page tries again."}
 
-    def _page(self, ledger: Ledger, audience: str, below_number: int) -> dict[str, Any]:
+    def _read_page(self, ledger: Ledger, audience: str, below_number: int) -> dict[str, Any]:
         shown_audience = self.audience or audience or None
         with ledger.snapshot() as rows:
             all_entries = rows.newest(shown_audience, below_number, PAGE_ENTRIES + 1)
@@ -92,30 +93,30 @@ class LedgerView:
             audiences = [self.audience] if self.audience else sorted({*rows.audiences(), SITE})
         return {
             "audiences": audiences,
-            "entries": [self._entry(row, groups[row[-1]]) for row in entries],
+            "entries": [self._entry_fields(row, groups[row[-1]]) for row in entries],
             "more": len(all_entries) > PAGE_ENTRIES,
             "limit": no_release_before(limit) if (limit := ledger.binding.not_before_us) else "",
         }
 
-    def _entry(self, row: tuple[Any, ...], group: tuple[int, str, int]) -> dict[str, Any]:
+    def _entry_fields(self, row: tuple[Any, ...], group: tuple[int, str, int]) -> dict[str, Any]:
         devices, device, charge = group
         return {
-            **dict(zip(_ENTRY, row, strict=False)),
+            **dict(zip(_ENTRY_FIELDS, row, strict=False)),
             **{"time": instant_text(instant(row[4])), "devices": devices, "charge": nats(charge)},
-            # An audience is told of how many devices its releases are, and not of which.
+            # An audience learns how many devices a release is about, and not which.
             "device": device if devices == 1 and self.audience is None else "",
         }
 
-    def _budgets(self, ledger: Ledger, device: str) -> dict[str, Any]:
+    def _read_budgets(self, ledger: Ledger, device: str) -> dict[str, Any]:
         with ledger.snapshot():
             accounts = [
                 account for account in ledger.accounts_of(device) if self.audience in (None, account.key.audience)
             ]
             promises = {account.key.audience: ledger.promised(account.key.audience) for account in accounts}
-        return {"budgets": [_budget(account, promises[account.key.audience]) for account in accounts]}
+        return {"budgets": [_budget_fields(account, promises[account.key.audience]) for account in accounts]}
 
 
-def _budget(account: Account, promise: Promise | None) -> dict[str, Any]:
+def _budget_fields(account: Account, promise: Promise | None) -> dict[str, Any]:
     epsilon, adversary, seconds = promise or (None, "", 0)
     return {
         **{"stream": account.key.stream, "audience": account.key.audience, "epsilon": epsilon},

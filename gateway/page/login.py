@@ -1,4 +1,4 @@
-"""Who may look: one password, kept as a hash; sessions in memory; few attempts from one address."""
+"""The page's login: one password, stored as a hash; sessions in memory; few attempts for each network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAST_CHARACTERS, _MOST_CHARACTERS = 10, 1024
 
 
 def password_line(password: str) -> str:
-    """The hash of a password, as a line of a file: scrypt, salted. FuguError if it has not 10 to 1024 characters."""
+    """Return a password's salted scrypt hash as a line of a file. FuguError unless it has 10 to 1024 characters."""
     if not _LEAST_CHARACTERS <= len(password) <= _MOST_CHARACTERS:
         raise FuguError(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS} characters")
     salt = secrets.token_bytes(16)
@@ -33,9 +33,10 @@ def password_line(password: str) -> str:
 
 
 def network_of(peer: str) -> str:
-    """Whose failures are counted together: an IPv4 address, or the /64 of an IPv6 address, which one site has whole.
+    """Return the network of a peer, whose failures count together.
 
-    What is no address stands for itself.
+    It is an IPv4 address itself, or the /64 of an IPv6 address, all of which one site has. A peer that is no address is
+    returned as it is.
     """
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
@@ -47,10 +48,10 @@ def network_of(peer: str) -> str:
 
 
 class Login:
-    """Checks a password against the hash in a file's first line, and knows sessions.
+    """Checks a password against the hash in a file's first line, and keeps sessions.
 
-    Five failures within a minute shut out the network that they came from, and no other. 4096 networks are stored;
-    the one whose last failure is the oldest gives way to a new one. Raises FuguError if the file cannot be used.
+    Five failures within a minute shut out the network that they came from, and no other. At most 4096 networks are
+    kept; the network whose last failure is the oldest gives way. Raises FuguError if the file cannot be used.
     """
 
     def __init__(
@@ -71,14 +72,14 @@ class Login:
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait_seconds(self, peer: str) -> float:
-        """How long nobody at an address may try: there have been five failures of its network within a minute."""
+        """Return for how many seconds a peer's network is shut out, after five failures in a minute; 0 if it is not."""
         failures = self._failures.get(network_of(peer), deque[float]())
         if len(failures) < _MOST_FAILURES:
             return 0.0
         return max(0.0, failures[0] + _FAILURE_SECONDS - self._clock())
 
     def enter(self, password: str, peer: str) -> str | None:
-        """The name of a new session; `None` if the password is wrong, or nobody at that address may try now."""
+        """Begin a session and return its name; `None` if the password is wrong, or the peer's network is shut out."""
         if self.wait_seconds(peer) or len(password) > _MOST_CHARACTERS:
             return None
         if not hmac.compare_digest(_hash(password, self._salt), self._digest):
@@ -88,16 +89,16 @@ class Login:
         self._sessions = {key: end for key, end in self._sessions.items() if end > now}
         if len(self._sessions) >= _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
-        self._sessions[_key(name)] = now + self.session_seconds
+        self._sessions[_session_key(name)] = now + self.session_seconds
         return name
 
     def knows(self, session: str) -> bool:
-        """True if there is such a session, and it has not expired."""
-        return self._sessions.get(_key(session), 0.0) > self._clock()
+        """Return True if there is a session of this name that has not expired."""
+        return self._sessions.get(_session_key(session), 0.0) > self._clock()
 
     def end(self, session: str) -> None:
         """End a session."""
-        self._sessions.pop(_key(session), None)
+        self._sessions.pop(_session_key(session), None)
 
     def _note_failure(self, network: str) -> None:
         self._failures.setdefault(network, deque(maxlen=_MOST_FAILURES)).append(self._clock())
@@ -110,5 +111,5 @@ def _hash(password: str, salt: bytes) -> bytes:
     return hashlib.scrypt(password.encode("utf-8", "surrogatepass"), salt=salt, n=_N, r=_R, p=_P)
 
 
-def _key(session: str) -> bytes:
+def _session_key(session: str) -> bytes:
     return hashlib.sha256(session.encode("utf-8", "surrogatepass")).digest()

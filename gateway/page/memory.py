@@ -1,7 +1,7 @@
-"""Memory of what an account was told of devices: the newest values, and a week of them, bounded.
+"""Memory of what an account has received of devices: the newest values, and a week of them, bounded.
 
-Nothing is stored, and nothing else is asked: it begins with the page. Devices that nobody has looked at for the longest
-give way to others. Where there are too many numbers, even devices that somebody looks at lose their history.
+The memory is not stored, and begins when the page starts. Devices that nobody has looked at for the longest time give
+way to others. If there are still too many numbers, even devices that somebody looks at lose their history.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from fugu.mqtt.readings import Descriptions
 __all__ = ["MOST_REMEMBERED", "MOST_SECONDS", "Memory", "ReportNumbers", "report_numbers"]
 
 MOST_REMEMBERED = 256
-"""Devices."""
+"""The most devices that are remembered."""
 TIERS = ((300, 86_400), (1800, 7 * 86_400))
-"""Steps and spans in seconds: of each step the newest value is kept."""
+"""Steps and spans in seconds: each span keeps the newest value of each step."""
 MOST_SECONDS = TIERS[-1][1]
 _MOST_NUMBERS = 1_500_000
-"""Of all histories together: 12 MB."""
+"""The most numbers of all histories together: 12 MB."""
 _MOST_STREAMS, _MOST_NAMES, _MOST_NEWEST = 16, 8, 3
 _SHARE = "share"
 
 
 class ReportNumbers(NamedTuple):
-    """Numbers of a report, as they are drawn.
+    """Numbers of a report, as the page draws them.
 
     Attributes:
-        window: its name; empty for an estimate.
+        window: the window's name; '' for an estimate.
         time: Unix seconds.
-        names: what each number is about; empty for the only one of a measurement.
-        numbers: value, and the ends of its interval, which are not a number where it has none; shares from 0 to 1.
-        useful: True if its plan found it better than a guess.
+        names: what each number is about; '' for the only number of a measurement.
+        numbers: for each name a value and the ends of its interval, NaN if there is none; shares are from 0 to 1.
+        useful: whether the plan found the report better than a guess.
     """
 
     window: str
@@ -50,16 +50,16 @@ class ReportNumbers(NamedTuple):
     useful: bool
 
     def event(self) -> dict[str, Any]:
-        """The same for the page."""
+        """Return the numbers as fields of an update for the page."""
         row = _rounded_row([self.time, *_flat_numbers(self.numbers)])
         return {"of": self.window, "names": self.names, "unit": self.unit, "row": row, "useful": self.useful}
 
 
 def report_numbers(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) -> ReportNumbers | None:
-    """Numbers of a report, of a count as shares of the ticks on which the device ran.
+    """Return the numbers of a report; those of a count are shares of the ticks on which the device ran.
 
-    `None` of places and profiles of a day, which are no line over time. `None` also of a count that is in none of the
-    described windows, which alone say what was asked.
+    Returns `None` for places and for profiles of a day, which are no line over time. Also `None` for a count whose
+    window is not among the described `windows`, as only they say what was counted.
     """
     if isinstance(report, PlaceEstimate):
         return None
@@ -83,21 +83,21 @@ def report_numbers(report: Estimate | WindowCount, windows: Iterable[DescribedWi
 
 
 class Memory:
-    """Takes messages of the devices that it remembers. `changes` grows when a newest value or a promise is another."""
+    """Takes messages of remembered devices. `changes` grows with every description, estimate and count."""
 
     def __init__(self) -> None:
         self.changes = 0
-        self._devices: dict[str, dict[str, _Stream]] = {}  # those that were looked at last are the last
+        self._devices: dict[str, dict[str, _Stream]] = {}  # the last was looked at last
 
     @property
     def is_full(self) -> bool:
-        """True if another device would take the place of one, or there would soon be too many numbers."""
+        """True if a further device would displace another, or if there will soon be too many numbers."""
         return len(self._devices) >= MOST_REMEMBERED or self._size() > _MOST_NUMBERS * 3 // 4
 
     def remember(self, devices: Iterable[str], exempt: Container[str] = ()) -> tuple[list[str], list[str]]:
-        """Remember devices that somebody looks at; returns those that are new, and those that gave way.
+        """Remember devices that somebody looks at. Return the new devices, and those that gave way.
 
-        None of `exempt` gives way, but its history does.
+        A device in `exempt` does not give way, but can lose its history.
         """
         names = list(devices)[:MOST_REMEMBERED]
         old_names = [*self._devices]
@@ -124,7 +124,7 @@ class Memory:
         return sum(stream.size for streams in self._devices.values() for stream in streams.values())
 
     def take(self, topic: Topic, payload: bytes) -> None:
-        """Take a description, estimate or count; estimates are read when they are asked for."""
+        """Take a description, estimate or count of a remembered device. Estimates wait for `read`."""
         streams = self._devices.get(topic.device)
         if streams is None or topic.kind not in ("description", "estimate", "count"):
             return
@@ -134,30 +134,30 @@ class Memory:
         self.changes += 1
 
     def read(self) -> None:
-        """Read the newest estimates that have come: once in a while, however many come."""
+        """Read the newest estimate of each stream. Called at intervals, so that many messages cost no more."""
         for streams in self._devices.values():
             for stream in streams.values():
                 stream.read()
 
     def prepend_stored(self, device: str, stream: str, reports: Iterable[ReportNumbers]) -> None:
-        """Take what a store has of a stream, before what has come."""
+        """Put a stream's stored reports before those that have come."""
         if (stream_memory := self._devices.get(device, {}).get(stream)) is not None:
             stream_memory.prepend_stored(reports)
 
     def messages(self, device: str) -> Iterator[tuple[Topic, bytes]]:
-        """The newest of each kind, as it came: descriptions first."""
+        """Yield the newest message of each kind and stream of a device, descriptions first."""
         messages = [message for stream in self._devices.get(device, {}).values() for message in stream.newest.values()]
         yield from sorted(messages, key=lambda message: message[0].kind != "description")
 
     def histories(self, device: str) -> list[dict[str, Any]]:
-        """Updates for the page: all that is remembered of a device's streams."""
+        """Return updates for the page with all that is remembered of a device's streams."""
         streams = self._devices.get(device, {})
         return [
             {"kind": "history", "stream": name, **history} for name in streams for history in streams[name].histories()
         ]
 
     def headlines(self, device: str) -> list[dict[str, Any]]:
-        """The newest value of each stream, and its promise."""
+        """Return the newest value and the promise of each of a device's first streams."""
         streams = list(self._devices.get(device, {}).items())[:_MOST_NEWEST]
         return [{"stream": name, **stream.headline()} for name, stream in streams]
 
@@ -178,7 +178,7 @@ class _Stream:
     def take_message(self, topic: Topic, payload: bytes) -> None:
         key: str = topic.kind
         if topic.kind == "description":
-            # Only what is needed of it is kept: there may be thousands of streams.
+            # Only what the page needs is kept of a description: there may be thousands of streams.
             if (description := Descriptions().take(topic.fleet, topic.device, topic.stream, payload)) is None:
                 return
             ticks = description.guarantee.stretch_ticks
@@ -200,12 +200,12 @@ class _Stream:
             self.newest[key] = topic, payload
 
     def forget(self) -> None:
-        """Forget the history, and nothing that is newest."""
+        """Forget the history, and keep the newest values."""
         for series in self._series.values():
             series.forget()
 
     def prepend_stored(self, reports: Iterable[ReportNumbers]) -> None:
-        """Let older numbers of windows stand before those that have come."""
+        """Put stored reports of windows before those that have come."""
         series_of_window = dict[str, _Series]()
         for report in sorted(reports, key=lambda report: report.time):
             series_of_window.setdefault(report.window, _Series(report)).add(report)
@@ -253,7 +253,7 @@ class _Stream:
 
 
 class _Series:
-    """A row of time, and value and interval of each name, for each step of each tier."""
+    """The history of a report: in each tier, one row for each step, of a time and each name's value and interval."""
 
     def __init__(self, report: ReportNumbers) -> None:
         self.newest = report
@@ -272,7 +272,7 @@ class _Series:
             del rows[:expired]
 
     def append_later(self, other_series: _Series) -> None:
-        """Go on with what is later in another one of the same names; all that is here goes if it has others."""
+        """Append the later rows of another series. If its names or unit differ, take all its rows instead."""
         if other_series.newest.names != self.newest.names or other_series.newest.unit != self.newest.unit:
             self.tiers, self.newest = other_series.tiers, other_series.newest
             return
@@ -285,7 +285,7 @@ class _Series:
             self.newest = other_series.newest
 
     def forget(self) -> None:
-        """Forget all but what is newest."""
+        """Remove all rows; the newest report stays."""
         for rows in self.tiers:
             del rows[:]
 
@@ -299,6 +299,6 @@ def _flat_numbers(numbers: Iterable[Iterable[float]]) -> Iterator[float]:
 
 
 def _rounded_row(numbers: Iterable[float]) -> list[float | None]:
-    """Numbers with 4 significant digits behind a time; JSON has no word for one that is not a number."""
-    time, *values = numbers
-    return [time, *(None if math.isnan(number) else float(f"{number:.4g}") for number in values)]
+    """Round all numbers but the first, a time, to 4 significant digits. NaN, which JSON lacks, becomes `None`."""
+    time, *others = numbers
+    return [time, *(None if math.isnan(number) else float(f"{number:.4g}") for number in others)]

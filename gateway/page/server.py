@@ -1,4 +1,4 @@
-"""The page's process: settings, the server, and the page beside another program, in a process of its own."""
+"""The page's server, in this process or in a process of its own beside another program."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ __all__ = ["PageBeside", "serve"]
 
 
 SUPERVISOR = "172.30.32.2"
-"""From which Home Assistant's ingress asks, on the network of its add-ons: readers are logged in there."""
+"""The address of Home Assistant's ingress on the network of its add-ons. Its readers are logged in."""
 
 
 def serve(settings: PageSettings, listener: socket.socket | None = None, parent: Connection | None = None) -> None:
-    """Serve the page until SIGTERM, or SIGINT if nobody has it ignored.
+    """Serve the page until SIGTERM, or until SIGINT unless that is ignored.
 
-    The end of `parent`, from which nothing else comes, ends the page, too. Raises FuguError if a file cannot be read,
-    or nobody can listen there.
+    The page also ends when the other end of `parent` closes, which sends nothing. Raises FuguError if a file cannot be
+    read, or the address cannot be had.
     """
     asyncio.run(_serve_page(settings, listener, parent))
 
 
 async def _serve_page(settings: PageSettings, listener: socket.socket | None, parent: Connection | None) -> None:
-    # Not at the top: the command explains itself where the web server is not installed.
+    # Not imported at the top, so that `--help` works where the web server is not installed.
     import uvicorn
 
     from gateway.page.application import application
@@ -93,21 +93,20 @@ async def _serve_page(settings: PageSettings, listener: socket.socket | None, pa
 
 _log = logging.getLogger(__name__)
 _NICE = 10
-"""The page waits for the gateway, and never the gateway for the page."""
+"""The page yields the processor to the gateway."""
 _STOP_SECONDS = 5.0
-"""Then it is killed: it has nothing to lose."""
+"""After that the page's process is killed: it stores nothing."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _PACKAGES = ("starlette", "uvicorn")
 
 
 class PageBeside:
-    """Serves the page while a context lasts; port 0 is any that is free.
+    """Serves the page in a process of its own while a context lasts. Port 0 stands for any free port.
 
-    The address is taken at once, before anything else starts, and kept until the end. No other program gets it while
-    the page's process is started again after it ended by itself. That process ends with this one, however this one
-    ends.
+    The address is bound at once and kept until the end. So no other program gets the address while the page's process
+    is restarted after a failure. That process ends with this one, however this one ends.
 
-    Raises FuguError if the address is taken, a file cannot be used, or the web server is not installed.
+    Raises FuguError if the address is in use, a file cannot be used, or the web server is not installed.
     """
 
     def __init__(self, settings: PageSettings) -> None:
@@ -161,7 +160,7 @@ class PageBeside:
                 target=_serve_beside, args=(self.settings, self._listener, far_end, self._logs), name="fugu-page"
             )
             self._process.start()
-            far_end.close()  # so that its end is seen when it is gone
+            far_end.close()  # only the child keeps that end
             return self._process
 
 

@@ -49,9 +49,9 @@ def frame(first: int, digits: str, version: int = 1, shift: int = 0) -> SymbolFr
 
 def update(view: AttackView) -> dict[str, Any]:
     """Updates for the page; attackers answer in this process."""
-    due = view.due()
-    assert view.due() is None
-    return due(answer)
+    due_attack = view.due_attack()
+    assert view.due_attack() is None
+    return due_attack(answer)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_is_beyond_the_promise_of_a_description_is_found(description: Descr
 def test_exactly_the_symbols_that_came_are_weighed_whenever_they_came() -> None:
     view = AttackView()
     view.take(frame(14, "01", shift=2))  # before it is described, and after the clock was set by two ticks
-    assert view.due() is None
+    assert view.due_attack() is None
     description = symbols()
     view.describe(description)
     view.take(frame(5, "1"))  # late

@@ -43,7 +43,7 @@ class Door:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(f"127.0.0.{host}", 0))
         self._inside.append(writer)
         peer = writer.get_extra_info("sockname")
-        while peer not in self.connections._open:
+        while peer not in self.connections._connections:
             await asyncio.sleep(0)
         return reader, peer
 
@@ -97,10 +97,10 @@ def test_a_connection_of_a_session_gives_way_to_nobody_and_there_are_so_many() -
             for _ in range(MOST_MEMBERS - 1):
                 _, other = await door.come(8)
                 with door.connections.answering(other, is_signed_in=True):
-                    assert door.connections._open[other].is_signed_in
+                    assert door.connections._connections[other].is_signed_in
             _, late = await door.come(8)
             with door.connections.answering(late, is_signed_in=True):
-                assert not door.connections._open[late].is_signed_in
+                assert not door.connections._connections[late].is_signed_in
 
     run(scene)
 
@@ -120,7 +120,7 @@ def test_who_does_not_ask_in_time_is_ended_and_who_is_answered_is_not(monkeypatc
             await ends(silent)
             assert not ended(asks)
         await ends(asks)
-        assert door.connections._open == {}
+        assert door.connections._connections == {}
         with door.connections.answering(peer, is_signed_in=True):  # it is answered still
             pass
 
