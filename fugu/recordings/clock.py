@@ -30,13 +30,13 @@ __all__ = [
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAYS, _NOW_DAYS = (25_569.0, 719_529.0, 2_440_587.5), 20_000.0
-"""Days from the first of Excel, of MATLAB and of astronomers to 1970, and from there to our years."""
+"""Days from the epochs of Excel, MATLAB and astronomers to 1970; days from 1970 to about the present."""
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "days": "days, as in Excel"}
 _SIZES = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _SECONDS, _STEP = 1e11, 1e3
-"""Seconds since 1970, in 3,000 years: a time beyond is in milliseconds; and so on."""
+"""Seconds from 1970 to about 5100: larger numbers are in milliseconds, from a thousand times that in microseconds."""
 LEAST_DATED = 946_684_800.0
-"""The year 2000: smaller numbers are seconds since some start, or of a clock that was not set."""
+"""The year 2000 as a Unix time: smaller times count from some start, or are of a clock that was not set."""
 _ORDERS = {"dd/mm": "dates with the day first", "mm/dd": "dates with the month first"}
 _PARTS = {"yy/mm": (1, 3, 4), "dd/mm": (4, 3, 1), "mm/dd": (4, 1, 3)}
 _DAY = r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})"
@@ -51,7 +51,7 @@ _SPELLED = re.compile(
 )
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _COMPACT = re.compile(r"((?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))((?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?)?")
-"""Dates in digits alone, which are no seconds or milliseconds of these years."""
+"""Dates in digits alone; Unix times of these years do not match."""
 _COMMA = re.compile(r"\d{9,},\d+")
 """Seconds or milliseconds since 1970 with a decimal comma."""
 _LAST_MONTH, _FOUR, _HOUR, _DAY_SECONDS = 12, 4, 3600.0, 86_400
@@ -62,8 +62,8 @@ class Clock(NamedTuple):
     """Times of rows.
 
     `times` are (n,) seconds since 1970, or since some start; NaN where a cell is no time. `unit` says in words how they
-    are written. `dated` times are of a day, `naive` ones have no zone of their own; `offsets` are those in the cells,
-    other than none. `repeats` counts rows in hours that come twice. Dates `is_ambiguous` if the day may be the month.
+    are written. `dated` times have a date, `naive` times no zone. `offsets` are the offsets from UTC in the cells.
+    `repeats` is the number of rows in hours that come twice. `is_ambiguous` says that day and month may be swapped.
     """
 
     times: Floats
@@ -76,7 +76,7 @@ class Clock(NamedTuple):
 
 
 def looks_like_time(cells: Sequence[str]) -> bool:
-    """Return whether most cells are dates, or numbers that nearly always rise, or nearly always fall."""
+    """Return whether most cells are dates, or numbers that nearly always rise or nearly always fall."""
     filled_cells = [cell for cell in cells if cell.strip()]
     numbers = some_floats(filled_cells)
     is_finite = np.isfinite(numbers)
@@ -89,7 +89,7 @@ def looks_like_time(cells: Sequence[str]) -> bool:
 
 
 def floats(cells: Sequence[str]) -> Floats:
-    """Read cells as numbers, NaN where a cell is none."""
+    """Read cells as (n,) numbers, NaN where a cell is no number."""
     try:
         return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
@@ -97,13 +97,13 @@ def floats(cells: Sequence[str]) -> Floats:
 
 
 def some_floats(cells: Sequence[str]) -> Floats:
-    """Read cells as numbers; only the first ones if none of these is a number."""
+    """Read cells as numbers, NaN where a cell is none. If none of the first 200 is a number, return these alone."""
     sample = floats(cells[:_LOOKED_AT])
     return floats(cells) if np.isfinite(sample).any() else sample
 
 
 def number_of(cell: str) -> float | None:
-    """Read a cell as a number; None if it is none."""
+    """Read a cell as a number; None if it is not one."""
     try:
         return float(cell)
     except ValueError:
@@ -124,7 +124,7 @@ def is_time_of_day(cell: str) -> bool:
 
 
 def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> Clock:
-    """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd; `zone` is of times that have none, else UTC."""
+    """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd. Times without a zone are of `zone`, else UTC."""
     if unit is None and (iso_cells := _iso_of_digits(cells)):
         return _iso_clock(iso_cells, zone)
     if unit is None or unit in UNITS:
@@ -147,7 +147,7 @@ def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> C
 
 
 def _iso_of_digits(cells: Sequence[str]) -> list[str]:
-    """Dates of digits alone as ISO 8601; none if any other cell is among them."""
+    """Rewrite dates of digits alone in ISO 8601; an empty list if any other cell is among them."""
     if not any(map(_COMPACT.fullmatch, cells[:_LOOKED_AT])):
         return []
     texts = [cell.strip() for cell in cells]
@@ -157,6 +157,7 @@ def _iso_of_digits(cells: Sequence[str]) -> list[str]:
 
 
 def _number_clock(numbers: Floats, unit: str | None) -> Clock:
+    """Read numbers as times; without a unit, their median says which they have."""
     sizes = np.abs(numbers[np.isfinite(numbers)])
     median_size = float(np.median(sizes)) if sizes.size else 0.0
     if unit is None:
@@ -172,7 +173,7 @@ def _number_clock(numbers: Floats, unit: str | None) -> Clock:
 
 
 def _iso_date(cell: str) -> datetime | None:
-    """A date in ISO 8601, also with UTC or a space before its offset; None if it is none."""
+    """Read a date in ISO 8601, also with UTC or a space before its offset; None if the cell is no date."""
     try:
         return datetime.fromisoformat(_OFFSET.sub(r"\1", cell.strip()).replace(" UTC", "Z").replace(" GMT", "Z"))
     except ValueError:
@@ -180,7 +181,7 @@ def _iso_date(cell: str) -> datetime | None:
 
 
 def _iso_clock(cells: Sequence[str], zone: ZoneInfo | None) -> Clock:
-    """Times of cells in ISO 8601, NaN where one is none."""
+    """Read cells in ISO 8601 as times, NaN where a cell is no date."""
     try:
         dates: list[datetime | None] = [*map(datetime.fromisoformat, cells)]
     except ValueError:
@@ -190,7 +191,7 @@ def _iso_clock(cells: Sequence[str], zone: ZoneInfo | None) -> Clock:
         times = np.fromiter(map(datetime.timestamp, dates), np.float64, len(dates))  # type: ignore[arg-type]
         repeats = 0
     else:
-        stamps = [math.nan if date is None else _stamp(date) for date in dates]
+        stamps = [math.nan if date is None else _unix_time(date) for date in dates]
         is_naive = np.array([date is not None and date.tzinfo is None for date in dates])
         times = np.array(stamps)
         times[is_naive], repeats = _unix_times(times[is_naive], zone)
@@ -199,7 +200,7 @@ def _iso_clock(cells: Sequence[str], zone: ZoneInfo | None) -> Clock:
     return Clock(np.where(np.abs(times) < _SECONDS, times, np.nan), "ISO 8601", True, None in zones, names, repeats)
 
 
-def _stamp(date: datetime) -> float:
+def _unix_time(date: datetime) -> float:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
@@ -209,7 +210,7 @@ def _offset_words(offset: timedelta) -> str:
 
 
 def _iso_of_words(cell: str) -> str:
-    """A date with its month's name as ISO 8601, empty if it is none: 01-Mar-2026 10:00, or Mar 1, 2026 10:00 AM."""
+    """Rewrite a date with its month's name (01-Mar-2026 10:00, or Mar 1, 2026 10:00 AM) in ISO 8601; '' for others."""
     match = _SPELLED.fullmatch(cell.strip())
     name = "" if match is None else (match[2] or match[3]).lower()
     if match is None or name not in _MONTHS:
@@ -225,7 +226,7 @@ def _iso_of_words(cell: str) -> str:
 def _date_clock(
     dates: Sequence[str], day_times: Sequence[str], unit: str | None, zone: ZoneInfo | None, first_match: re.Match[str]
 ) -> Clock:
-    """Times of dates as people write them. Days and times of day come again and again: each is read once."""
+    """Read dates as people write them. Days and times of day repeat, so each different one is read once."""
     year_first, has_dots = len(first_match[1]) == _FOUR, first_match[2] == "."
     days = {day: _DAY_ONLY.fullmatch(day) for day in {*dates}}
     seconds = {day_time: _seconds_of_day(day_time.strip(" ,")) for day_time in {*day_times}}
@@ -233,20 +234,20 @@ def _date_clock(
     day_first, month_first = (any(int(match[group]) > _LAST_MONTH for match in matches) for group in (1, 3))
     order = "yy/mm" if year_first else unit if unit in _ORDERS else "mm/dd" if month_first else "dd/mm"
     midnights = {day: _midnight(match, order) for day, match in days.items()}
-    local = np.array([*map(midnights.__getitem__, dates)]) + np.array([*map(seconds.__getitem__, day_times)])
-    times, repeats = _unix_times(local, zone)
+    local_times = np.array([*map(midnights.__getitem__, dates)]) + np.array([*map(seconds.__getitem__, day_times)])
+    times, repeats = _unix_times(local_times, zone)
     is_ambiguous = not (year_first or unit or day_first or month_first or has_dots)
     return Clock(times, _ORDERS.get(order, "dates"), True, True, (), repeats, is_ambiguous)
 
 
 def _split_at_space(cells: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Cells up to their first space, and what is behind it."""
+    """Split cells at their first space: return the texts before and after it."""
     days, _, moments = zip(*map(str.partition, cells, repeat(" ")), strict=True)
     return days, moments
 
 
 def _midnight(match: re.Match[str] | None, order: str) -> float:
-    """Seconds since 1970 of a day's beginning; NaN if there is no such day."""
+    """Return the seconds from 1970 to the beginning of a day; NaN if there is no such day."""
     try:
         year, month, day = (int(match[group]) for group in _PARTS[order]) if match else (0, 0, 0)
         return (datetime(year + (2000 if year < 100 else 0), month, day, tzinfo=UTC) - _EPOCH).total_seconds()
@@ -255,7 +256,7 @@ def _midnight(match: re.Match[str] | None, order: str) -> float:
 
 
 def _seconds_of_day(day_time: str) -> float:
-    """Seconds of a time of day, 0 of none; NaN if there is no such time. The end of a day is 24:00."""
+    """Return the seconds since midnight of a time of day, 0 for an empty text, NaN if there is no such time."""
     match = _TIME_OF_DAY.fullmatch(day_time or "0:00")
     if match is None:
         return math.nan
@@ -267,9 +268,9 @@ def _seconds_of_day(day_time: str) -> float:
 
 
 def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
-    """Unix times of local ones (n,), and how many of them are in an hour that comes twice.
+    """Convert local times (n,) to Unix times. Return these, and the number of rows in an hour that comes twice.
 
-    These are of the first turn of the hour, unless local time goes back within it.
+    Such rows are of the first turn of the hour, until local time goes back within it.
     """
     is_set = np.isfinite(local)
     if zone is None or not is_set.any():
@@ -280,8 +281,8 @@ def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
     times = local.copy()
     times[is_set] -= offsets[inverse.reshape(-1)]
     hours = np.floor(np.where(is_set, times, 0.0) / _HOUR)
-    folds = [hour for hour in np.unique(hours).tolist() if datetime.fromtimestamp((hour + 1.0) * _HOUR, zone).fold]
-    repeated_rows = np.flatnonzero(np.isin(hours, folds))
+    fold_hours = [hour for hour in np.unique(hours).tolist() if datetime.fromtimestamp((hour + 1.0) * _HOUR, zone).fold]
+    repeated_rows = np.flatnonzero(np.isin(hours, fold_hours))
     is_second, previous_time = False, -math.inf
     for row in repeated_rows.tolist():
         # Hours of two years are far apart.

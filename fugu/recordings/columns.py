@@ -1,4 +1,4 @@
-"""Which column of a table is the time, which the reading, and which tell one series from another."""
+"""Find the columns of times and readings of a table, and the columns that tell series apart."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ __all__ = [
 ]
 
 BOUNDARIES = ("seg", "subject")
-"""Columns in which a new cell begins a new stretch."""
+"""Columns in which a change of cells begins a new stretch."""
 _TIMES = (
     *("timestamp", "time", "datetime", "date_time", "date-time", "date", "last_changed", "last_updated", "ts"),
     *("epoch", "unixtime", "unix_time", "zeitstempel", "zeitpunkt", "datum", "zeit", "horodate", "fecha", "tijd", "t"),
 )
-"""Usual names of a column that says when, in small letters and without an underscore before; the best come first."""
+"""Usual names of a column of times, in small letters without leading underscores, the best first."""
 _UNIT_OF_NAME = re.compile(r"[ _]?[(\[_ ](s|ms|us|ns|utc|unix)[)\]]?$")
 _UNSURE = ("t", "ts", "date", "epoch", "datum", "zeit", "fecha", "tijd")
-"""Names that are of other things as well: they are taken for times only if their cells look like times."""
+"""Names that columns of other things have as well: only a column whose cells look like times is taken for times."""
 _LIKE_TIME = re.compile(r"(?!.*(up|run|life|down)time).*(time|timestamp|date|datetime|_at|zeit)")
 _VALUES = ("value", "state")
 _KEY = re.compile(
@@ -59,7 +59,7 @@ AMOUNT = re.compile(
     r"([^\d\s.,:/\]>-][^\d,:\]>]{0,11})?\]?",
     re.IGNORECASE,
 )
-"""A number with its unit, as a panel shows it, or in brackets."""
+"""A number with or without a unit, as panels show it, perhaps in brackets."""
 _MISSING = ("", "nan", "none", "null", "unknown", "unavailable", "?", "na", "n/a", "#n/a", "-", "--")
 _UNITS = (*UNITS, "dd/mm", "mm/dd")
 _LOOKED_AT = 200
@@ -69,11 +69,14 @@ _FEWEST, _MOST_LEVELS = 10, 8
 
 
 Chosen = tuple[tuple[str, str], ...]
-"""Columns, and the cell that the rows that were wanted have there."""
+"""Pairs of a column and a cell: only rows with these cells are read."""
 
 
 class TimeCells(NamedTuple):
-    """The cells of the times: by the name of their column, or of two, and their unit if it was said."""
+    """The cells of times, one for each row, and their `columns`: one, or two of days and times of day.
+
+    `unit` is what the user or the name of the column says, None if neither does.
+    """
 
     name: str
     cells: list[str]
@@ -82,9 +85,10 @@ class TimeCells(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A column that tells series apart, with how many rows each of its names has.
+    """A column that tells series apart, with the number of rows of each of its cells.
 
-    `named` says that its own name is of such columns; of others the names may be readings, and are not shown.
+    `named` says whether the column has a usual name of such columns. Cells of others may be readings: no message shows
+    them.
     """
 
     column: str
@@ -93,17 +97,17 @@ class Key(NamedTuple):
 
 
 def is_missing(cell: str) -> bool:
-    """Return whether a cell is one of the usual words for no reading."""
+    """Return whether a cell is empty, or a usual word for no reading."""
     return cell.strip().lower() in _MISSING
 
 
 def column_missing(file: str, name: str, header: Iterable[str]) -> FuguError:
-    """Make the error of a column that is not there."""
+    """Return the error for a column that a file does not have."""
     return FuguError(f"{file} has no column {name[:80]!r}; it has {', '.join(header)[:200]}")
 
 
 def no_time(table: Table, file: str, time: TimeCells, row: int) -> FuguError:
-    """Make the error of a cell that is no time."""
+    """Return the error for a row whose cell is no time."""
     return FuguError(
         f"{file}: {table.where} {table.lines[row]}, column {time.name} is no time: give seconds, or ISO 8601, or "
         "another column by --time"
@@ -111,44 +115,45 @@ def no_time(table: Table, file: str, time: TimeCells, row: int) -> FuguError:
 
 
 def time_rank(name: str) -> int | None:
-    """How well the name of a column is one of times, 0 the best; None if it is not."""
-    return _TIMES.index(_plain(name)) if _plain(name) in _TIMES else None
+    """Return the rank of a column's name among usual names of times, 0 for the best; None if it is not among them."""
+    return _TIMES.index(_plain_name(name)) if _plain_name(name) in _TIMES else None
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
+    """Return a column's name in small letters, without leading underscores and without a unit at its end."""
     return _UNIT_OF_NAME.sub("", name.strip().lower().lstrip("_"))
 
 
 def _unit_of_name(name: str) -> str | None:
-    """The unit that the name of a column of numbers ends in, as time_ms or Time [ms]."""
+    """Return the unit at the end of a column's name, as of time_ms or Time [ms]; None without one."""
     match = _UNIT_OF_NAME.search(name.strip().lower())
     return None if match is None or match[1] not in UNITS else match[1]
 
 
-def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
-    """The times of a table; None if nothing in it looks like one.
+def time_of(table: Table, file: str, time_option: str | None) -> TimeCells | None:
+    """Return the times of a table; None if no column looks like times. `time_option` is a column, or COLUMN:UNIT.
 
     Raises:
-        FuguError: the wanted column is not there.
-        QuestionError: several columns may be it.
+        FuguError: there is no such column, or times of day have no dates.
+        QuestionError: several columns may be the times.
     """
     columns = table.columns
-    if wanted is not None:
-        name, _, unit = wanted.rpartition(":")
-        if wanted in columns:
-            return _with_date(table, file, wanted, None)
+    if time_option is not None:
+        name, _, unit = time_option.rpartition(":")
+        if time_option in columns:
+            return _with_date(table, file, time_option, None)
         if name in columns and unit in _UNITS:
             return _with_date(table, file, name, unit)
-        raise column_missing(file, wanted, columns)
+        raise column_missing(file, time_option, columns)
     if table.time is not None:
         return TimeCells(table.time, columns[table.time], None, (table.time,))
-    for wanted_name in _TIMES:
+    for usual_name in _TIMES:
         for name, cells in columns.items():
-            if _plain(name) == wanted_name and (wanted_name not in _UNSURE or looks_like_time(cells)):
+            if _plain_name(name) == usual_name and (usual_name not in _UNSURE or looks_like_time(cells)):
                 unit_in_name = _unit_of_name(name)
                 return _with_date(table, file, name, unit_in_name if unit_in_name and _all(cells, _is_number) else None)
     dates = [name for name, cells in columns.items() if _all(cells, is_date)]
-    time_names = [name for name in columns if _LIKE_TIME.fullmatch(_plain(name))]
+    time_names = [name for name in columns if _LIKE_TIME.fullmatch(_plain_name(name))]
     dates = dates or [name for name in time_names if _all(columns[name], _is_number) and looks_like_time(columns[name])]
     if len(dates) > 1 and table.changes is None:
         options = [Option(("--time", name), "its times") for name in dates]
@@ -157,7 +162,7 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
 
 
 def _with_date(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
-    """The cells of a column of times; a time of day takes its date from the column beside that has it, or back."""
+    """Return the cells of a column of times, joined with those of another column if days and times of day are apart."""
     cells = table.columns[name]
     if _all(cells, _HHMM.fullmatch) and (day := _partner(table, name, _YYYYMMDD.fullmatch)):
         return _date_and_time(table, day, name, unit, [":".join(re.findall("..", cell.strip())) for cell in cells], "T")
@@ -177,7 +182,7 @@ def _with_date(table: Table, file: str, name: str, unit: str | None) -> TimeCell
 
 
 def _partner(table: Table, name: str, test: Callable[[str], object]) -> str | None:
-    """Another column whose cells pass a test."""
+    """Return the name of another column whose cells pass a test; None without one."""
     return next(
         (candidate for candidate, cells in table.columns.items() if candidate != name and _all(cells, test)), None
     )
@@ -193,22 +198,22 @@ def _is_day(cell: str) -> bool:
 
 
 def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:
-    """Return whether the first cells that are not missing, and the last, all pass a test."""
+    """Return whether the first 200 and last 200 cells, without missing ones, all pass a test."""
     sample = [cell for cell in (*cells[:_LOOKED_AT], *cells[-_LOOKED_AT:]) if not is_missing(cell)]
     return bool(sample) and all(map(test, sample))
 
 
 def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chosen]:
-    """The rows that are wanted, and the cell that they have in some columns.
+    """Return the rows of a table that options choose, and the cells by which they are chosen.
 
     Raises:
-        FuguError: no column, or no row, is like that.
+        FuguError: there is no such column, or no such row.
     """
     row_filter = dict(options.only)
     if options.column is not None and options.column not in table.columns:
         keys = (key for key in (*table.keys, *table.columns) if options.column in table.columns.get(key, ()))
         key = next(keys, None)
-        if key is None or not (key in table.keys or _KEY.fullmatch(_plain(key))):
+        if key is None or not (key in table.keys or _KEY.fullmatch(_plain_name(key))):
             raise column_missing(file, options.column, table.columns)
         row_filter[key] = options.column
     for column, cell in row_filter.items():
@@ -221,26 +226,28 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
     return table, tuple(row_filter.items())
 
 
-def value_of(table: Table, file: str, wanted_name: str | None, skipped: Sequence[str]) -> str:
-    """The column of the readings; those `skipped` have another meaning.
+def value_of(table: Table, file: str, column: str | None, skipped: Sequence[str]) -> str:
+    """Return the name of the column of readings: `column` if the table has it, else the only candidate.
+
+    Columns that are `skipped` have another meaning.
 
     Raises:
-        QuestionError: several columns may be it.
-        FuguError: none may.
+        QuestionError: several columns may be the readings.
+        FuguError: no column may be.
     """
-    if wanted_name is not None and wanted_name in table.columns:
-        return wanted_name
+    if column is not None and column in table.columns:
+        return column
     if table.value is not None:
         return table.value
     for usual_name in _VALUES:
         for name in table.columns:
-            if _plain(name) == usual_name and name not in skipped:
+            if _plain_name(name) == usual_name and name not in skipped:
                 return name
-    candidates = [name for name in table.columns if name not in skipped and _plain(name) not in BOUNDARIES]
+    candidates = [name for name in table.columns if name not in skipped and _plain_name(name) not in BOUNDARIES]
     candidates = [
         name for name in candidates if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))
     ]
-    values = [name for name in candidates if not _KEY.fullmatch(_plain(name))] or candidates
+    values = [name for name in candidates if not _KEY.fullmatch(_plain_name(name))] or candidates
     values = [name for name in values if not all(map(is_missing, table.columns[name]))]
     values = [name for name in values if not _counts_rows(table.columns[name])] or values
     if not values:
@@ -252,7 +259,7 @@ def value_of(table: Table, file: str, wanted_name: str | None, skipped: Sequence
 
 
 def _counts_rows(cells: Sequence[str]) -> bool:
-    """Return whether cells are the numbers of rows."""
+    """Return whether cells count the rows, from 0 or 1."""
     first_number = cells[0].strip()
     if len(cells) < _FEWEST or first_number not in ("0", "1"):
         return False
@@ -262,28 +269,29 @@ def _counts_rows(cells: Sequence[str]) -> bool:
 def keys_of(
     table: Table, value_column: str, skipped: Sequence[str], times: Floats | None, row_parts: Ints
 ) -> list[Key]:
-    """Columns that tell series apart, and have several.
+    """Return the columns that tell series apart, if there are several series.
 
-    What a form knows decides. Else it is a column of names whose rows interleave, or whose times begin again. It may
-    also be one of numbers: with such a name, or without which times come twice, or steps and values make no sense.
+    The form of the file may name these columns. Else they are columns of names whose rows interleave or whose times
+    begin again. A column of numbers needs a usual name, or series that alone explain times, steps or values.
     """
     if table.keys:
         candidates = [Key(name, dict(Counter(table.columns[name])), True) for name in table.keys]
         return [key for key in candidates if len(key.counts) > 1]
     keys = []
     for name, cells in table.columns.items():
-        if name == value_column or name in skipped or _plain(name) in (*BOUNDARIES, *_VALUES):
+        if name == value_column or name in skipped or _plain_name(name) in (*BOUNDARIES, *_VALUES):
             continue
         counts = dict(Counter(cells))
         if len(counts) < 2 or len(counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):
             continue
-        is_named = bool(_KEY.fullmatch(_plain(name)))
+        is_named = bool(_KEY.fullmatch(_plain_name(name)))
         if _tells_apart(cells, table.columns[value_column], times, row_parts, is_named=is_named):
             keys.append(Key(name, counts, is_named))
     return keys
 
 
 def _tells_apart(cells: list[str], values: list[str], times: Floats | None, row_parts: Ints, *, is_named: bool) -> bool:
+    """Return whether the cells of a column tell series apart, by the order, times and values of their rows."""
     if _all(cells, is_date):
         return False
     codes = codes_of(cells)
@@ -304,7 +312,7 @@ def _tells_apart(cells: list[str], values: list[str], times: Floats | None, row_
         return False
     if (all_steps == 0.0).mean() > _TWICE and (series_steps == 0.0).mean() < _NO_REPEATS:
         return True
-    if _steady(series_steps) >= _STEADY > _steady(all_steps):
+    if _steady_share(series_steps) >= _STEADY > _steady_share(all_steps):
         return True
     value_codes = codes_of(values)
     time_order = np.argsort(times, kind="stable")
@@ -314,20 +322,21 @@ def _tells_apart(cells: list[str], values: list[str], times: Floats | None, row_
 
 
 def codes_of(cells: Sequence[object]) -> Ints:
-    """(n,) a number for each different cell, in the order in which they come."""
+    """Number cells, (n,): equal cells have equal numbers, from 0 in the order in which cells first occur."""
     numbers = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
     return np.array([numbers[cell] for cell in cells], dtype=np.int64)
 
 
 def marks_of(table: Table, names: Sequence[str]) -> Ints:
-    """(n,) a number for each different row of cells of the columns that are called so; 0 without such columns."""
-    marks = [cells for name, cells in table.columns.items() if name.lower() in names]
-    return codes_of([*zip(*marks, strict=True)]) if marks else np.zeros(len(table.lines), dtype=np.int64)
+    """Number rows, (n,): equal where all cells of the named columns are equal; 0 if there are no such columns."""
+    mark_columns = [cells for name, cells in table.columns.items() if name.lower() in names]
+    return codes_of([*zip(*mark_columns, strict=True)]) if mark_columns else np.zeros(len(table.lines), dtype=np.int64)
 
 
-def _steady(steps: Floats) -> float:
-    middle = float(np.median(steps))
-    return float((np.abs(steps - middle) <= _ALIKE * middle).mean()) if middle > 0.0 else 0.0
+def _steady_share(steps: Floats) -> float:
+    """Return the share of steps within a tenth of their median; 0 if the median is 0."""
+    median = float(np.median(steps))
+    return float((np.abs(steps - median) <= _ALIKE * median).mean()) if median > 0.0 else 0.0
 
 
 def _is_number(cell: str) -> bool:

@@ -1,4 +1,4 @@
-"""The question that is asked where a recording can be read in more than one way. No reading is in an error's text."""
+"""The error that asks the user where a recording can be read in more than one way. Its text holds no reading."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["Option", "QuestionError"]
 
 
 class Option(NamedTuple):
-    """One answer to a question: words of a command line, and what they mean."""
+    """One answer to a question: words of a command line, and their meaning."""
 
     words: tuple[str, ...]
     meaning: str
 
 
 class QuestionError(UsageError):
-    """A recording can be read in more than one way. Its text has no reading; its options may.
+    """A recording can be read in more than one way. The text holds no reading; the options may.
 
     Attributes:
-        rule: the name of the question.
+        rule: the name of the rule that asks.
         question: one line that says what is not clear.
-        options: the answers; names or codes of the recording may be among them.
+        options: the answers, which may hold names or codes of the recording.
     """
 
     def __init__(self, rule: str, question: str, options: Sequence[Option]) -> None:
@@ -31,6 +31,6 @@ class QuestionError(UsageError):
         self.rule, self.question, self.options = rule, question, tuple(options)
 
     def document(self) -> dict[str, Any]:
-        """The question and its options, for JSON."""
+        """Return the question and its options as an object for JSON."""
         options = [{"words": list(option.words), "meaning": option.meaning} for option in self.options]
         return {"rule": self.rule, "question": self.question, "options": options}

@@ -1,4 +1,4 @@
-"""A recording's file: bytes or text of what it becomes once it is unpacked, and never more than a limit of them."""
+"""A recording's file: its unpacked bytes or text, up to a limit of size."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fugu.contract.errors import FuguError
 __all__ = ["MOST_BYTES", "File"]
 
 MOST_BYTES = 512 << 20
-"""Of what a file becomes."""
+"""The largest size of an unpacked file."""
 _GZIP = b"\x1f\x8b"
 _HEAD, _FIRST = 1 << 16, 60
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class _Bounded(io.RawIOBase):
-    """Bytes of a file; FuguError after too many of them."""
+    """A stream of bytes that raises FuguError once it has given more than `MOST_BYTES`."""
 
     def __init__(self, inner: BinaryIO, name: str) -> None:
         self._inner, self._name, self._count = inner, name, 0
@@ -42,46 +42,46 @@ class _Bounded(io.RawIOBase):
 
 
 class File:
-    """A file that may hold a recording: `path`, `name`, and what it becomes; gzip is known by its first bytes."""
+    """A file that may hold a recording, with its unpacked contents. Its first bytes tell whether it is gzip."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, path.name
 
     @cached_property
     def zipped(self) -> bool:
-        """True if it is gzip."""
+        """True if the file is gzip."""
         with self.path.open("rb") as file:
             return file.read(len(_GZIP)) == _GZIP
 
     @property
     def in_utf8(self) -> bool:
-        """True unless it is text in UTF-16."""
-        return not self._first.startswith(_WIDE)
+        """True unless the file is text in UTF-16."""
+        return not self._first_bytes.startswith(_WIDE)
 
     @cached_property
-    def _first(self) -> bytes:
+    def _first_bytes(self) -> bytes:
         with self.binary() as file:
             return file.read(_HEAD)
 
     @cached_property
     def head(self) -> bytes:
-        """Its first bytes, unpacked; of text they are UTF-8, whatever the file has."""
+        """The first bytes of the file, unpacked; text in UTF-16 is converted to UTF-8."""
         if self.in_utf8:
-            return self._first.removeprefix(codecs.BOM_UTF8)
-        return self._first[: len(self._first) & ~1].decode("utf-16", "ignore").encode()
+            return self._first_bytes.removeprefix(codecs.BOM_UTF8)
+        return self._first_bytes[: len(self._first_bytes) & ~1].decode("utf-16", "ignore").encode()
 
     @cached_property
     def first_lines(self) -> list[str]:
-        """Its first lines that are not empty; of a long one only the beginning."""
+        """The filled lines among the first 60 of the head; the last may be cut off."""
         return [line for line in self.head.decode(errors="replace").splitlines()[:_FIRST] if line.strip()]
 
     @contextmanager
     def binary(self) -> Iterator[BinaryIO]:
-        """Open what it becomes.
+        """Open the unpacked bytes.
 
         Raises:
-            FuguError: it is broken gzip, or too large.
-            OSError: it cannot be read.
+            FuguError: the file is broken gzip, or too large.
+            OSError: the file cannot be read.
         """
         opener = gzip.open if self.zipped else open
         try:
@@ -92,10 +92,10 @@ class File:
 
     @contextmanager
     def text(self) -> Iterator[TextIO]:
-        """Open its text, UTF-8 or UTF-16 with a mark; ends of lines stay as they are, errors as of `binary`.
+        """Open the text, in UTF-8 or in UTF-16 with a mark. Ends of lines stay as they are; errors as of `binary`.
 
         Raises:
-            FuguError: it is no such text.
+            FuguError: the file is no such text.
         """
         with self.binary() as file:
             try:

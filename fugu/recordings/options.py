@@ -1,4 +1,4 @@
-"""The answers that settle how a recording is read, also from words of a command line or of a program."""
+"""Options that settle how a recording is read, parsed from words of a command line or values of a program."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fugu.recordings.rules import RULES
 __all__ = ["ReadOptions", "RowKind", "read_options"]
 
 RowKind = Literal["events", "samples", "changes"]
-"""Events are a tick each; samples are on a clock, and may be absent; changes hold until the next."""
+"""Kinds of rows: an event is a tick, samples are on a clock (some absent), a change holds until the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Answers that settle how a recording is read; the others are found, or asked about.
+    """Answers that settle how a recording is read; what they leave open is found in the file, or asked.
 
-    `time` is a column, with its unit if that is to be said (`time:days`). `column` is the readings' column, or one of
-    the series. `only` has pairs of a column and the cell that wanted rows have there. `zone` is of times that have
-    none. `missing_values` are cells that are no reading. `rows` says what rows are, and `period` how many seconds are
-    from tick to tick. No value holds longer than `gap` seconds. `as_it_is` has names of rules that need not ask.
-    `day_parts` is the zone in which parts of the day are asked for.
+    `time` is a column of times, perhaps with its unit (`time:days`). `column` is the column of readings, or the name of
+    a series. `only` holds pairs of a column and a cell: rows with other cells are left out. `zone` is the zone of times
+    without one. `missing_values` are cells that are no readings. `rows` says what rows are, `period` the seconds from
+    tick to tick. No value holds longer than `gap` seconds. `as_it_is` holds names of rules that must not ask.
+    `day_parts` is the zone of the parts of the day that a plan distinguishes.
     """
 
     time: str | None = None
@@ -41,16 +41,18 @@ class ReadOptions:
 
 
 def read_options(**texts: Any) -> ReadOptions:
-    """Read options, as `ReadOptions` has them: `only` as sensor=hall, codes and names of rules with commas between.
+    """Parse options by the names of the fields of `ReadOptions`; options that are None are left out.
+
+    Rows are chosen as sensor=hall. Codes and names of rules have commas between them.
 
     Raises:
-        UsageError: one of them cannot be read.
+        UsageError: an option cannot be read.
     """
     return ReadOptions(**{name: _READ.get(name, str)(value) for name, value in texts.items() if value is not None})
 
 
 def _words(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
-    """Words that have commas between, or come one by one."""
+    """Split a text at its commas, or take a sequence of words or numbers one by one."""
     texts = words.split(",") if isinstance(words, str) else [words] if isinstance(words, int | float) else words
     return tuple(text.strip() if isinstance(text, str) else f"{text:g}" for text in texts)
 
@@ -94,4 +96,4 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "gap": _gap,
     "as_it_is": _rule_names,
 }
-"""How those are read that are no text."""
+"""By option: how its value is parsed; all others are texts."""

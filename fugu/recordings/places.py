@@ -1,4 +1,4 @@
-"""Places of a recording: latitude and longitude, trace by trace."""
+"""Read the places of a recording: latitude and longitude, trace by trace."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_MISSING", "Traces", "place_columns", "read_traces", "resampled"]
 
 MOST_MISSING = 0.01
-"""The share of missing readings above which they are a state of their own."""
+"""The largest share of missing readings that do not become a state of their own."""
 _LATITUDE = ("lat", "latitude")
 _LONGITUDE = ("lon", "lng", "long", "longitude")
-"""Usual names of columns, in small letters."""
+"""Usual names of the columns of places, in small letters."""
 _TRACE = ("trace", "trace_id", "device", "device_id", "user", *BOUNDARIES)
 _LONGEST_GAP = 2.0
 _MOST_TICKS = 20_000_000
@@ -34,9 +34,9 @@ _MOST_TICKS = 20_000_000
 class Traces(NamedTuple):
     """Places in the order in which they were visited, trace by trace.
 
-    `places` are (n, 2), latitude and longitude in degrees, NaN where missing ones are kept. `trace` is equal for places
-    of one unbroken trace. `times` are in seconds. `at` is the row of the file, from 0, of the wanted rows. `columns`
-    are those of latitude and longitude.
+    `places` are (n, 2) latitudes and longitudes in degrees, NaN for missing places that are kept. `trace` is (n,) and
+    equal for places of one unbroken trace. `times` are (n,) seconds. `at` are (n,) indices from 0 of the chosen rows.
+    `rows` and `missing` count these rows, and those without a place. `columns` are those of latitude and longitude.
     """
 
     places: Floats
@@ -52,13 +52,13 @@ class Traces(NamedTuple):
 
     @property
     def median_step(self) -> float | None:
-        """The median time from one place of a trace to the next, None without times."""
+        """The median time in seconds from one place of a trace to the next; None without times."""
         steps = self._steps
         return float(np.median(steps)) if steps.size else None
 
     @property
     def silences(self) -> int:
-        """How often the next place of a trace came after more than two median steps."""
+        """The number of steps inside traces that are longer than two median steps."""
         steps = self._steps
         return int((steps > _LONGEST_GAP * np.median(steps)).sum()) if steps.size else 0
 
@@ -68,7 +68,7 @@ class Traces(NamedTuple):
 
 
 def place_columns(loaded: Loaded) -> tuple[str, str] | None:
-    """The columns of latitude and longitude, None if it has none."""
+    """Return the names of the columns of latitude and longitude; None unless the recording has both."""
     columns = [
         next((column for column in loaded.table.columns if column.lower() in names), None)
         for names in (_LATITUDE, _LONGITUDE)
@@ -79,12 +79,12 @@ def place_columns(loaded: Loaded) -> tuple[str, str] | None:
 def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
     """Read location traces.
 
-    Columns name a latitude and a longitude, and may name a time and what tells traces apart (rows of one trace need not
-    stand together). Rows without a place are kept where they are more than 1 % of all; else each ends its trace.
+    A table needs columns of latitude and longitude. It may have times, and columns that tell traces apart; rows of one
+    trace need not stand together. If more than 1 % of rows have no place, they are kept; else each ends its trace.
 
     Raises:
-        FuguError: a column is missing, or a row holds no place on earth; rows are named, never a value.
-        QuestionError: it can be read in more than one way.
+        FuguError: a column is missing, or a row holds no place on earth. The error names the row, never a value.
+        QuestionError: the recording can be read in more than one way.
     """
     loaded = load(recording, options)
     file = loaded.name
@@ -140,7 +140,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
 
 
 def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
-    """Indices of places in the order of their times, trace by trace, and what was done."""
+    """Return the indices of places in the order of their times, trace by trace, and notes that tell of any sorting."""
     order = np.lexsort((times, trace))
     goes_back = (np.diff(times) < 0.0) & (np.diff(trace) == 0)
     raise_question(
@@ -161,7 +161,11 @@ def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, 
 
 
 def _degrees(table: Table, file: str, name: str, limit: float, is_absent: NDArray[np.bool_]) -> Floats:
-    """The numbers of a column, NaN of rows without a place; none is beyond the most in size."""
+    """Read the degrees of a column, (n,), NaN in rows without a place.
+
+    Raises:
+        FuguError: a cell is no number within -limit..limit.
+    """
     values = np.where(is_absent, np.nan, floats(table.columns[name]))
     bad_rows = np.flatnonzero(~is_absent & ~(np.abs(values) <= limit))
     if bad_rows.size:
@@ -171,16 +175,16 @@ def _degrees(table: Table, file: str, name: str, limit: float, is_absent: NDArra
 
 
 def _steps(times: Floats, trace: Ints) -> Floats:
-    """The steps of time above 0 inside traces, in seconds."""
+    """Return the steps of time above 0 between places of one trace, in seconds."""
     steps = np.diff(times)[np.diff(trace) == 0]
     return np.asarray(steps[steps > 0], dtype=np.float64)
 
 
 def resampled(traces: Traces, period: float) -> Traces:
-    """The newest place of every trace once a period (seconds); a trace is cut where it falls silent for two periods.
+    """Return the newest place of every trace once a period (seconds). A silence of over two periods ends a trace.
 
     Raises:
-        FuguError: there are no times, or they are too far apart to be counted.
+        FuguError: there are no times, or there would be too many ticks.
     """
     if traces.times is None:
         raise FuguError(f"{traces.source} has no column of times, which --period needs")

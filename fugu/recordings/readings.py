@@ -1,4 +1,4 @@
-"""Understand a recording: the readings of one sensor, tick by tick, and what was found of how they were written."""
+"""Read a recording as the readings of one sensor, tick by tick, with facts of how the file is written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["AS_FOUND", "Facts", "Kind", "Loaded", "Readings", "Recorded", "facts_of", "joined", "load", "read_readings"]
 
 Kind = Literal["numbers", "levels", "on/off", "names"]
-"""Numbers; whole numbers of which there are few; two names, or 0 and 1; names."""
+"""Numbers; at most 8 different whole numbers; two names, or 0 and 1; more than two names."""
 _CHANGES = ("last_changed", "last_updated")
 _ENTITY = "entity_id"
 """The column of the name of a sensor, as home automation exports it."""
@@ -45,11 +45,11 @@ _SIMPLE = ("seconds", "ISO 8601")
 _SAME_PERIOD, _LOOKED_AT = 0.05, 200
 _YEAR, _MOST_OF_ALL = 366 * 86_400.0, 0.9
 AS_FOUND = ReadOptions()
-"""Nothing is said of how a recording is to be read."""
+"""Options of a recording that is read without any answer of the user."""
 
 
 class Loaded(NamedTuple):
-    """A recording as a table of text, and how it is called in errors; `path` is its file, if there is one."""
+    """A recording as a table of text; `name` is its name in errors, `path` its file, None without one."""
 
     name: str
     table: Table
@@ -57,15 +57,16 @@ class Loaded(NamedTuple):
 
 
 Recorded = Path | Loaded
-"""Where a recording is."""
+"""A recording: the path of its file, or its table."""
 
 
 class Facts(NamedTuple):
-    """Facts of how a recording is written, for people; nothing in them but `missing` is of a reading.
+    """Facts of how a recording is written, for people. Only `missing` holds cells of the readings' column.
 
-    `rows` are taken of `rows_in_file`. `steps_seconds` are 5, 50 and 95 % of steps, `longest_hold_seconds` is of
-    changes, `period_seconds` from tick to tick, `gaps` count those in time, and `first` and `last` are Unix times.
-    `codes` are cells that were said to be no reading. `replayable` says that an agent can replay the file.
+    `rows` is the number of rows that are read, of `rows_in_file`. `steps_seconds` are the 5, 50 and 95 % quantiles of
+    steps of time. `longest_hold_seconds` is None unless rows are changes. `period_seconds` is the time from tick to
+    tick, `gaps` the number of gaps in time. `first` and `last` are Unix times. `codes` are the cells that the user
+    declared to be no readings. `replayable` says whether an agent can replay the file.
     """
 
     form: str
@@ -91,14 +92,15 @@ class Facts(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """Readings, one a tick.
+    """Readings, one for each tick.
 
-    `values` are (n,) numbers, or `named`; `segments` are equal inside a stretch without gaps. `period_seconds` is the
-    typical time between events, None if nobody has said it of rows without times; events such as heartbeats are not
-    `steady`. `missing_share` does not count absent rows. `rows` are (n,) rows of the file, from 0, of the wanted ones,
-    -1 for ticks without one. Of a log of changes, they are ticks since the first row. None if no agent could replay the
-    file. The ticks of each donor begin at `starts`. `moments` are (n,) Unix times of ticks, None without times;
-    `offsets` from UTC are written in the file's times, other than none. `without_row` are ticks without a row.
+    `values` are (n,) numbers or names. `segments` are (n,) numbers, equal inside a stretch without gaps.
+    `period_seconds` is the time from tick to tick, of events the typical one. It is None for rows without times, unless
+    the user gave it. `steady` is False for events, such as heartbeats. `missing_share` does not count absent rows.
+    `rows` are (n,) indices from 0 of the chosen rows of the file, -1 for ticks without a row. For a log of changes they
+    are ticks since the first row. They are None if no agent can replay the file. `starts` are the indices of each
+    donor's first tick. `moments` are (n,) Unix times of ticks, None without times. `offsets` are the offsets from UTC
+    in the file's times. `without_row` are the indices of ticks without a row.
     """
 
     values: Cells
@@ -120,12 +122,12 @@ class Readings(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """True if its readings are names."""
+        """True if the readings are names."""
         return are_names(self.values)
 
     @property
     def absent(self) -> Bools:
-        """(n,) whether a tick has no row, which is no missing reading."""
+        """(n,) whether a tick has no row; such ticks do not count as missing readings."""
         is_absent = np.zeros(len(self.segments), dtype=bool)
         if self.without_row is not None:
             is_absent[self.without_row] = True
@@ -133,14 +135,14 @@ class Readings(NamedTuple):
 
     @property
     def period(self) -> float:
-        """Seconds from tick to tick; FuguError if nobody has said them."""
+        """Seconds from tick to tick; FuguError if they are unknown."""
         if self.period_seconds is None:
             raise FuguError(f"{self.source}: no times say how far apart its rows are: give --period, in seconds")
         return self.period_seconds
 
     @property
     def timed(self) -> bool:
-        """True if its ticks are at steady times, so that there are parts of the day."""
+        """True if ticks have times and a steady period, so that each has a part of the day."""
         return self.steady and self.moments is not None
 
     @property
@@ -150,11 +152,11 @@ class Readings(NamedTuple):
 
 
 def load(recording: Recorded, options: ReadOptions) -> Loaded:
-    """Read a file as a table of text.
+    """Read the table of text of a recording; return a loaded recording as it is.
 
     Raises:
-        FuguError: it is of no form, or cannot be read.
-        OSError: it cannot be read.
+        FuguError: the file is of no known form, is broken, or has no wanted row.
+        OSError: the file cannot be read.
     """
     if isinstance(recording, Loaded):
         return recording
@@ -171,12 +173,12 @@ def load(recording: Recorded, options: ReadOptions) -> Loaded:
 def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readings:
     """Read the readings of one sensor.
 
-    Without a name, the column is `value` or `state`, or the only one that there is. Rows without times are ticks.
+    Unless an option names the column, it is `value` or `state`, or the only candidate. Rows without times are ticks.
 
     Raises:
-        FuguError: one line that says what is wrong, and where.
-        QuestionError: it can be read in more than one way.
-        OSError: it cannot be read.
+        FuguError: the recording is wrong; the error is one line that says what and where.
+        QuestionError: the recording can be read in more than one way.
+        OSError: the file cannot be read.
     """
     source = load(recording, options)
     try:
@@ -189,7 +191,7 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
 
 
 def facts_of(recording: Loaded, table: Table, row_filter: Chosen, evidence: Evidence) -> Facts:
-    """Facts of a recording as far as its columns say them."""
+    """Return the facts of a recording that are known from its columns and times, before readings are put on ticks."""
     time, clock, options, zone = evidence.time, evidence.clock, evidence.options, ""
     if clock is not None and clock.dated:
         zone = str(options.zone or "UTC, as none is written") if clock.naive else ", ".join(clock.offsets) or "UTC"
@@ -210,6 +212,7 @@ def facts_of(recording: Loaded, table: Table, row_filter: Chosen, evidence: Evid
 
 
 def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
+    """Choose the columns of times and readings of a table, and put its readings on ticks."""
     table, row_filter = selected(recording.table, recording.name, options)
     time = time_of(table, recording.name, options.time)
     time_columns = () if time is None else time.columns
@@ -228,7 +231,7 @@ def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
     keys = keys_of(table, column, (*time_columns, *dict(row_filter)), None if clock is None else clock.times, row_parts)
     evidence = Evidence(recording.name, column, options, keys, None, time, clock)
     raise_question(evidence._replace(clock=None))  # before cells of several sensors are read as one's
-    label = next((cell for _, cell in row_filter), None) or _only_name(table) or column
+    label = next((cell for _, cell in row_filter), None) or _only_series_name(table) or column
     values = values_of(table, column, recording.name, options.missing_values)
     units = (f"column {column} is in {values.unit}",) if values.unit else ()
     table = table._replace(plain=table.plain and values.plain, notes=(*table.notes, *units))
@@ -245,21 +248,22 @@ def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
     if clock is None:
         raise_question(evidence._replace(readings=values.readings))
     else:
-        readings = _on_ticks(readings, table, values, clock, evidence)
+        readings = _put_on_ticks(readings, table, values, clock, evidence)
     return readings._replace(
         kind=kind_of_values(readings), missing_share=float((~readings.present[~readings.absent]).mean())
     )
 
 
 def _empty_rows(times: Sequence[str], values: Sequence[str]) -> set[int]:
-    """Rows that have neither a time nor a reading, if others do."""
+    """Return the indices of rows with neither a time nor a reading; none if all rows are so."""
     if not any(map(is_missing, {*times[:_LOOKED_AT], *times[-_LOOKED_AT:]})):
         return set()
     rows = {row for row, time in enumerate(times) if is_missing(time) and is_missing(values[row])}
     return rows if len(rows) < len(times) else set()
 
 
-def _on_ticks(recording: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
+def _put_on_ticks(recording: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
+    """Put readings, one for each row so far, on ticks by the times of the rows."""
     options, facts = evidence.options, recording.facts[0]
     rows, order_notes = _rows_by_time(clock, recording.segments)
     times, row_parts = clock.times[rows], recording.segments[rows]
@@ -340,7 +344,7 @@ def _on_ticks(recording: Readings, table: Table, values: Values, clock: Clock, e
 
 
 def _is_recent_change(readings: Floats, times: Floats, row_parts: Ints, longest_seconds: float) -> Bools:
-    """(n,) whether a row's value does not repeat, from row to row, for longer than a gap."""
+    """(n,) whether a row begins a run of equal readings, or belongs to a run of at most the longest seconds."""
     run_firsts = run_starts(readings, row_parts)
     run_lasts = np.append(run_firsts[1:], len(readings)) - 1
     is_recent = np.repeat(times[run_lasts] - times[run_firsts] <= longest_seconds, run_lasts - run_firsts + 1)
@@ -349,27 +353,29 @@ def _is_recent_change(readings: Floats, times: Floats, row_parts: Ints, longest_
 
 
 def _kind_of_rows(table: Table, readings: Cells, rows: Ints, steps: Steps, facts: Facts) -> tuple[RowKind, str] | None:
+    """Return what rows are, and why, by their times, their readings and the columns beside; None if it is unclear."""
     changes = table.changes
     if changes is None and facts.time is not None and facts.time.lower() in _CHANGES:
         changes = True
-    has_names, present = are_names(readings), readings[present_in(readings)]
-    levels = codes_of([name.casefold() for name in present]) if has_names else present
+    has_names, present_readings = are_names(readings), readings[present_in(readings)]
+    levels = codes_of([name.casefold() for name in present_readings]) if has_names else present_readings
     kind = kind_of(steps, levels, [] if has_names else [readings], changes)
     if changes or (kind is not None and kind[0] != "changes"):
         return kind
     # A beat's own state does not say how long the beat was, but its rate beside it does.
-    extra_columns = [column for name in facts.unused if (column := _column(table.columns[name])) is not None]
+    extra_columns = [column for name in facts.unused if (column := _numbers_of(table.columns[name])) is not None]
     kind_by_unused = kind_of(steps, levels, [column[rows] for column in extra_columns], None) if extra_columns else None
     return kind_by_unused if kind_by_unused is not None and kind_by_unused[0] == "events" else kind
 
 
-def _column(cells: Sequence[str]) -> Floats | None:
+def _numbers_of(cells: Sequence[str]) -> Floats | None:
+    """Read cells as (n,) numbers, NaN for empty ones; None if any cell is no number."""
     numbers = [number_of(cell) if cell.strip() else np.nan for cell in cells]
     return None if None in numbers else np.array(numbers, dtype=np.float64)
 
 
 def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """Rows in the order of their times, without those of a clock that was not set: see the notes.
+    """Return indices of rows in the order of their times, and notes. Rows of a clock that was not set are left out.
 
     Raises:
         FuguError: the clock was never set.
@@ -389,7 +395,7 @@ def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]
 
 
 def _is_far_from_most(times: Floats) -> Bools:
-    """(n,) whether a time is of a group over a year from the largest one, if that has nine tenths of all."""
+    """(n,) whether a time is a year or more from the largest group of times, if this group has nine tenths of all."""
     order = np.argsort(times, kind="stable")
     groups = np.empty(len(times), dtype=np.int64)
     groups[order] = np.concatenate([[0], np.cumsum(np.diff(times[order]) > _YEAR)])
@@ -398,30 +404,30 @@ def _is_far_from_most(times: Floats) -> Bools:
 
 
 def _parts_of(table: Table) -> Ints:
-    """(n,) numbers of rows that rise where a boundary has another cell."""
+    """Number the parts of a table, (n,): the number rises where the cell of a boundary column changes."""
     marks = marks_of(table, BOUNDARIES)
     return np.cumsum(np.diff(marks, prepend=marks[:1]) != 0).astype(np.int64)
 
 
-def _only_name(table: Table) -> str | None:
-    """The name of the only series, if it has one."""
+def _only_series_name(table: Table) -> str | None:
+    """Return the name of the only series of a table; None if there are none or several."""
     keys = table.keys or [name for name in table.columns if name.lower() == _ENTITY]
     names = {cell for key in keys for cell in table.columns[key]}
     return names.pop() if len(names) == 1 else None
 
 
 def kind_of_values(readings: Readings) -> Kind:
-    """Tell numbers, few whole numbers, two names, and names apart.
+    """Return the kind of readings.
 
     Raises:
         FuguError: there are no readings, or they never change.
     """
-    present = readings.values[readings.present]
-    if not present.size:
+    values = readings.values[readings.present]
+    if not values.size:
         raise FuguError(f"{readings.source}: no row has a reading in column {readings.column}")
-    if not readings.named and not has_few(present):
+    if not readings.named and not has_few(values):
         return "numbers"
-    levels = np.unique([name.casefold() for name in {*present}] if readings.named else present)
+    levels = np.unique([name.casefold() for name in {*values}] if readings.named else values)
     if len(levels) == 1:
         raise FuguError(f"{readings.source}: column {readings.column} never changes: there is nothing to plan from")
     if readings.named:
@@ -432,10 +438,10 @@ def kind_of_values(readings: Readings) -> Kind:
 
 
 def joined(recordings: Sequence[Readings]) -> Readings:
-    """Readings of several donors, one after another; of where they are from only the number of donors is left.
+    """Join the readings of several donors, one after another. Of their sources only the number of donors is left.
 
     Raises:
-        FuguError: their ticks or their readings are not of one kind.
+        FuguError: the ticks or the readings are not of one kind.
     """
     first = recordings[0]
     if len(recordings) == 1:

@@ -1,7 +1,7 @@
 """Rules that find a recording implausible, or readable in two ways: each asks, unless `--as-it-is` names it.
 
-None of them knows what a recording is of. What each asks of is in its docstring; no question has a reading in it, only
-an option may have.
+No rule knows what a recording is of. Each rule's docstring says when it asks; it returns None if it does not. No
+question holds a reading; an option may.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _MOST_SHOWN, _MOST_CODES, _MOST_NAMES = 12, 8, 32
 
 
 class Evidence(NamedTuple):
-    """A recording, as far as it was understood: rows in the order of their times, None where there are no times.
+    """Knowledge of a recording so far; fields that are not known yet are None.
 
-    `goes_back` are (n - 1,) whether a row, as they came, is earlier than the last. `readings` are None before they
-    are read. `kind` is None if rows may be of several.
+    `readings`, `times`, `row_parts` and `is_up` are (n,), in the order of times. `goes_back` is (n - 1,): whether a row
+    of the file is earlier than the row before. `kind` is None if rows may be of several kinds.
     """
 
     file: str
@@ -55,38 +55,38 @@ class Evidence(NamedTuple):
 
     @property
     def numbers(self) -> Floats | None:
-        """Readings that are numbers."""
+        """The readings if they are numbers, else None."""
         return None if self.readings is None or are_names(self.readings) else self.readings
 
     @property
     def names(self) -> set[str]:
-        """The different readings that are names, however they are spelled."""
+        """The different names among the readings, in small letters; empty if readings are numbers."""
         if self.readings is None or not are_names(self.readings):
             return set()
         return {name.casefold() for name in {*self.readings.tolist()} - {None}}
 
 
-_Asked = tuple[str, list[Option]]
-"""A question, and its answers."""
-_Rule = Callable[[Evidence], _Asked | None]
+_Question = tuple[str, list[Option]]
+"""A question, and the options to answer it."""
+_Rule = Callable[[Evidence], _Question | None]
 
 
-def _keys(evidence: Evidence) -> _Asked | None:
-    """Several series in one file: a column tells them apart, and all are read as one sensor."""
+def _keys_question(evidence: Evidence) -> _Question | None:
+    """Ask if a column tells several series apart, and all would be read as one sensor."""
     if not evidence.keys:
         return None
     key = max(evidence.keys, key=lambda key: (key.named, len(key.counts)))
     # Names in a column that is called like no key may be readings.
-    largest = sorted(key.counts.items(), key=lambda pair: -pair[1])[:_MOST_SHOWN] if key.named else []
-    options = [Option(("--only", f"{key.column}={name}"), f"{count} rows") for name, count in largest]
-    if len(largest) < len(key.counts):
-        options.append(Option(("--only", f"{key.column}=NAME"), f"one of {len(key.counts) - len(largest)} names"))
+    shown_names = sorted(key.counts.items(), key=lambda pair: -pair[1])[:_MOST_SHOWN] if key.named else []
+    options = [Option(("--only", f"{key.column}={name}"), f"{count} rows") for name, count in shown_names]
+    if len(shown_names) < len(key.counts):
+        options.append(Option(("--only", f"{key.column}=NAME"), f"one of {len(key.counts) - len(shown_names)} names"))
     options.append(Option(("--as-it-is", "keys"), "all rows are of one sensor"))
     return f"column {key.column} has {len(key.counts)} names, whose rows are not of one sensor", options
 
 
-def _dates(evidence: Evidence) -> _Asked | None:
-    """Dates in which no part is above 12."""
+def _dates_question(evidence: Evidence) -> _Question | None:
+    """Ask if no date shows whether the day or the month comes first."""
     if evidence.clock is None or evidence.time is None or not evidence.clock.is_ambiguous:
         return None
     column = evidence.time.columns[0]
@@ -99,15 +99,15 @@ def _dates(evidence: Evidence) -> _Asked | None:
     )
 
 
-def _step(evidence: Evidence) -> _Asked | None:
-    """Rows less than a millisecond apart, or more than a day, or numbers that may be days of a spreadsheet."""
+def _step_question(evidence: Evidence) -> _Question | None:
+    """Ask if rows are less than a millisecond or more than a day apart, or times are of no plausible year or unit."""
     time, clock, steps = evidence.time, evidence.clock, evidence.steps
     if time is None or clock is None or steps is None or time.unit is not None:
         return None
     lowest, highest = float(np.min(evidence.times)), float(np.max(evidence.times))  # type: ignore[arg-type]
-    days = clock.unit == "seconds" and lowest > 20_000.0 and highest < 80_000.0 and steps.median <= 1.0
+    are_days = clock.unit == "seconds" and lowest > 20_000.0 and highest < 80_000.0 and steps.median <= 1.0
     is_far_off = float(np.median(evidence.times)) > _LATEST or (clock.unit in _LARGE and not clock.dated)  # type: ignore[arg-type]
-    if not days and not is_far_off and 1e-3 <= steps.median <= _DAY:
+    if not are_days and not is_far_off and 1e-3 <= steps.median <= _DAY:
         return None
     units = {unit: unit_words for unit, unit_words in UNITS.items() if unit != "ns"}
     if clock.unit not in units.values():
@@ -123,8 +123,8 @@ def _step(evidence: Evidence) -> _Asked | None:
     return f"by column {time.name} rows are {steps.median:.3g} s apart", options
 
 
-def _order(evidence: Evidence) -> _Asked | None:
-    """Rows that often go back in time."""
+def _order_question(evidence: Evidence) -> _Question | None:
+    """Ask if 1 % to 99 % of the rows, and at least 5, are earlier than the row before."""
     goes_back, time = evidence.goes_back, evidence.time
     if time is None or goes_back is None or goes_back.sum() < 5 or not 0.01 <= goes_back.mean() <= 0.99:
         return None
@@ -135,8 +135,8 @@ def _order(evidence: Evidence) -> _Asked | None:
     )
 
 
-def _rows(evidence: Evidence) -> _Asked | None:
-    """Steps that are neither of one clock, nor explained, nor of changes."""
+def _rows_question(evidence: Evidence) -> _Question | None:
+    """Ask what rows are, if steps of time and readings do not show it."""
     if evidence.kind is not None or evidence.steps is None:
         return None
     low, high = np.quantile(evidence.steps.all, [0.05, 0.95])
@@ -150,21 +150,21 @@ def _rows(evidence: Evidence) -> _Asked | None:
     )
 
 
-def _codes(evidence: Evidence) -> _Asked | None:
-    """A value that comes again and again, far from all others, as codes of failed sensors do."""
+def _codes_question(evidence: Evidence) -> _Question | None:
+    """Ask if a value comes again and again, far from all others, as codes of failed sensors do."""
     if evidence.numbers is None:
         return None
-    present = evidence.numbers[~np.isnan(evidence.numbers)]
-    if has_few(present):
+    readings = evidence.numbers[~np.isnan(evidence.numbers)]
+    if has_few(readings):
         return None
-    values, counts = np.unique(present, return_counts=True)
+    values, counts = np.unique(readings, return_counts=True)
     codes, steps = [], np.diff(values)
-    nearest = np.minimum(np.append(np.inf, steps), np.append(steps, np.inf))
-    for index in sorted(np.argsort(nearest)[-_MOST_CODES:].tolist()):
+    distances = np.minimum(np.append(np.inf, steps), np.append(steps, np.inf))
+    for index in sorted(np.argsort(distances)[-_MOST_CODES:].tolist()):
         other_values = np.delete(values, index)
         low, high = _quartiles(other_values, np.delete(counts, index))
         spread = max(high - low, float(np.subtract(*np.quantile(other_values, [0.75, 0.25]))))
-        if counts[index] >= 3 and nearest[index] > 2.0 * spread > 0.0:
+        if counts[index] >= 3 and distances[index] > 2.0 * spread > 0.0:
             codes.append(f"{values[index]:g}")
     if not codes:
         return None
@@ -177,8 +177,8 @@ def _codes(evidence: Evidence) -> _Asked | None:
     )
 
 
-def _names(evidence: Evidence) -> _Asked | None:
-    """Many different words with numbers in them: amounts that were not read as such."""
+def _names_question(evidence: Evidence) -> _Question | None:
+    """Ask if there are over 32 different names, most of them with digits: they may be numbers that were not read."""
     names = evidence.names
     names_with_digits = sum(any(map(str.isdigit, name)) for name in names)
     if len(names) <= _MOST_NAMES or 2 * names_with_digits <= len(names):
@@ -190,19 +190,23 @@ def _names(evidence: Evidence) -> _Asked | None:
 
 
 def _quartiles(values: Floats, counts: Ints) -> tuple[float, float]:
-    """The quartiles of values (n,), increasing, that come so often."""
+    """Return the lower and upper quartile of increasing values (n,), each of which occurs `counts` (n,) times."""
     shares = np.cumsum(counts) / counts.sum()
     low, high = np.searchsorted(shares, [0.25, 0.75]).tolist()
     return float(values[low]), float(values[min(high, len(values) - 1)])
 
 
 def run_starts(readings: Floats, row_parts: Ints) -> Ints:
-    """Rows whose reading is not that of the row before."""
+    """Return the indices of rows that begin a part, or whose reading differs from that of the row before."""
     return np.flatnonzero(np.concatenate([[True], (np.diff(readings) != 0.0) | (np.diff(row_parts) != 0)]))
 
 
 def unusual_holds(times: Floats, row_parts: Ints, is_up: Bools) -> tuple[Floats, float]:
-    """Seconds of holds that are a day or more and 5 times those of all others, and the longest of the others."""
+    """Return the seconds of the holds that last a day or more, and 5 times as long as all others; none if no hold does.
+
+    Return the longest of the other holds as well, 0 if there are no unusual ones. `is_up` is (n,): holds that a broken
+    source begins do not count.
+    """
     in_part = (np.diff(row_parts) == 0) & is_up[:-1]
     hold_seconds = np.diff(times)[in_part]
     hold_seconds = np.sort(hold_seconds)[::-1] if hold_seconds.max(initial=0.0) >= _DAY else hold_seconds[:0]
@@ -212,10 +216,10 @@ def unusual_holds(times: Floats, row_parts: Ints, is_up: Bools) -> tuple[Floats,
     return hold_seconds[:0], 0.0
 
 
-def _hold(evidence: Evidence) -> _Asked | None:
-    """A value that holds for days, and far longer than any other: an outage that nobody told, or a journey.
+def _hold_question(evidence: Evidence) -> _Question | None:
+    """Ask if a value holds for days, and far longer than any other: the sensor may have been off.
 
-    Of samples it is one of many numbers that comes again and again, as where a program fills what is absent.
+    A hold of samples is a run of equal numbers, as programs write that fill in absent readings.
     """
     times, row_parts, is_up = evidence.times, evidence.row_parts, evidence.is_up
     if evidence.options.gap is not None or times is None or row_parts is None or is_up is None:
@@ -238,40 +242,41 @@ def _hold(evidence: Evidence) -> _Asked | None:
     )
 
 
-def _zone(evidence: Evidence) -> _Asked | None:
-    """Times without a zone, where parts of the day are asked for."""
+def _zone_question(evidence: Evidence) -> _Question | None:
+    """Ask if times have no zone, and a plan needs parts of the day."""
     clock, options = evidence.clock, evidence.options
     if clock is None or evidence.time is None or not options.day_parts or options.zone is not None:
         return None
     if not (clock.naive and clock.dated):
         return None
-    local = options.day_parts if options.day_parts != "UTC" else "Europe/Berlin"
+    zone = options.day_parts if options.day_parts != "UTC" else "Europe/Berlin"
     return (
         f"times in column {evidence.time.name} have no zone, and parts of the day are asked for",
-        [Option(("--zone", local), "they are of this zone"), Option(("--as-it-is", "zone"), "they are UTC")],
+        [Option(("--zone", zone), "they are of this zone"), Option(("--as-it-is", "zone"), "they are UTC")],
     )
 
 
 RULES: dict[str, _Rule] = {
-    "keys": _keys,
-    "dates": _dates,
-    "step": _step,
-    "order": _order,
-    "rows": _rows,
-    "codes": _codes,
-    "names": _names,
-    "hold": _hold,
-    "zone": _zone,
+    "keys": _keys_question,
+    "dates": _dates_question,
+    "step": _step_question,
+    "order": _order_question,
+    "rows": _rows_question,
+    "codes": _codes_question,
+    "names": _names_question,
+    "hold": _hold_question,
+    "zone": _zone_question,
 }
-"""In the order in which they ask. `dates` and `rows` ask until an option says which."""
+"""The rules in the order in which they ask."""
 _MUST = ("dates", "rows")
+"""Rules that `--as-it-is` cannot silence: only another option answers them."""
 
 
 def raise_question(evidence: Evidence) -> None:
-    """Ask what is not clear.
+    """Let each rule ask, in order, about what is known so far.
 
     Raises:
-        QuestionError: a rule asks.
+        QuestionError: the first question of a rule.
     """
     for name, rule in RULES.items():
         if name in evidence.options.as_it_is and name not in _MUST:

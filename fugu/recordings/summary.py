@@ -1,4 +1,4 @@
-"""Words, numbers and a small picture of a recording as it was understood."""
+"""Describe a recording: sentences, numbers, a small picture, and a plain CSV file."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Recording(NamedTuple):
-    """A recording as it was understood.
+    """A recording that was read: either readings or places.
 
     Attributes:
-        readings: its readings, tick by tick; None of places.
-        traces: its places; None of readings.
-        facts: how it is written.
-        source: its name.
+        readings: the readings, tick by tick; None for places.
+        traces: the places; None for readings.
+        facts: how the recording is written.
+        source: the name of the recording.
     """
 
     readings: Readings | None
@@ -41,27 +41,27 @@ class Recording(NamedTuple):
 
     @property
     def summary(self) -> tuple[str, str]:
-        """Two sentences: what was read, and of what times."""
+        """Two sentences: the columns and rows that were read, and their times."""
         return summary(self.source, self.facts)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about what was left out, and why."""
+        """Sentences about rows that were left out or assumptions that were made, and why."""
         return self.readings.notes if self.readings else self.traces.notes if self.traces else ()
 
     @property
     def picture(self) -> list[str]:
-        """Readings over time in two lines of text; places are not drawn."""
+        """Two lines of text: a picture of readings over time and its legend; one line that refuses for places."""
         return _picture(self.readings) if self.readings else ["Places are not drawn here."]
 
     @property
     def lines(self) -> list[str]:
-        """Lines for people: its summary, its picture, and what was left out."""
+        """Lines for people: the summary, the picture, unused columns, and notes."""
         unused = [f"Not used: {', '.join(self.facts.unused)}."] if self.facts.unused else []
         return [*self.summary, "", *self.picture, "", *unused, *(f"- {note}" for note in self.notes)]
 
     def document(self) -> dict[str, Any]:
-        """An object for JSON."""
+        """Return the facts, the summary and the notes as an object for JSON."""
         fields = self.facts._asdict() | {"source": self.source, "summary": self.summary, "notes": self.notes}
         if self.readings is None:
             return fields
@@ -69,10 +69,10 @@ class Recording(NamedTuple):
         return fields | {"kind": self.readings.kind, "ticks": ticks, "missing_share": share}
 
     def to_csv(self) -> str:
-        """The text of a plain CSV file, which is read as the same ticks.
+        """Return the text of a plain CSV file, which reads as the same ticks.
 
         Raises:
-            FuguError: it holds places.
+            FuguError: the recording holds places.
         """
         if self.readings is None:
             raise FuguError(f"{self.source} holds places: no plain file is made of them")
@@ -80,40 +80,41 @@ class Recording(NamedTuple):
 
 
 def summary(source: str, facts: Facts) -> tuple[str, str]:
-    """Two lines: the columns and rows that were read, and their times."""
+    """Return two lines: the columns and rows that were read, and their times."""
     filters = "".join(f", only {column}={cell}" for column, cell in facts.only)
     rows = f"{facts.rows} rows" if facts.rows == facts.rows_in_file else f"{facts.rows} of {facts.rows_in_file} rows"
     zone = f", {facts.zone}" if facts.zone else ""
     times = f"times in column {facts.time} ({facts.unit}{zone})" if facts.time else "no times"
     first_line = f"{source}: {facts.form}, {rows}{filters}; readings in column {facts.column}, {times}"
-    return first_line, "; ".join(_row_facts_words(facts))
+    return first_line, "; ".join(_row_phrases(facts))
 
 
-def _row_facts_words(facts: Facts) -> list[str]:
-    words = []
+def _row_phrases(facts: Facts) -> list[str]:
+    """Return phrases about rows and times: their kind, range, missing readings, longest hold and gaps."""
+    phrases = []
     period_words = "" if facts.period_seconds is None else f"one every {time_words(facts.period_seconds)}"
     match facts.row_kind:
         case "changes":
-            words.append(f"rows are changes, as {facts.why}, and are looked at {period_words.removeprefix('one ')}")
+            phrases.append(f"rows are changes, as {facts.why}, and are looked at {period_words.removeprefix('one ')}")
         case "events":
-            words.append(f"rows are events, as {facts.why}: typically {period_words}")
+            phrases.append(f"rows are events, as {facts.why}: typically {period_words}")
         case "samples":
-            words.append(f"rows are samples, as {facts.why}: {period_words}")
+            phrases.append(f"rows are samples, as {facts.why}: {period_words}")
         case None:
-            words.append(f"each row is a tick{', ' + period_words if period_words else ''}")
+            phrases.append(f"each row is a tick{', ' + period_words if period_words else ''}")
     if facts.first is not None and facts.last is not None:
-        words.append(f"from {_date(facts.first)} to {_date(facts.last)}")
+        phrases.append(f"from {_date(facts.first)} to {_date(facts.last)}")
     missing_rows = sum(facts.missing.values())
-    words.append(f"{missing_rows / facts.rows:.1%} without a reading" if missing_rows else "none without a reading")
+    phrases.append(f"{missing_rows / facts.rows:.1%} without a reading" if missing_rows else "none without a reading")
     if facts.longest_hold_seconds is not None:
-        words.append(f"longest hold {time_words(facts.longest_hold_seconds)}")
+        phrases.append(f"longest hold {time_words(facts.longest_hold_seconds)}")
     if facts.gaps:
-        words.append(f"{facts.gaps} gaps")
-    return words
+        phrases.append(f"{facts.gaps} gaps")
+    return phrases
 
 
 def time_words(seconds: float) -> str:
-    """A time in its largest unit, with three digits."""
+    """Return a duration in its largest unit, with three digits."""
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}"
 
@@ -123,16 +124,17 @@ def _date(moment: float) -> str:
 
 
 def _picture(readings: Readings) -> list[str]:
-    """Lines of text: readings over time from left to right, and what the signs stand for."""
-    cells = np.arange(len(readings.segments)) * _WIDTH // max(len(readings.segments), 1)
-    return (_name_letters if readings.named else _number_bars)(readings.values, cells)
+    """Return two lines of text: readings over time from left to right, and the meaning of the signs."""
+    cell_of_tick = np.arange(len(readings.segments)) * _WIDTH // max(len(readings.segments), 1)
+    return (_name_letters if readings.named else _number_bars)(readings.values, cell_of_tick)
 
 
 def _number_bars(values: Floats, cell_of_tick: Ints) -> list[str]:
+    """Draw the mean of each cell's ticks as a bar; return the bars and their legend."""
     is_present = ~np.isnan(values)
-    count = np.bincount(cell_of_tick[is_present], minlength=_WIDTH)
+    counts = np.bincount(cell_of_tick[is_present], minlength=_WIDTH)
     with np.errstate(invalid="ignore"):
-        means = np.bincount(cell_of_tick[is_present], values[is_present], minlength=_WIDTH) / count
+        means = np.bincount(cell_of_tick[is_present], values[is_present], minlength=_WIDTH) / counts
     low, high = float(np.nanmin(means)), float(np.nanmax(means))
     step = (high - low) / len(_BARS) or 1.0
     bars = [" " if math.isnan(mean) else _BARS[min(int((mean - low) / step), len(_BARS) - 1)] for mean in means]
@@ -140,6 +142,7 @@ def _number_bars(values: Floats, cell_of_tick: Ints) -> list[str]:
 
 
 def _name_letters(values: Cells, cell_of_tick: Ints) -> list[str]:
+    """Draw the usual name of each cell's ticks as a letter, of two names a bar; return the signs and their legend."""
     sorted_names = sorted({value.casefold() for value in {*values.tolist()} - {None}})
     number_of_name = {name: float(index) for index, name in enumerate(sorted_names)}
     codes = np.array([math.nan if value is None else number_of_name[value.casefold()] for value in values])
@@ -155,7 +158,7 @@ def _name_letters(values: Cells, cell_of_tick: Ints) -> list[str]:
 
 
 def plain_csv(readings: Readings) -> str:
-    """The text of a CSV file that is read as the same ticks, and that an agent can replay."""
+    """Return the text of a CSV file that reads as the same ticks, and that an agent can replay."""
     facts, segments = readings.facts[0], readings.segments.tolist()
     cells = [
         _cell(value) if is_present else ""

@@ -1,4 +1,4 @@
-"""A table of text: what every form of a recording becomes before anybody asks what its columns mean."""
+"""A table of text, into which every form of recording is read before its columns are interpreted."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ MOST_ROWS, MOST_COLUMNS = 5_000_000, 1_000
 _BLOCK = 20_000
 _T = TypeVar("_T")
 RowFilter = Mapping[str, str]
-"""The rows that are wanted, as a value for each of some columns."""
+"""Cells by column: only rows with these cells are wanted."""
 
 
 class Table(NamedTuple):
-    """Rows of text by the name of their column, all of one length, in the order of the file; empty where missing.
+    """Cells of rows by column, in the order of the file; all columns have one length, and missing cells are empty.
 
-    `lines` are where each row is, as `where` calls it ("line 7", "message 7"). A form that knows it says which column
-    is the `time`, which the `value`, which are the `keys` that tell series apart, and whether rows are `changes`.
+    `lines` are the numbers of the rows in the file, `where` the word for such a number ("line 7", "message 7"). If the
+    form of the file shows them, `time` and `value` are the columns of times and readings, and `keys` the columns that
+    tell series apart. `changes` says whether rows are changes, None if the form does not show it.
     """
 
     form: str
@@ -49,11 +50,11 @@ class Table(NamedTuple):
     keys: tuple[str, ...] = ()
     changes: bool | None = None
     plain: bool = False
-    """True if an agent can replay the file as it is."""
+    """True if an agent can replay the file without conversion."""
     notes: tuple[str, ...] = ()
 
     def at(self, rows: Sequence[int]) -> Table:
-        """The rows at these places."""
+        """Return a table of the rows with these indices."""
         columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
         return self._replace(columns=columns, lines=[self.lines[row] for row in rows])
 
@@ -61,8 +62,8 @@ class Table(NamedTuple):
 class Form(NamedTuple):
     """A form of recordings, such as a delimited table.
 
-    `sniff` tells whether a file is of this form, by its first bytes. `read` makes a table of it, and may skip rows that
-    are not `only` those wanted. Its FuguError is one line that names the form, what is wrong, and what to do.
+    `sniff` tells by the first bytes whether a file has this form. `read` makes a table of the file, and may leave out
+    rows that the filter does not want. Its FuguError is one line that names the form, the fault, and what to do.
     """
 
     sniff: Callable[[File], bool]
@@ -70,23 +71,23 @@ class Form(NamedTuple):
 
 
 def begins(pattern: bytes) -> Callable[[File], bool]:
-    """Tell whether the first bytes of a file match a pattern."""
+    """Make a test of whether the first bytes of a file match a pattern."""
     return lambda file: re.match(pattern, file.head, re.DOTALL) is not None
 
 
 Block = tuple[Sequence[int], Mapping[str, Sequence[str]]]
-"""The lines of some rows, and their cells by column."""
+"""The line numbers of some rows, and their cells by column."""
 
 
 def chunks(elements: Iterable[_T]) -> Iterator[list[_T]]:
-    """Lists of items, as many as are worked on together."""
+    """Split elements into lists of up to 20,000, which are worked on together."""
     remaining = iter(elements)
     while chunk := [*islice(remaining, _BLOCK)]:
         yield chunk
 
 
 def in_blocks(records: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[Block]:
-    """Make blocks of numbered records; a column that is absent is empty."""
+    """Make blocks of numbered records, with an empty cell where a record lacks a column."""
     for chunk in chunks(records):
         header = dict.fromkeys(chain.from_iterable(record for _, record in chunk))
         yield [line for line, _ in chunk], {name: [record.get(name, "") for _, record in chunk] for name in header}
@@ -94,7 +95,7 @@ def in_blocks(records: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[Bloc
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Look for no cycles: text and arrays form none, and looking takes half of the time."""
+    """Switch garbage collection off: text and arrays form no cycles, and a search for them takes half of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -105,7 +106,7 @@ def without_collection() -> Iterator[None]:
 
 
 def table_of(form: str, file: File, blocks: Iterable[Block], **table_fields: object) -> Table:
-    """Make a table of blocks of rows; `table_fields` are further fields of the table.
+    """Make a table of blocks of rows; `table_fields` are the other fields of the table.
 
     Raises:
         FuguError: there are no rows, too many, or too many columns.

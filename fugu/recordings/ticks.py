@@ -1,4 +1,4 @@
-"""Rows with times become ticks: events are a tick each, samples are put on a clock, and changes hold until the next."""
+"""Turn rows with times into ticks: each event is a tick, samples are put on a clock, changes hold until the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Steps", "has_few", "in_order", "kind_of", "steps_of", "ticks_of"]
 
 LONGEST_SILENCE = 10
-"""A stretch ends where no row came for more than so many periods."""
+"""Periods without a row after which a stretch ends."""
 _EVEN_SHARE, _STEADY = 0.8, 0.95
 _WHOLE, _WHOLE_SHARE = 0.05, 0.99
 _EXPLAINED = 0.9
@@ -28,9 +28,9 @@ _LEVELS, _FEWEST, _REPEATS, _LOOKED_AT = 8, 20, 0.01, 1_000
 
 
 class Steps(NamedTuple):
-    """Steps of time between rows of one stretch.
+    """Steps of time between neighbouring rows of one part.
 
-    `all` are (m,) seconds from a row to the next, and `at` the rows that they end at; `median` is of those above 0.
+    `all` are (m,) seconds, `at` (m,) indices of the rows that end the steps. `median` is of the steps above 0.
     """
 
     all: Floats
@@ -39,16 +39,16 @@ class Steps(NamedTuple):
 
     @property
     def inside(self) -> Floats:
-        """Those above 0 that are no gaps."""
+        """The steps above 0 that are no gaps, in seconds."""
         return np.asarray(self.all[(self.all > 0.0) & (self.all <= LONGEST_SILENCE * self.median)])
 
 
 class Ticks(NamedTuple):
     """Ticks of a recording.
 
-    `rows` are (n,), the row of each tick's reading, -1 without one; `segments` are equal where no gap lies between.
-    Ticks that are not `steady` are events. `moments` are (n,) seconds at which a log of changes was looked at; `notes`
-    say what was done.
+    `rows` are (n,) indices of the row of each tick's reading, -1 without one. `segments` are (n,) numbers, equal where
+    no gap lies between. `steady` is False for events. `moments` are the (n,) times in seconds at which a log of changes
+    is looked at, None for other rows. `notes` say what was done.
     """
 
     rows: Ints
@@ -60,9 +60,9 @@ class Ticks(NamedTuple):
 
 
 def in_order(times: Floats, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """Indices of rows in the order of their times, part by part, the last of those of one time; and what was done.
+    """Sort rows by time within each part. Return their indices, and notes of what was done.
 
-    `times` are (n,) in seconds; rows of different parts have nothing to do with one another.
+    `times` are (n,) in seconds. Of rows of one time only the last is returned, unless over a fifth repeat a time.
     """
     order, notes = np.arange(len(times)), []
     if ((np.diff(row_parts) < 0) | ((np.diff(row_parts) == 0) & (np.diff(times) < 0.0))).any():
@@ -77,7 +77,7 @@ def in_order(times: Floats, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
 
 
 def steps_of(times: Floats, row_parts: Ints) -> Steps:
-    """The steps of rows in order.
+    """Return the steps of time between rows, which are in order.
 
     Raises:
         FuguError: no two rows have different times.
@@ -92,28 +92,28 @@ def steps_of(times: Floats, row_parts: Ints) -> Steps:
 
 
 def has_few(values: NDArray[Any]) -> bool:
-    """Return whether there are at most 8 different values."""
+    """Return whether an array has at most 8 different values."""
     return len(np.unique(values[:_LOOKED_AT])) <= _LEVELS and len(np.unique(values)) <= _LEVELS
 
 
 def kind_of(
-    steps: Steps, present: NDArray[Any], explained: list[Floats], changes: bool | None
+    steps: Steps, values: NDArray[Any], columns: list[Floats], changes: bool | None
 ) -> tuple[RowKind, str] | None:
-    """Kind of rows in order, and why; None if they may be of several.
+    """Return the kind of rows and why; None if they may be of several kinds.
 
     Args:
-        steps: their steps.
-        present: readings, or a number for each name, of the rows that have one.
-        explained: (n,) columns of numbers that steps may explain, as intervals explain a rate.
-        changes: what the form, or the name of a column, says.
+        steps: the steps of time between the rows.
+        values: readings, or numbers for names, of the rows that have one.
+        columns: (n,) numbers each, which steps of time may explain, as intervals explain a heart rate.
+        changes: whether the form or the name of a column says that rows are changes; None if neither says anything.
     """
     if changes:
         return "changes", "their times are of changes"
-    repeat_rate = float((np.diff(present) == 0).mean()) if len(present) > 1 else 1.0
+    repeat_rate = float((np.diff(values) == 0).mean()) if len(values) > 1 else 1.0
     steady = float((np.abs(steps.all - steps.median) <= _WHOLE * steps.median).mean())
-    if changes is None and len(present) >= _FEWEST and repeat_rate < _REPEATS and steady < _STEADY and has_few(present):
+    if changes is None and len(values) >= _FEWEST and repeat_rate < _REPEATS and steady < _STEADY and has_few(values):
         return "changes", "no value comes twice in a row"
-    if any(_explains(steps, column) for column in explained):
+    if any(_explains(steps, column) for column in columns):
         return "events", "the step to each explains its reading"
     if not steps.inside.size:
         return None
@@ -133,7 +133,7 @@ def kind_of(
 
 
 def _explains(steps: Steps, column: Floats) -> bool:
-    """Return whether rates (60 s by the step), or intervals, explain a column of numbers."""
+    """Return whether a column of numbers correlates with the steps in seconds, or with the rate of 60 s by the step."""
     values = column[steps.at]
     is_usable = (steps.all > 0.0) & (steps.all <= LONGEST_SILENCE * steps.median) & np.isfinite(values)
     if is_usable.sum() < _FEWEST:
@@ -147,10 +147,10 @@ def _explains(steps: Steps, column: Floats) -> bool:
 def ticks_of(
     kind: RowKind, times: Floats, row_parts: Ints, is_up: NDArray[np.bool_], steps: Steps, period: float | None
 ) -> Ticks:
-    """Ticks of rows in order. Changes without a `period` are looked at every minute, or second; `is_up` is of changes.
+    """Put rows on ticks. Changes without a `period` are looked at every minute or second; only they need `is_up`.
 
     Raises:
-        FuguError: there would be too many ticks; or rows are ticks, and another period was given.
+        FuguError: there would be too many ticks, or rows are events and a period is given.
     """
     match kind:
         case "changes":
@@ -163,7 +163,7 @@ def ticks_of(
 
 
 def _stretches(times: Floats, row_parts: Ints, longest_step: float) -> tuple[Ints, tuple[str, ...]]:
-    """(n,) the number of each row's stretch, which rises at gaps; and what was done."""
+    """Number the stretches of rows, (n,): it rises at gaps and new parts. Return the numbers, and a note of gaps."""
     in_part = np.diff(row_parts) == 0
     is_gap = ~in_part | (np.diff(times) > longest_step)
     gap_count = int((is_gap & in_part).sum())
@@ -172,7 +172,7 @@ def _stretches(times: Floats, row_parts: Ints, longest_step: float) -> tuple[Int
 
 
 def _from_events(times: Floats, row_parts: Ints, steps: Steps) -> Ticks:
-    """Rows that are a tick each. Times that are coarser than rows say only how long all of them took."""
+    """Make a tick of each row. If many rows share a time, the period is the mean step, else the median step."""
     is_coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
     period = float(steps.all.mean()) if is_coarse else steps.median
     stretches, notes = _stretches(times, row_parts, LONGEST_SILENCE * max(period, steps.median))
@@ -180,7 +180,7 @@ def _from_events(times: Floats, row_parts: Ints, steps: Steps) -> Ticks:
 
 
 def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | None) -> Ticks:
-    """Rows on a clock; absent ones become ticks without a reading. Of rows for one tick the last counts."""
+    """Put samples on a clock. Absent rows become ticks without a reading; of rows for one tick the last counts."""
     step = period or steps.median
     stretches, notes = _stretches(times, row_parts, LONGEST_SILENCE * max(step, steps.median))
     is_gap = np.diff(stretches) > 0
@@ -204,10 +204,10 @@ def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | 
 
 
 def _from_changes(times: Floats, row_parts: Ints, is_up: NDArray[np.bool_], period: float | None) -> Ticks:
-    """A log of changes as ticks: what holds at the end of each period.
+    """Turn a log of changes into ticks: the reading that holds at the end of each period.
 
-    A row that does not work begins a gap until the next one. The period is by default a minute, or a second for logs
-    shorter than ten hours.
+    A row of a source that is down begins a gap until the next row. Without a period it is a minute, or a second for
+    logs shorter than ten hours.
     """
     starts = np.flatnonzero(np.concatenate([[True], np.diff(row_parts) != 0]))
     ends = np.concatenate([starts[1:], [len(times)]])

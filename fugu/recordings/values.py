@@ -1,4 +1,4 @@
-"""The readings of a column: numbers if all cells are, else names; and which cells hold none."""
+"""Read the cells of a column as readings: numbers or names, and cells without a reading."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["Cells", "Values", "are_names", "present_in", "values_of"]
 
 Cells = NDArray[Any]
-"""Readings (n,): numbers, NaN where there is none, or names, None where there is none."""
+"""Readings (n,): numbers with NaN for missing ones, or names with None for missing ones."""
 
 _BROKEN = ("unavailable",)
-"""Cells that are written while the source does not work: they begin a gap."""
+"""Cells that are written while the source is down: they begin a gap."""
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _SPACES = " '\u2019\u00a0\u202f"
 _GROUPED = re.compile(
     rf"[-+]?\d{{1,3}}(([{_SPACES}]\d{{3}})+([.,]\d+)?|(\.\d{{3}})+,\d+|(,\d{{3}})+\.\d+|(\.\d{{3}}){{2,}}|(,\d{{3}}){{2,}})"
 )
-"""Numbers with signs between their thousands that can be read in one way."""
+"""Numbers with signs between their thousands that can be read in one way only."""
 _WITH_DECIMALS = re.compile(rf"[{_SPACES}]\d{{3}}[.,]|\..*,|,.*\.")
 _THREE = re.compile(r"\d{1,3}(\.\d{3})?")
 _MOST_WORDS, _AGAIN, _LOOKED_AT, _FEWEST, _FEWEST_AMOUNTS = 8, 3, 200, 10, 0.1
@@ -43,14 +43,14 @@ _PREFIXES = {"p": 1e-12, "n": 1e-9, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "k": 1e3,
 _SCALES = {"Mil": 1e6, "Bil": 1e9, "Tri": 1e12, "K": 1e3}
 """How Grafana shortens numbers without a unit."""
 _PREFIXED = re.compile(r"[^\W\d](W|Wh|V|A|VA|VAR|Hz|B|b|bit|bytes|g|m|s|J|Pa|Ω|l|L|lx|eV|N)(/\w+)?")
-"""Units that take prefixes, with one."""
+"""A unit with a prefix of one letter."""
 
 
 class Values(NamedTuple):
     """Readings of rows.
 
-    `is_up` (n,) says whether the source worked. `missing` counts the cells of each word, or code, for no reading.
-    `unit` is in the cells. `plain` numbers are written as an agent reads them.
+    `is_up` (n,) says whether the source worked. `missing` is the number of cells by word or code for no reading. `unit`
+    is the unit written in the cells, '' without one. `plain` says whether an agent can read the cells as they are.
     """
 
     readings: Cells
@@ -66,55 +66,56 @@ def are_names(readings: Cells) -> bool:
 
 
 def present_in(readings: Cells) -> Bools:
-    """(n,) whether there is a reading."""
+    """(n,) whether a row has a reading."""
     if are_names(readings):
         return np.array([name is not None for name in readings], dtype=bool)
     return ~np.isnan(readings)
 
 
 def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Values:
-    """Read a column; `codes` are further cells that are no reading.
+    """Read the readings of a column; `codes` are cells that are no readings, beside the usual words.
 
     Raises:
-        FuguError: a cell is no number, where most are.
+        FuguError: a cell is no number though most are, or it is not clear which number a cell is.
+        QuestionError: few words, each several times, stand among numbers.
     """
     if not codes and np.isfinite(numbers := some_floats(table.columns[column])).all():
         if _may_be_thousands(table.columns[column]):
-            raise _thousands(file, column)
+            raise _thousands_error(file, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
     cells, missing_codes = table.columns[column], Codes(codes)
     if any(cell != cell.strip() for cell in {*cells}):
         cells = [cell.strip() for cell in cells]
     counts = Counter(cells)
     missing = {cell for cell in counts if is_missing(cell) or cell in missing_codes}
-    words = {cell: count for cell, count in counts.items() if cell in missing}
-    is_up = np.array([cell.lower() not in _BROKEN for cell in cells]) if words else np.ones(len(cells), dtype=bool)
+    absences = {cell: count for cell, count in counts.items() if cell in missing}
+    is_up = np.array([cell.lower() not in _BROKEN for cell in cells]) if absences else np.ones(len(cells), dtype=bool)
     cell_numbers: dict[str, float | None] = {cell: np.nan if cell in missing else number_of(cell) for cell in counts}
     texts = {cell for cell, number in cell_numbers.items() if number is None}
     if texts and sum(map(bool, map(_GROUPED.fullmatch, texts))) >= 0.5 * len(texts):
         if not (grouped_numbers := _ungrouped_numbers(cell_numbers.keys() - missing)):
-            raise _thousands(file, column)
+            raise _thousands_error(file, column)
         cell_numbers |= grouped_numbers
         texts = {cell for cell, number in cell_numbers.items() if number is None}
     if texts and all(map(_DECIMAL_COMMA.fullmatch, texts)):
         if all(map(_THOUSANDS.fullmatch, texts)):
-            raise _thousands(file, column)
+            raise _thousands_error(file, column)
         cell_numbers |= {cell: float(cell.replace(",", ".")) for cell in texts}
         texts = set()
     amounts = {cell: match for cell in texts if (match := AMOUNT.fullmatch(cell))}
     unit = ""
-    filled = len(cells) - sum(words.values())
+    filled = len(cells) - sum(absences.values())
     if amounts and sum(counts[cell] for cell in amounts) >= max(_FEWEST_AMOUNTS * filled, min(_AGAIN, filled)):
-        scaled = {cell: _scaled_number(match) for cell, match in amounts.items()}
-        units = {unit for _, unit in scaled.values()}
+        scaled_numbers = {cell: _scaled_number(match) for cell, match in amounts.items()}
+        units = {unit for _, unit in scaled_numbers.values()}
         if len(units) == 1:
-            cell_numbers |= {cell: number for cell, (number, _) in scaled.items()}
+            cell_numbers |= {cell: number for cell, (number, _) in scaled_numbers.items()}
             texts, unit = texts - amounts.keys(), units.pop()
         elif len(amounts) > _MOST_WORDS:  # few may be names, as 1st and 2nd
             raise FuguError(f"{file}: column {column} has numbers in {len(units)} units: write all of them in one unit")
     text_count = sum(counts[cell] for cell in texts)
     if 2 * text_count > filled:
-        return Values(np.array([None if cell in missing else cell for cell in cells], dtype=object), is_up, words)
+        return Values(np.array([None if cell in missing else cell for cell in cells], dtype=object), is_up, absences)
     numbers = np.array([cell_numbers[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
     bad_rows = [row for row, cell in enumerate(cells) if cell in texts] if texts else np.flatnonzero(np.isinf(numbers))
     if len(bad_rows):
@@ -125,11 +126,11 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
             raise QuestionError("words", problem, [option])
         raise FuguError(f"{problem}: say what means no reading by --missing-values" if texts else problem)
     is_plain = all(number_of(cell) is not None for cell in counts.keys() - missing)
-    return Values(numbers, is_up, words, unit, is_plain)
+    return Values(numbers, is_up, absences, unit, is_plain)
 
 
 def _scaled_number(match: re.Match[str]) -> tuple[float, str]:
-    """A number without the prefix of its unit, and that unit."""
+    """Return an amount's number, scaled by the prefix of its unit, and the unit without the prefix."""
     number, unit = float(match[1].replace(",", ".")), (match[2] or "").strip()
     if unit in _SCALES:
         return float(f"{number * _SCALES[unit]:.12g}"), ""
@@ -139,14 +140,15 @@ def _scaled_number(match: re.Match[str]) -> tuple[float, str]:
 
 
 def _may_be_thousands(cells: Sequence[str]) -> bool:
-    """Return whether all cells are whole numbers below 1000, or have three digits after a point, and there are both."""
+    """Return whether cells are whole numbers below 1000 and numbers with three digits after a point, some of each."""
     if not all(map(_THREE.fullmatch, cells[:_LOOKED_AT])) or not all(map(_THREE.fullmatch, cells)):
         return False
     cells_with_point = {cell for cell in cells if "." in cell}
     return len(cells_with_point) >= _FEWEST and any("." not in cell for cell in cells)
 
 
-def _thousands(file: str, column: str) -> FuguError:
+def _thousands_error(file: str, column: str) -> FuguError:
+    """Return the error for a sign that may be of thousands or of decimals."""
     return FuguError(
         f"{file}: column {column} has a sign before three digits, for thousands or decimals: write decimals with a "
         "point, and thousands without a sign"
@@ -154,7 +156,7 @@ def _thousands(file: str, column: str) -> FuguError:
 
 
 def _ungrouped_numbers(cells: Iterable[str]) -> dict[str, float | None]:
-    """Numbers of cells that have signs between thousands; none if their decimals differ in sign."""
+    """Read cells with signs between thousands as numbers, by cell; empty if their decimal signs differ."""
     grouped_cells = [cell for cell in cells if _GROUPED.fullmatch(cell)]
     decimals = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in grouped_cells if _WITH_DECIMALS.search(cell)}
     if len(decimals) > 1:

@@ -1,4 +1,4 @@
-"""Forms of recordings: the first that knows a file by its first bytes reads it."""
+"""Forms of recordings: the first form that recognises the first bytes of a file reads it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ FORMS: tuple[Form, ...] = (
     *(HISTORY_EXPORT, STATISTICS_EXPORT, ANNOTATED_CSV, MQTT_LOG, LINE_PROTOCOL),
     DELIMITED,
 )
-"""In the order in which they are asked; a delimited table, which is most general, comes last."""
+"""The forms in the order in which they are tried; the most general, a delimited table, comes last."""
 
 
 def read_table(file: File, row_filter: RowFilter) -> Table:
     """Read a file of any form.
 
     Raises:
-        FuguError: it is of no form, or cannot be read; one line that says what to do.
-        OSError: it cannot be read.
+        FuguError: the file is of no known form, or broken; the error is one line that says what to do.
+        OSError: the file cannot be read.
     """
     if not file.head.strip():
         raise FuguError(f"{file.name} is empty")

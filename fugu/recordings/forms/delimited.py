@@ -21,16 +21,16 @@ __all__ = ["DELIMITED", "read_delimited"]
 _SIGNS = ",;\t|"
 _CHUNK = 1 << 22
 _LOOKED_AT = 60
-"""Lines that are looked at for a header."""
+"""The number of first lines among which the header is looked for."""
 _NUMBER = re.compile(r"\s*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
 _TIME = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T].*)?\s*|\s*\d{1,2}:\d{2}(:\d{2}.*)?\s*")
 
 
 def read_delimited(file: File, min_cells: int | None = None) -> Table:
-    """Read the rows below the header. With `min_cells` they are of any length, but have so many cells.
+    """Read the rows below the header. With `min_cells`, rows of at least so many cells are cut or filled to its length.
 
     Raises:
-        FuguError: it is no such table.
+        FuguError: the file is no such table.
     """
     with file.text() as text:
         lines = list(islice(text, _LOOKED_AT))
@@ -38,7 +38,7 @@ def read_delimited(file: File, min_cells: int | None = None) -> Table:
         try:
             parsed_rows = csv.reader(lines[head_line:], delimiter=sign)
             header, body = [cell.strip() for cell in next(parsed_rows, [])], [row for row in parsed_rows if row]
-            if len(header) == 1 and _is_line(header[0]) and 2 * sum(_is_line(row[0]) for row in body) > len(body):
+            if len(header) == 1 and _is_text(header[0]) and 2 * sum(_is_text(row[0]) for row in body) > len(body):
                 raise FuguError(
                     f"{file.name} has no comma, semicolon, tab or bar between cells: write it as CSV, with a header"
                 )
@@ -66,7 +66,7 @@ DELIMITED = Form(lambda file: b"\0" not in file.head, lambda file, only: read_de
 
 
 def _layout(lines: list[str]) -> tuple[str, int]:
-    """The sign between cells, and the place of the header among the first lines of a file."""
+    """Return the sign between cells, and the index of the header among the first lines of a file."""
     first_index = 0
     if lines and (match := re.fullmatch(r"\s*\"?sep=(.)\"?\s*", lines[0], re.IGNORECASE)):
         sign, first_index = match[1], 1
@@ -84,16 +84,16 @@ def _layout(lines: list[str]) -> tuple[str, int]:
 
 
 def _regularity(lines: list[str], sign: str) -> tuple[float, int]:
-    """How many lines have the usual number of cells, if that is more than one, and how many cells these are."""
+    """Return a sign's rank: the share of lines with the usual count of cells, 0 if it is one; then the sign's order."""
     widths = [len(_cells(line, sign)) for line in lines if line.strip()]
     width = _usual_width(widths) if widths else 1
     if width == 1:
         return 0.0, 0
-    return sum(fields == width for fields in widths) / len(widths), -_SIGNS.index(sign)
+    return sum(cells == width for cells in widths) / len(widths), -_SIGNS.index(sign)
 
 
 def _usual_width(widths: list[int]) -> int:
-    """The most frequent width; of equally frequent ones that which came last."""
+    """Return the most frequent width; of equally frequent ones the one that came last."""
     counts = Counter(widths)
     return max(counts, key=lambda width: (counts[width], widths[::-1].index(width) * -1))
 
@@ -110,22 +110,22 @@ def _is_header(row: list[str]) -> bool:
 
 
 def _is_amount(cell: str) -> bool:
-    """True of a number or a time."""
+    """Return whether a cell is a number or a time."""
     return bool(_NUMBER.fullmatch(cell) or _TIME.fullmatch(cell))
 
 
-def _is_line(cell: str) -> bool:
-    """True of several words, or of a key and its value."""
+def _is_text(cell: str) -> bool:
+    """Return whether a cell is several words, or a key and its value."""
     return " " in cell.strip() or "=" in cell
 
 
 def _shape(cell: str) -> str:
-    """A cell with all its numbers alike."""
+    """Return a cell with each of its numbers replaced by 0."""
     return re.sub(r"\d+(\.\d+)?", "0", cell.strip())
 
 
 def is_data(header: list[str], body: list[list[str]]) -> bool:
-    """Return whether a first row is a reading: it has amounts, or words that its columns have again below."""
+    """Return whether a first row is a reading: it holds amounts, or cells like those below."""
     if any(_is_amount(cell) for cell in header) or not any(header):
         return True
     shapes = [{_shape(row[column]) for row in body if column < len(row)} for column in range(len(header))]
@@ -136,7 +136,7 @@ def is_data(header: list[str], body: list[list[str]]) -> bool:
 
 
 def _rows_of_units(body: list[list[str]]) -> int:
-    """How many of the first two rows have no amount, and a mark of units, where all others have amounts."""
+    """Return how many of the first two rows, 0 to 2, have no amount in columns where nearly all others have one."""
     columns = [
         column
         for column in range(min(map(len, body), default=0))
@@ -149,7 +149,7 @@ def _rows_of_units(body: list[list[str]]) -> int:
 
 
 def _names(header: list[str]) -> list[str]:
-    """Names of columns, which are all different: an empty one, or one that comes again, gets its number."""
+    """Make names of columns unique: an empty or repeated name gets the column's number."""
     names: list[str] = []
     for number, name in enumerate(header, 1):
         names.append(name if name and name not in names else f"{name or 'column'}_{number}")
@@ -157,9 +157,9 @@ def _names(header: list[str]) -> list[str]:
 
 
 class _Body(NamedTuple):
-    """Rows below the header of a file; with `min_cells` they are cut or filled, and others left out.
+    """The rows below the header of a file. `notes` are added to as rows are read, and say what was left out.
 
-    `notes` say what is left out.
+    With `min_cells`, rows of at least so many cells are cut or filled to the header's length, and others left out.
     """
 
     file: File
@@ -169,7 +169,7 @@ class _Body(NamedTuple):
     notes: list[str]
 
     def blocks(self, text: TextIO, lines: list[str], head_line: int, first_index: int) -> Iterator[Block]:
-        """Blocks of them; `head_line` is the index of the header, `first_index` that of their first line."""
+        """Return the rows in blocks; `head_line` and `first_index` are the indices of the header and the first row."""
         line, chunk, names, width = first_index + 1, "".join(lines[first_index:]), _names(self.header), len(self.header)
         while True:
             chunk += text.read(_CHUNK) + text.readline()
@@ -184,12 +184,12 @@ class _Body(NamedTuple):
             yield line_numbers, dict(zip(names, zip(*block, strict=True), strict=True))
 
     def _rows(self, text: Iterable[str], offset: int) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
-        """Rows of any shape, with their lines, without headers that come again, and a line that breaks off."""
-        header, min_cells, width, newest, counts = self.header, self.min_cells, len(self.header), "", Counter[str]()
+        """Return lists of row numbers and rows, without repeated headers and a last line that breaks off."""
+        header, min_cells, width, last_line, counts = self.header, self.min_cells, len(self.header), "", Counter[str]()
 
         def remember_line(line: str) -> str:
-            nonlocal newest
-            newest = line
+            nonlocal last_line
+            last_line = line
             return line
 
         rows = csv.reader(map(remember_line, text), delimiter=self.sign)
@@ -211,7 +211,7 @@ class _Body(NamedTuple):
                     continue
                 elif row and min_cells is not None:
                     counts["{} rows without a time were left out"] += 1
-                elif row and (len(row) > width or row is not block[-1] or newest.endswith(("\n", "\r"))):
+                elif row and (len(row) > width or row is not block[-1] or last_line.endswith(("\n", "\r"))):
                     raise FuguError(f"{self.file.name}: line {lines[index]} has {len(row)} columns, not {width}")
                 elif row:
                     self.notes.append(f"line {lines[index]}, the last, breaks off: left out")
@@ -224,7 +224,7 @@ class _Body(NamedTuple):
 
 
 def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
-    """All cells of lines without quotes, of which each has the same number; None of others."""
+    """Return all cells of lines, row by row; None if a line has quotes or another number of cells."""
     chunk = chunk.replace("\r\n", "\n")
     if '"' in chunk or "\r" in chunk:
         return None

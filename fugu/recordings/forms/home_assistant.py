@@ -1,4 +1,4 @@
-"""Home Assistant's exports: history.csv, the same as JSON, and statistics."""
+"""Home Assistant's exports: history as CSV and as JSON, and statistics."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _ENTITY, _STATE = "entity_id", "state"
 _TIMES = ("last_changed", "last_updated")
 _HOUR = 3600.0
 _FEWEST_MEANS = 12
-"""Rows at exact hours that are means, if others follow that are not."""
+"""The least number of first rows at exact hours that are taken for means, if other rows follow."""
 
 
 def _header(file: File) -> list[str]:
+    """Return the column names in the first line of a file, in small letters."""
     first = next(iter(file.first_lines), "")
     sign = next((sign for sign in "\t;" if sign in first), ",")
     return [name.strip().strip('"').lower() for name in first.split(sign)]
@@ -52,7 +53,7 @@ def _read_history(file: File, row_filter: RowFilter) -> Table:
 
 
 HISTORY_EXPORT = Form(_is_history, _read_history)
-"""The file that the page of the history downloads, with attributes that some rows have."""
+"""The file that the history page downloads; attributes in some rows make them longer."""
 
 
 def _is_response(file: File) -> bool:
@@ -60,7 +61,7 @@ def _is_response(file: File) -> bool:
 
 
 def _read_response(file: File, row_filter: RowFilter) -> Table:
-    """Read lists of states; a minimal answer names the entity in the first state of its list alone."""
+    """Read lists of states. In a minimal answer only the first state of each list names the entity."""
     entity_wanted = row_filter.get(_ENTITY)
 
     def states(items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
@@ -94,12 +95,12 @@ STATISTICS_EXPORT = Form(
 
 
 def _change_table(table: Table, time: str) -> Table:
-    """A table of changes, without the means of hours that long-term statistics give an entity before its changes."""
+    """Make a table of changes, without the hourly means of long-term statistics before an entity's changes."""
     table = table._replace(time=time, value=_STATE, keys=(_ENTITY,), changes=True)
     means: dict[str, list[int]] = {entity: [] for entity in {*table.columns[_ENTITY]}}
     pending = {*means}
-    for row, (entity, stamp) in enumerate(zip(table.columns[_ENTITY], table.columns[time], strict=True)):
-        if entity in pending and _at_hour(stamp):
+    for row, (entity, time_cell) in enumerate(zip(table.columns[_ENTITY], table.columns[time], strict=True)):
+        if entity in pending and _is_at_hour(time_cell):
             means[entity].append(row)
         elif entity in pending:
             pending.remove(entity)
@@ -116,6 +117,6 @@ def _change_table(table: Table, time: str) -> Table:
     )  # an agent would begin with the means
 
 
-def _at_hour(cell: str) -> bool:
+def _is_at_hour(cell: str) -> bool:
     seconds = moment(cell)
     return not math.isnan(seconds) and seconds % _HOUR == 0.0

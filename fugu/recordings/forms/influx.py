@@ -1,4 +1,4 @@
-"""InfluxDB: annotated CSV as its page downloads it, and line protocol."""
+"""InfluxDB: annotated CSV as its web page downloads it, and line protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ANNOTATED_CSV", "LINE_PROTOCOL"]
 _NOT_READINGS = ("", "result", "table", "_start", "_stop")
 _TIME, _VALUE = "_time", "_value"
 _LINE = re.compile(r"((?:[^ \\]++|\\.)++) ((?:[^ \"\\]++|\\.|\"(?:[^\"\\]++|\\.)*+\")++)(?: (-?\d{9,19}))?\s*")
-"""The series, the fields and the time of a line."""
+"""A line: its series, its fields, and its time if it has one."""
 _PART = re.compile(r"((?:[^,=\\]++|\\.)++)=(\"(?:[^\"\\]++|\\.)*+\"|(?:[^,\\]++|\\.)*+)(?:,|$)")
 _NAME = re.compile(r"((?:[^,\\]++|\\.)++),?")
 _FEWEST, _LOOKED_AT = 0.8, 40
@@ -24,7 +24,7 @@ _TRUTH = {"t": "true", "T": "true", "f": "false", "F": "false"}
 
 
 def _read_annotated(file: File, row_filter: RowFilter) -> Table:
-    """Read the rows of all tables, each with a header of its own; their tags tell series apart."""
+    """Read the rows of all tables of a file, each below its own header; tags tell series apart."""
     keys: dict[str, None] = {}
 
     def records() -> Iterator[tuple[int, dict[str, str]]]:
@@ -57,15 +57,15 @@ ANNOTATED_CSV = Form(begins(rb"[\r\n]*#(datatype|group|default)"), _read_annotat
 
 
 def _is_line_protocol(file: File) -> bool:
-    """Tell whether nearly all lines have fields and a time."""
+    """Return whether at least 80 % of the first lines have fields and a time."""
     lines = [line for line in file.first_lines[:_LOOKED_AT] if line[0] != "#"]
     matches = [_LINE.fullmatch(line) for line in lines[:-1] or lines]
-    fitting = sum(bool(match and "=" in match[2] and match[3]) for match in matches)
-    return bool(matches) and fitting >= _FEWEST * len(matches)
+    fitting_lines = sum(bool(match and "=" in match[2] and match[3]) for match in matches)
+    return bool(matches) and fitting_lines >= _FEWEST * len(matches)
 
 
 def _read_lines(file: File, row_filter: RowFilter) -> Table:
-    """Read a row a line: its fields are columns, its measurement and tags tell series apart."""
+    """Read a row from each line: fields are columns, the measurement and tags tell series apart."""
     keys: dict[str, None] = {"measurement": None}
 
     def blocks() -> Iterator[Block]:
@@ -77,13 +77,13 @@ def _read_lines(file: File, row_filter: RowFilter) -> Table:
                 if None in line_parts:
                     raise FuguError(f"{file.name}: line {line_numbers[line_parts.index(None)]} is no line protocol")
                 series, fields, times = zip(*line_parts, strict=True)
-                tags = {words: _series(words) for words in dict.fromkeys(series)}
+                tags = {key: _series_tags(key) for key in dict.fromkeys(series)}
                 names = dict.fromkeys(name for tags_of_line in tags.values() for name in tags_of_line)
                 keys.update(names)
-                columns = {"time": times} | {name: [tags[words].get(name, "") for words in series] for name in names}
+                columns = {"time": times} | {name: [tags[key].get(name, "") for key in series] for name in names}
                 columns |= _field_columns(fields)
                 if row_filter:
-                    rows = [row for row in range(len(line_numbers)) if _is_wanted(columns, row, row_filter)]
+                    rows = [row for row in range(len(line_numbers)) if _passes_filter(columns, row, row_filter)]
                     line_numbers = [line_numbers[row] for row in rows]
                     columns = {name: [cells[row] for row in rows] for name, cells in columns.items()}
                 yield line_numbers, columns
@@ -94,12 +94,12 @@ def _read_lines(file: File, row_filter: RowFilter) -> Table:
 LINE_PROTOCOL = Form(_is_line_protocol, _read_lines)
 
 
-def _is_wanted(columns: dict[str, Sequence[str]], row: int, row_filter: RowFilter) -> bool:
+def _passes_filter(columns: dict[str, Sequence[str]], row: int, row_filter: RowFilter) -> bool:
     return all(name in columns and columns[name][row] == value for name, value in row_filter.items())
 
 
 def _series_table(table: Table, time: str, tags: Sequence[str]) -> Table:
-    """A table whose keys are those tags that it has; without times if it has none."""
+    """Set a table's keys to those tags that it has as columns; drop its column of times if all are empty."""
     has_times = any(table.columns.get(time, ()))
     columns = {name: cells for name, cells in table.columns.items() if has_times or name != time}
     return table._replace(
@@ -108,7 +108,7 @@ def _series_table(table: Table, time: str, tags: Sequence[str]) -> Table:
 
 
 def _line_parts(line: str) -> tuple[str, str, str] | None:
-    """The series, fields and time of a line."""
+    """Split a line into its series, fields and time ('' without one); None if it is no line protocol."""
     if '"' not in line and "\\" not in line:
         parts = line.split(" ")
         if len(parts) == 3 and parts[2].isdigit() and 9 <= len(parts[2]) <= 19 and all(parts):
@@ -118,15 +118,15 @@ def _line_parts(line: str) -> tuple[str, str, str] | None:
 
 
 @lru_cache(maxsize=1024)
-def _series(text: str) -> dict[str, str]:
-    """The measurement and the tags of a line."""
-    name = _NAME.match(text)
-    tags = _PART.findall(text, 0 if name is None else name.end())
-    return {"measurement": _plain(name[1] if name else "")} | {_plain(key): _plain(value) for key, value in tags}
+def _series_tags(text: str) -> dict[str, str]:
+    """Return the measurement and the tags of a series by name."""
+    match = _NAME.match(text)
+    tags = _PART.findall(text, 0 if match is None else match.end())
+    return {"measurement": _plain(match[1] if match else "")} | {_plain(key): _plain(value) for key, value in tags}
 
 
 def _field_columns(texts: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Fields of lines by their names; those of lines with the same ones are split at once."""
+    """Return the values of fields by name, one for each line. Lines with equal fields are split together."""
     names = [pair.partition("=")[0] for pair in texts[0].split(",")]
     pieces = ",".join(texts).split(",")
     columns = [pieces[column :: len(names)] for column in range(len(names))]
@@ -144,11 +144,12 @@ def _field_columns(texts: Sequence[str]) -> dict[str, Sequence[str]]:
 
 
 def _plain(text: str) -> str:
+    """Return a text without the backslashes that escape other characters."""
     return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
 
 
 def _texts_of_field(cells: list[str]) -> list[str]:
-    """Values of a field: texts without quotes, whole numbers without their letter, truth values in words."""
+    """Return a field's values without quotes, whole numbers without their letter, truth values in words."""
     return cells if {cell[-1:] for cell in cells} <= {*"0123456789"} else [*map(_text_of_field, cells)]
 
 

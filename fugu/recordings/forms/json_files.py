@@ -1,6 +1,6 @@
 """JSON: lists and lines of objects, and documents of services: Fitbit, Google, OwnTracks, Home Assistant.
 
-A column is named as the `path` of a sensor: keys joined by dots, with quotes where a key needs them.
+A column is named like the `path` of a sensor: keys joined by dots, in quotes where needed.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = [
 
 _BLOCK = 1 << 16
 _MOST_ITEM, _MOST_DEPTH, _MOST_CELLS, _MOST_OBJECTS = 1 << 22, 32, 500, 20
-"""Characters of an item of a list, depth of a document, and cells, or objects, of a value that is no whole column."""
+"""Limits: characters of an item of a list, depth of a document, and cells or objects of one value in a row."""
 _MOST_DAY = 1 << 24
-"""Characters of a document of one day."""
+"""The most characters that are read of a document of one day."""
 _E7 = 1e7
 _SPACE, _BRACKETS = re.compile(r"[\s,]*"), re.compile(r"[\s,\[\]]*")
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
 def parse_text(text: str) -> Any:
-    """A document, with numbers as they are written; None if it is no JSON."""
+    """Parse a JSON document, with numbers as texts as they are written; None if it is no JSON."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -49,7 +49,7 @@ def parse_text(text: str) -> Any:
 
 
 def parse_texts(texts: list[str]) -> list[Any]:
-    """Documents of texts, as `parse_text`; objects are decoded all at once."""
+    """Parse each text as `parse_text` does; if all are objects, decode them at once."""
     if all(text[:1] == "{" and text[-1:] == "}" for text in texts):
         documents = parse_text(f"[{','.join(texts)}]")
         if isinstance(documents, list) and len(documents) == len(texts):
@@ -58,17 +58,17 @@ def parse_texts(texts: list[str]) -> list[Any]:
 
 
 def cell(value: Any) -> str:
-    """A single value as text; empty for null, and for what is none."""
+    """Return a single JSON value as text; '' for null, lists and objects."""
     if isinstance(value, str):  # as numbers are
         return value.strip()
     return {True: "true", False: "false"}.get(value, "") if isinstance(value, bool) else ""
 
 
 def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
-    """The single values of documents by their paths, a cell of each document; those of lists by their indices.
+    """Return columns by path, with a cell for each document; elements of lists are numbered in the path.
 
     Raises:
-        FuguError: there are too many columns, or they are nested too deep.
+        FuguError: there are too many columns, or documents are nested too deep.
     """
     columns: dict[str, list[str]] = {}
 
@@ -105,17 +105,17 @@ def _quoted(key: str | int) -> str:
 
 
 def _list_items(text: TextIO, key: str, *, is_nested: bool) -> Iterator[Any]:
-    """The items of the first list of a document, or of the first that has a key, one by one.
+    """Return the items of a document's first list, or of the list under a key, one by one.
 
-    If it `is_nested`, they are the items of its lists.
+    If the list `is_nested`, they are the items of the lists in it.
 
     Raises:
-        ValueError: it is no such JSON, or an item is too long.
+        ValueError: the text is no such JSON, or an item is too long.
     """
     buffer, offset, is_file_end, is_closed, separator = "", None, False, False, _BRACKETS if is_nested else _SPACE
-    opening = re.compile(rf'"{re.escape(key)}"\s*:\s*\[' if key else r"\[")
+    opening_pattern = re.compile(rf'"{re.escape(key)}"\s*:\s*\[' if key else r"\[")
     while True:
-        if offset is None and (match := opening.search(buffer)):
+        if offset is None and (match := opening_pattern.search(buffer)):
             offset = match.end()
         while offset is not None:
             match = separator.match(buffer, offset)
@@ -152,7 +152,7 @@ def table_of_items(
     is_nested: bool = False,
     **table_fields: object,
 ) -> Table:
-    """Make a table of numbered documents, which come of the items of a list, one by one."""
+    """Make a table of the numbered documents that `documents` makes of the items of a list."""
 
     def blocks() -> Iterator[Block]:
         with file.text() as text:
@@ -160,12 +160,12 @@ def table_of_items(
                 for chunk in chunks(documents(_list_items(text, key, is_nested=is_nested))):
                     yield [number for number, _ in chunk], columns_of([document for _, document in chunk], file)
             except (ValueError, TypeError, AttributeError, KeyError):
-                raise _broken(file, form) from None
+                raise _broken_json(file, form) from None
 
     return table_of(form, file, blocks(), where="item", **table_fields)
 
 
-def _broken(file: File, form: str) -> FuguError:
+def _broken_json(file: File, form: str) -> FuguError:
     return FuguError(f"{file.name} looks like {form}, but its JSON breaks off or is broken: export it again")
 
 
@@ -178,7 +178,11 @@ def _list_form(
     time: str | None = None,
     values: tuple[str, ...] = (),
 ) -> Form:
-    """A form that begins with a pattern, and whose readings are the items of one list: the outermost, or of a key."""
+    """Make a form whose files begin with a pattern, with readings in the outermost list or in the list under a key.
+
+    `documents_in` returns the documents in an item of the list. `values` are names of the column of readings, the
+    best first.
+    """
 
     def documents(items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
         return ((number, document) for number, element in enumerate(items, 1) for document in documents_in(element))
@@ -190,16 +194,16 @@ def _list_form(
     return Form(begins(pattern), read)
 
 
-def _fitbit(reading: Any) -> Iterator[Any]:
-    """A reading of files such as heart_rate-2026-03-01.json, whose times are month/day/year in UTC."""
+def _fitbit_reading(reading: Any) -> Iterator[Any]:
+    """Return the reading of files such as heart_rate-2026-03-01.json, with its time of month/day/year as UTC."""
     if isinstance(reading, dict):
         time = datetime.strptime(cell(reading.get("dateTime")), "%m/%d/%y %H:%M:%S").replace(tzinfo=UTC)
         value = reading.get("value")
         yield {"time": time.isoformat(), **(value if isinstance(value, dict) else {"value": value})}
 
 
-def _google_fit(data_point: Any) -> Iterator[Any]:
-    """A data point of "All Data" of Google Fit, with nanoseconds; several values of a point are numbered."""
+def _google_fit_point(data_point: Any) -> Iterator[Any]:
+    """Return a point of Google Fit's "All Data", with its time in nanoseconds; several values are numbered."""
     if isinstance(data_point, dict) and isinstance(data_point.get("fitValue"), list):
         points = [point["value"] for point in data_point["fitValue"] if isinstance(point, dict) and "value" in point]
         names = [f"value_{number}" if number > 1 else "value" for number in range(1, len(points) + 1)]
@@ -208,14 +212,14 @@ def _google_fit(data_point: Any) -> Iterator[Any]:
 
 
 def _google_record(record: Any) -> Iterator[Any]:
-    """A place of Records.json."""
+    """Return a place of Records.json in degrees."""
     if isinstance(record, dict) and "latitudeE7" in record and "longitudeE7" in record:
         latitude, longitude = (repr(float(record[f"{name}E7"]) / _E7) for name in ("latitude", "longitude"))
         yield {"time": record.get("timestamp") or record.get("timestampMs"), "lat": latitude, "lon": longitude}
 
 
 def _google_segment(segment: Any) -> Iterator[Any]:
-    """The places of a segment of Timeline.json of a phone."""
+    """Return the places of a segment of a phone's Timeline.json in degrees."""
     path = segment.get("timelinePath") if isinstance(segment, dict) else None
     for point in path if isinstance(path, list) else ():
         coordinates = re.findall(r"-?\d+(?:\.\d+)?", cell(point.get("point"))) if isinstance(point, dict) else []
@@ -223,8 +227,8 @@ def _google_segment(segment: Any) -> Iterator[Any]:
             yield {"time": point.get("time"), "lat": coordinates[0], "lon": coordinates[1]}
 
 
-def _object(document: Any) -> Iterator[Any]:
-    """An object as it is; the location of OwnTracks has its time under a name that is usual."""
+def _plain_object(document: Any) -> Iterator[Any]:
+    """Return an object unchanged, but give a location of OwnTracks its time under the usual name."""
     if isinstance(document, dict):
         yield (
             {"time": document["tst"], **document}
@@ -234,7 +238,7 @@ def _object(document: Any) -> Iterator[Any]:
 
 
 def _read_fitbit_day(file: File, _row_filter: RowFilter) -> Table:
-    """Read a day as Fitbit's web interface has it, with times of day alone."""
+    """Read a day of Fitbit's web interface, whose times have no date of their own."""
     with file.text() as text:
         document = parse_text(text.read(_MOST_DAY))
     fields = document if isinstance(document, dict) else {}
@@ -242,7 +246,7 @@ def _read_fitbit_day(file: File, _row_filter: RowFilter) -> Table:
     day = next((cell(first["dateTime"]) for first in firsts if isinstance(first, dict) and "dateTime" in first), "")
     series = [value.get("dataset") for name, value in fields.items() if "-intraday" in name and isinstance(value, dict)]
     if not series or not isinstance(series[0], list):
-        raise _broken(file, "Fitbit's day")
+        raise _broken_json(file, "Fitbit's day")
     points = [point for point in series[0] if isinstance(point, dict)]
     times = [f"{day}T{cell(point.get('time'))}" for point in points]
     block = (range(1, len(points) + 1), {"time": times, "value": [cell(point.get("value")) for point in points]})
@@ -252,33 +256,33 @@ def _read_fitbit_day(file: File, _row_filter: RowFilter) -> Table:
 _FITBIT = rb'\s*\[\s*\{\s*"dateTime"\s*:\s*"\d\d/\d\d/\d\d \d\d:\d\d:\d\d"\s*,\s*"value"'
 _PLACES = "Google's location history"
 JSON_DOCUMENTS = (
-    _list_form("Fitbit's export", _FITBIT, _fitbit, values=("bpm", "value")),
+    _list_form("Fitbit's export", _FITBIT, _fitbit_reading, values=("bpm", "value")),
     Form(begins(rb'\s*\{(?=.*"dataset").*-intraday"'), _read_fitbit_day),
-    _list_form("Google Fit's export", rb'\s*\{(?=.*"fitValue").*"Data Points"', _google_fit, "Data Points"),
+    _list_form("Google Fit's export", rb'\s*\{(?=.*"fitValue").*"Data Points"', _google_fit_point, "Data Points"),
     _list_form(_PLACES, rb'\s*[\[{].*"latitudeE7"', _google_record, "locations", time="time"),
     _list_form(_PLACES, rb'\s*[\[{].*"semanticSegments"', _google_segment, "semanticSegments", time="time"),
     _list_form(_PLACES, rb'\s*[\[{].*"timelinePath"', _google_segment, time="time"),
 )
-JSON_LIST = _list_form("a list of JSON", rb"\s*\[\s*\{", _object)
-"""Such as OwnTracks' or an own program's."""
+JSON_LIST = _list_form("a list of JSON", rb"\s*\[\s*\{", _plain_object)
+"""A list of objects, as OwnTracks or a user's own program writes it."""
 _LINE = re.compile(r"(?:\S+Z\t[^\t]*\t)?\s*(\{.*\})\s*")
-"""OwnTracks' recorder has a time and a kind before an object."""
+"""A line with an object; OwnTracks' recorder writes a time and a kind before the object."""
 
 
-def _text_of(line: str) -> str:
-    """The text of a line that may be an object."""
+def _object_text(line: str) -> str:
+    """Return the text of the object in a line; the whole line if it holds none."""
     line = line.strip()
     match = None if line[:1] == "{" else _LINE.fullmatch(line)
     return line if match is None else match[1]
 
 
 def _are_json_lines(file: File) -> bool:
-    document = parse_text(_text_of(file.head.partition(b"\n")[0].decode(errors="replace")))
+    document = parse_text(_object_text(file.head.partition(b"\n")[0].decode(errors="replace")))
     return isinstance(document, dict) and not any(map(_has_series, document.values()))
 
 
 def _has_series(value: Any) -> bool:
-    """Tell whether a document holds a whole series, in a list or under keys, at any depth."""
+    """Return whether a value holds a whole series, in a list or under keys, at any depth."""
     if not isinstance(value, list | dict):
         return False
     if isinstance(value, list) and value and isinstance(value[0], list | dict):
@@ -287,12 +291,12 @@ def _has_series(value: Any) -> bool:
 
 
 def _read_json_lines(file: File, _row_filter: RowFilter) -> Table:
-    """Read an object a line; those of OwnTracks that are no locations are left out."""
+    """Read an object from each line; objects of OwnTracks that are no locations are left out."""
 
     def blocks() -> Iterator[Block]:
         with file.text() as text:
             for chunk in chunks(enumerate(text, 1)):
-                documents = parse_texts([_text_of(line) for _, line in chunk])
+                documents = parse_texts([_object_text(line) for _, line in chunk])
                 objects = list[tuple[int, Any]]()
                 for (number, line), document in zip(chunk, documents, strict=True):
                     if isinstance(document, dict):
@@ -300,11 +304,11 @@ def _read_json_lines(file: File, _row_filter: RowFilter) -> Table:
                             objects.append((number, document))
                     elif line.strip() and "\t" not in line:
                         raise FuguError(f"{file.name}: line {number} is no object of JSON")
-                documents = [next(_object(document)) for _, document in objects]
+                documents = [next(_plain_object(document)) for _, document in objects]
                 yield [number for number, _ in objects], columns_of(documents, file)
 
     return table_of("lines of JSON", file, blocks())
 
 
 JSON_LINES = Form(_are_json_lines, _read_json_lines)
-"""A JSON object a line."""
+"""One JSON object in each line."""

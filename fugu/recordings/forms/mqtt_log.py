@@ -22,7 +22,7 @@ _LINE = re.compile(
     r"(\d{9,10}(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*)[ \t](\S+)[ \t](.*)"
     r"|([A-Za-z_][^\s,;|\"]*/[^\s,;|\"]+) (.*)"
 )
-"""A time, a topic and a payload; or the latter two, with a slash in the topic."""
+"""A line with a time, a topic and a payload; or with a topic that has a slash, and a payload."""
 _FEWEST = 0.8
 LOG = "a log of mosquitto_sub"
 _OWN, _TIMES = ("time", "topic", "payload"), ("tst", "time", "timestamp", "ts")
@@ -41,13 +41,13 @@ class _Message(NamedTuple):
 
 
 def _is_log(file: File) -> bool:
-    """Tell whether nearly all lines are a message."""
-    fitting = [_LINE.fullmatch(line) is not None for line in file.first_lines]
-    return bool(fitting) and fitting[0] and sum(fitting) >= _FEWEST * len(fitting)
+    """Return whether the first line and at least 80 % of the first lines are messages."""
+    is_message = [_LINE.fullmatch(line) is not None for line in file.first_lines]
+    return bool(is_message) and is_message[0] and sum(is_message) >= _FEWEST * len(is_message)
 
 
 def _messages(file: File) -> Iterator[_Message]:
-    """Messages of lines; lines of a payload that goes on belong to the message before, and are left out."""
+    """Return the messages of lines. Further lines of a payload are left out."""
     with file.text() as text:
         for number, line in enumerate(text, 1):
             if match := _LINE.fullmatch(line.rstrip("\r\n")):
@@ -56,7 +56,7 @@ def _messages(file: File) -> Iterator[_Message]:
 
 
 def _is_json_log(file: File) -> bool:
-    """Tell whether the first line is an object with a topic and a payload."""
+    """Return whether the first line is an object with a topic and a payload."""
     first = parse_text(file.head.partition(b"\n")[0].decode(errors="replace"))
     return isinstance(first, dict) and {"topic", "payload"} <= first.keys()
 
@@ -74,14 +74,14 @@ def _json_messages(file: File) -> Iterator[_Message]:
                 yield _Message(number, time, fields["topic"], payload_text, cell(fields.get("retain")) in ("1", "true"))
 
 
-def _read(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, RowFilter], Table]:
-    """Make a reader of messages: a column for each path of payloads, of the topic that is wanted, or of all."""
+def _reader_of(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, RowFilter], Table]:
+    """Make a reader of messages of the wanted topic, or of all topics: each path in payloads is a column."""
 
     def read(file: File, row_filter: RowFilter) -> Table:
         topic, counts, checks_of_topic = row_filter.get("topic"), Counter[str](), dict[str, ResentCheck]()
 
-        def reason(packet: _Message) -> str:
-            """Why a message is left out; empty if it is not."""
+        def omission_reason(packet: _Message) -> str:
+            """Return the reason why a message is left out, or '' if it is read."""
             if packet.retained:
                 return "retained"
             if '"last_seen"' in packet.payload:
@@ -93,9 +93,9 @@ def _read(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, Row
 
         def blocks() -> Iterator[Block]:
             for chunk in chunks(packet for packet in messages(file) if topic is None or packet.topic == topic):
-                reasons = [*map(reason, chunk)]
+                reasons = [*map(omission_reason, chunk)]
                 counts.update(filter(None, reasons))
-                live = [packet for packet, omission in zip(chunk, reasons, strict=True) if not omission]
+                live = [packet for packet, reason in zip(chunk, reasons, strict=True) if not reason]
                 documents = parse_texts([packet.payload.strip() for packet in live])
                 has_columns = [isinstance(document, dict | list) for document in documents]
                 columns = {"time": [packet.time for packet in live], "topic": [packet.topic for packet in live]}
@@ -115,4 +115,4 @@ def _read(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, Row
     return read
 
 
-MQTT_LOG, MQTT_JSON_LOG = Form(_is_log, _read(_messages)), Form(_is_json_log, _read(_json_messages))
+MQTT_LOG, MQTT_JSON_LOG = Form(_is_log, _reader_of(_messages)), Form(_is_json_log, _reader_of(_json_messages))

@@ -1,4 +1,4 @@
-"""Files that hold recordings in forms that are not read here: each is named, with what converts it."""
+"""Forms of files that are refused, each with its name and the way to convert it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["REFUSED"]
 
 
 def _refused(pattern: bytes, form: str, remedy: str, *, text: bool = False) -> Form:
-    """A form that begins with a pattern, and has bytes that no text has, unless it is `text`; `remedy` converts it."""
+    """Make a refused form. Its files begin with a pattern, and are binary unless `text`. `remedy` converts them."""
 
     def sniff(file: File) -> bool:
         is_text = b"\0" not in file.head and "\ufffd" not in file.head[:-4].decode(errors="replace")
         return is_text == text and begins(pattern)(file)
 
-    def refuse(file: File, only: RowFilter) -> Table:
+    def refuse(file: File, _row_filter: RowFilter) -> Table:
         raise FuguError(f"{file.name} is {form}, which is not read: {remedy}")
 
     return Form(sniff, refuse)
@@ -53,4 +53,4 @@ _TEXT = (
     ),
 )
 REFUSED = (*(_refused(*row) for row in _BINARY), *(_refused(*row, text=True) for row in _TEXT))
-"""In the order in which they are asked, after the forms that begin alike and are read."""
+"""The refused forms in the order in which they are tried, after readable forms that begin alike."""

@@ -1,4 +1,4 @@
-"""SQLite: databases of programs that are known, opened so that nothing is written beside them or run from them."""
+"""SQLite databases of known programs, opened without writing files beside them or running their code."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from fugu.recordings.table import Block, Form, RowFilter, Table, begins, chunks,
 __all__ = ["SQLITE"]
 
 _MOST_CELL = 1 << 20
-"""Bytes of a cell, or of a statement."""
+"""The most bytes of a cell or a statement."""
 _ENTITY, _STATE, _UPDATED = "entity_id", "state", "last_updated"
 _SAMPLES = re.compile(r"[A-Z0-9_]+_SAMPLE")
 _TIME, _DEVICE, _HEART = "TIMESTAMP", "DEVICE_ID", "HEART_RATE"
 _WANTED = (_HEART, "STEPS", "RAW_INTENSITY", "STRESS", "SPO2", "TEMPERATURE", "WEIGHT_KG")
 _NO_HEART = ("-1", "0", "255")
-"""Heart rates of a band that did not measure, or was not worn."""
+"""Heart rates that mean that a band did not measure, or was not worn."""
 
 
-def _read(file: File, row_filter: RowFilter) -> Table:
-    """Read the readings of the program whose database it is."""
+def _read_database(file: File, row_filter: RowFilter) -> Table:
+    """Read the readings of a known program's database."""
     with _open_database(file) as database:
         # Views may run anything, and are no tables.
         rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
         tables = sorted(str(name) for (name,) in rows)
         if "states" in tables and {"recorder_runs", "states_meta"} & {*tables}:
-            return _recorder(database, file, row_filter)
+            return _read_recorder(database, file, row_filter)
         samples = [table for table in tables if _SAMPLES.fullmatch(table)]
         if "DEVICE" in tables and samples:
-            return _gadgetbridge(database, samples, file, row_filter)
+            return _read_gadgetbridge(database, samples, file, row_filter)
     raise FuguError(
         f"{file.name} is a SQLite database of a program that is not known: export a table of it by "
         "sqlite3 -header -csv FILE 'SELECT ...' > mine.csv"
     )
 
 
-SQLITE = Form(begins(b"SQLite format 3\0"), _read)
+SQLITE = Form(begins(b"SQLite format 3\0"), _read_database)
 """A database of Home Assistant's recorder or of Gadgetbridge."""
 
 
@@ -51,7 +51,7 @@ def _open_database(file: File) -> Iterator[sqlite3.Connection]:
     """Open a database read-only and immutable: no lock, no journal, no temporary file, no code of its schema.
 
     Raises:
-        FuguError: it is zipped, or cannot be read.
+        FuguError: the database is zipped, breaks off, or cannot be read.
     """
     if file.zipped:
         raise FuguError(f"{file.name} is a zipped SQLite database: unpack it by gunzip")
@@ -75,11 +75,12 @@ def _open_database(file: File) -> Iterator[sqlite3.Connection]:
 
 
 def _columns(database: sqlite3.Connection, table: str) -> set[str]:
+    """Return the names of the columns of a table."""
     return {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
 
 
 def _texts(cells: Sequence[Any]) -> Sequence[str]:
-    """Cells as texts; numbers are spelled exactly."""
+    """Return cells as texts, with numbers spelled exactly."""
     match {*map(type, cells)}:
         case kinds if kinds == {str}:
             return cells
@@ -88,7 +89,7 @@ def _texts(cells: Sequence[Any]) -> Sequence[str]:
     return ["" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in cells]
 
 
-def _recorder(database: sqlite3.Connection, file: File, row_filter: RowFilter) -> Table:
+def _read_recorder(database: sqlite3.Connection, file: File, row_filter: RowFilter) -> Table:
     """Read the states that Home Assistant's recorder wrote, of an entity, or of all.
 
     Names of entities are in the same table, or in one of their own as since 2023.
@@ -123,8 +124,8 @@ def _recorder(database: sqlite3.Connection, file: File, row_filter: RowFilter) -
     return table_of("Home Assistant's recorder", file, blocks(), **table_fields)
 
 
-def _gadgetbridge(database: sqlite3.Connection, samples: list[str], file: File, row_filter: RowFilter) -> Table:
-    """Read the samples of watches and bands, of a table for each kind of device."""
+def _read_gadgetbridge(database: sqlite3.Connection, samples: list[str], file: File, row_filter: RowFilter) -> Table:
+    """Read the samples of watches and bands from the table of each kind of device."""
     tables = {table: _columns(database, table) for table in samples if row_filter.get("kind") in (None, table.lower())}
     tables = {table: columns & {*_WANTED} for table, columns in tables.items() if {_TIME, _DEVICE} <= columns}
     if not any(tables.values()):

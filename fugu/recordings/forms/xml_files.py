@@ -1,4 +1,4 @@
-"""XML: Apple Health's export, and tracks in GPX. Declarations of entities are refused, and so they cannot expand."""
+"""XML: Apple Health's export, and tracks in GPX. Declarations of entities are refused, so that none can expand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_DEPTH, _MOST_TIME = 100, 40
 
 
 class _Reader:
-    """Rows of an XML file as its elements begin and end; `row` adds one. Names are without their namespace."""
+    """A handler of XML elements that collects rows; names of elements have no namespace."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, dict[str, str]]] = []
@@ -26,28 +26,28 @@ class _Reader:
         self.parser.buffer_text = True
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        """Take the beginning of an element."""
+        """Handle the beginning of an element."""
 
     def end(self, name: str) -> None:
-        """Take the end of an element."""
+        """Handle the end of an element."""
 
     def text(self, text: str) -> None:
-        """Take text."""
+        """Handle text inside an element."""
 
     def row(self, **cells: str) -> None:
-        """Add a row, at the line of the file that is read."""
+        """Add a row, with the number of the current line."""
         self.rows.append((self.parser.CurrentLineNumber, cells))
 
 
 class _EntityError(Exception):
-    """The file declares an entity."""
+    """The file declares an entity, or is nested too deep."""
 
 
-def _rows(file: File, form: str, reader: _Reader) -> Iterator[tuple[int, dict[str, str]]]:
-    """Rows of a file, as they come.
+def _read_rows(file: File, form: str, reader: _Reader) -> Iterator[tuple[int, dict[str, str]]]:
+    """Return the rows of a file one by one.
 
     Raises:
-        FuguError: it is broken, declares entities, or is nested too deep.
+        FuguError: the file is broken, declares entities, or is nested too deep.
     """
     depth = 0
 
@@ -98,14 +98,14 @@ class _Health(_Reader):
                 self.row(time=time, value=re.sub(r"^HKCategoryValue", "", value), type=kind, source=source)
 
 
-def _read_health(file: File, only: RowFilter) -> Table:
-    """Read the records, of the type that is wanted, or of all."""
-    rows = in_blocks(_rows(file, "Apple Health's export", _Health(only.get("type"))))
+def _read_health(file: File, row_filter: RowFilter) -> Table:
+    """Read the records of the wanted type, or of all types."""
+    rows = in_blocks(_read_rows(file, "Apple Health's export", _Health(row_filter.get("type"))))
     return table_of("Apple Health's export", file, rows, time="time", value="value", keys=("type", "source"))
 
 
 APPLE_HEALTH = Form(begins(rb"\s*<.*HealthData"), _read_health)
-"""Records of export.xml; `type` says of what, as HeartRate, `source` by which device."""
+"""Records of export.xml; `type` is the quantity, as HeartRate, `source` the device."""
 
 
 class _Track(_Reader):
@@ -137,8 +137,8 @@ class _Track(_Reader):
 
 
 def _read_gpx(file: File, _row_filter: RowFilter) -> Table:
-    """Read the points of all tracks, with their segments."""
-    table = table_of("GPX", file, in_blocks(_rows(file, "GPX", _Track())))
+    """Read the points of all tracks, with their segments' numbers."""
+    table = table_of("GPX", file, in_blocks(_read_rows(file, "GPX", _Track())))
     if not any(table.columns["time"]):
         raise FuguError(f"{file.name} is a route without times: record a track, whose points have them")
     return table._replace(time="time")
