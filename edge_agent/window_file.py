@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from edge_agent.plan import StreamPlan
 from fugu.contract.compiled import AgentWindow
 from fugu.contract.frames import MAX_WINDOW_TICKS
-from fugu.core.windows import COUNT_HIGH, COUNT_LOW, Counter, NoisyCounts
+from fugu.core.frames import COUNT_HIGH, COUNT_LOW
+from fugu.core.windows import Counter, NoisyCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

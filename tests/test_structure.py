@@ -257,9 +257,15 @@ def test_a_gateway_loads_nothing_that_its_file_does_not_configure() -> None:
     assert rooms == {f"gateway.{room}" for room in bare} | {f"fugu.{room}" for room in _BELOW_A_GATEWAY.split()}
     unasked = {"gateway.parts.home_assistant", "gateway.parts.place_tables", "gateway.store.postgresql"}
     unasked |= {"gateway.estimates.points", "fugu.contract.measure_policy", "fugu.chains.learning", "fugu.host.checks"}
-    unasked |= {"gateway.store.sums", "fugu.contract.group_frames", "fugu.contract.measure_table"}
+    unasked |= {
+        "fugu.contract.calendar",
+        "fugu.core.noise",
+        "gateway.store.sums",
+        "fugu.contract.group_frames",
+        "fugu.contract.measure_table",
+    }
     assert not unasked & {*done.stdout.split()}
-    assert sum(name.startswith(("gateway", "fugu")) for name in done.stdout.split()) <= 83
+    assert sum(name.startswith(("gateway", "fugu")) for name in done.stdout.split()) <= 80
 
 
 _BELOW_A_GATEWAY = "chains contract core host mqtt"

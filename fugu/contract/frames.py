@@ -30,8 +30,7 @@ from fugu.contract.message import (
     integer,
     unpack_payload,
 )
-from fugu.core.frames import symbol_frame, window_frame
-from fugu.core.windows import COUNT_HIGH, COUNT_LOW
+from fugu.core.frames import COUNT_HIGH, COUNT_LOW, symbol_frame, window_frame
 
 __all__ = [
     "JUDGED_BYTES",

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from fugu.contract._document import Document, Printable, read_document, write_document
-from fugu.contract.calendar import DAY
 from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import MAX_ANSWERS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.noise_table import SCALE
@@ -38,7 +37,7 @@ if TYPE_CHECKING:  # few policies have groups, and a gateway without any needs n
 
 __all__ = ["GroupDocument", "GroupPin", "SharedWindow", "check_signed", "largest_noise", "noise_rate"]
 
-_DAY_US = DAY * 1_000_000
+_DAY_US = 86_400_000_000
 MAX_HOMES = 10_000
 Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -81,7 +80,7 @@ class GroupDocument(Document):
     honest: int = Field(ge=1, le=MAX_HOMES)
     colluding: int = Field(ge=0, le=MAX_HOMES)
     noise: int = Field(ge=1, lt=SCALE)
-    deadline: int = Field(ge=1, le=DAY)
+    deadline: int = Field(ge=1, le=86_400)
     valid_from: int = Field(default=0, ge=0, le=2**53)
 
     @model_validator(mode="after")

@@ -9,7 +9,6 @@ from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationE
 from pydantic_core import CoreSchema, core_schema
 
 from fugu.contract._document import Document, DocumentFile, first_problem
-from fugu.contract.calendar import DAY
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, PolicyError
@@ -163,7 +162,7 @@ class Policy(PolicyHeader):
         if self.table is not None and bool(self.counted) != (self.windows_guarantee is not None):
             raise ValueError("beside a table, windows and windows_guarantee belong together: give both or neither")
         for window in self.windows:
-            if window.blocks is not None and window.length * self.clock.period_us < DAY * 1_000_000:
+            if window.blocks is not None and window.length * self.clock.period_us < 86_400_000_000:
                 raise ValueError(f"window {window.name} has a count for each block of a day, and is shorter than a day")
         for window_sum in self.sums:
             window_sum.check_stream(self.fleet, self.stream, self.discretiser.states, tuple(vars(self.clock).values()))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from fugu.contract.calendar import DAY, DayBlocks
+if TYPE_CHECKING:
+    from fugu.contract.calendar import DayBlocks
 
 __all__ = [
     "COUNT",
@@ -95,7 +96,7 @@ class Query:
 
     def usual(self, length: int) -> int:
         """The ticks of a window of so many that one number is of; for blocks, on days of 24 hours."""
-        return length if self.blocks is None else max(1, length * self.blocks.seconds // DAY)
+        return length if self.blocks is None else max(1, length * self.blocks.seconds // 86_400)
 
     def divisor(self, ticks: int) -> int:
         """By what a count of so many ticks is divided."""
@@ -110,6 +111,8 @@ class Query:
 def query_of(fields: Mapping[str, Any]) -> Query:
     """The query of a window, by the fields of its document."""
     if (blocks := fields.get("blocks")) is not None:
+        from fugu.contract.calendar import DayBlocks  # here, because few windows are profiles of the day
+
         return Query("profile", blocks=DayBlocks.of(blocks if isinstance(blocks, Mapping) else vars(blocks)))
     return HISTOGRAM if fields["states"] == EACH else COUNT
 

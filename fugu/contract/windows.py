@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fugu.contract._document import Document, Printable
-from fugu.contract.calendar import DAY
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.queries import EACH, Each, Query, query_of
@@ -56,19 +55,20 @@ MAX_OVERLAP = 64
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
 _MAX_PART, _DIGITS = 9_999_999_999, 10**7
 """Of numerator and denominator; of what is rounded up to them."""
-_Offset = Annotated[int, Field(ge=-DAY, le=DAY)]
+_DAY = 86_400
+_Offset = Annotated[int, Field(ge=-_DAY, le=_DAY)]
 
 
 class Blocks(Document):
     """Blocks of the local day that have a count each, as `fugu.contract.queries.DayBlocks`."""
 
     zone: Annotated[Printable, Field(min_length=1, max_length=64)]
-    seconds: int = Field(ge=900, le=DAY)
+    seconds: int = Field(ge=900, le=_DAY)
     offsets: Annotated[tuple[tuple[int, _Offset], ...], Field(min_length=1, max_length=64)]
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
-        if DAY % self.seconds:
+        if _DAY % self.seconds:
             raise ValueError(f"blocks of {self.seconds} seconds do not fill a day")
         moments = [moment for moment, _ in self.offsets]
         if moments != sorted(set(moments)):

@@ -11,7 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["pack_symbols", "symbol_frame", "window_frame"]
+__all__ = ["COUNT_HIGH", "COUNT_LOW", "pack_symbols", "symbol_frame", "window_frame"]
+
+COUNT_LOW, COUNT_HIGH = -(1 << 63), (1 << 63) - 1
 
 
 def pack_symbols(symbols: "Sequence[int]", bits: int, size: int) -> bytes:

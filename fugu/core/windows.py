@@ -10,6 +10,7 @@ over restarts hands them in as records: the ticks since then are in no count. A 
 every tick is in the windows of the version in force when it happened, once, and loses at most that version's rate.
 """
 
+from .frames import COUNT_HIGH, COUNT_LOW
 from .noise import discrete_laplace
 from .policy import Window
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-__all__ = ["COUNT_HIGH", "COUNT_LOW", "Counter", "NoisyCounts", "Secret"]
-
-COUNT_LOW, COUNT_HIGH = -(1 << 63), (1 << 63) - 1
+__all__ = ["Counter", "NoisyCounts", "Secret"]
 
 
 class Secret:

@@ -90,7 +90,7 @@ class Inbox:
         self._flood_counts: Counter[str] = Counter()
         self._answers: deque[Acknowledged | None] = deque()
         self._queues: dict[str, _Queue] = {}
-        self._slow_queues: dict[str, _Queue] = {}
+        self._slow_devices: set[str] = set()
         self._sizes: Counter[str] = Counter()
         self._slow_due = 0.0
         self._changed = Condition()
@@ -106,22 +106,18 @@ class Inbox:
                     self._oversized[device] += 1
                     continue
                 size = len(message.topic) + len(message.payload) + _OVERHEAD_BYTES
-                queue = self._queue(device)
+                queue = self._queues.get(device)
                 if queue is not None and self._exceeds_share(len(queue), self._sizes[device]):
                     self._flood_counts[device] += 1
                     refused_count += 1
-                    self._slow_queues[device] = queue
-                    self._queues.pop(device, None)
+                    self._slow_devices.add(device)
                     continue
                 if self._closed or not self._accepts:
                     self._changed.notify_all()
                     accepts = self._changed.wait_for(lambda: self._closed or self._accepts, timeout=self._patience)
                     if self._closed or not accepts:
                         return refused_count + len(messages) - index
-                    queue = self._queue(device)
-                if queue is None:
-                    queue = self._queues[device] = deque()
-                queue.append((message, size))
+                self._queues.setdefault(device, deque()).append((message, size))
                 self._sizes[device] += size
                 self._count += 1
                 self._bytes += size
@@ -141,9 +137,6 @@ class Inbox:
                 self._costs[device] = cost
         self._served.clear()
 
-    def _queue(self, device: str) -> _Queue | None:
-        return self._queues.get(device) or self._slow_queues.get(device)
-
     def _exceeds_share(self, waiting_count: int, size: int) -> bool:
         max_messages, max_bytes = self._capacity - self._count, self._capacity_bytes - self._bytes
         return waiting_count >= max(max_messages, _LEAST_MESSAGES) or size >= max(max_bytes, _LEAST_BYTES)
@@ -160,7 +153,7 @@ class Inbox:
         Of a device at most so many of `max_messages` messages are taken that a round with them is short.
         """
         with self._changed:
-            if self._slow_queues:
+            if self._slow_devices:
                 timeout = min(timeout, max(self._slow_due - time.monotonic(), 0.0))
             self._changed.wait_for(lambda: self._is_ready or self._closed, timeout=timeout)
             return self._take(max_messages)
@@ -174,11 +167,10 @@ class Inbox:
     def _take(self, max_messages: int, per_device: int = _AT_ONCE) -> list[_Event]:
         events: list[_Event] = [*self._answers]
         self._answers.clear()
-        slow_queues = self._slow_queues if self._slow_due <= (now := time.monotonic()) or self._closed else {}
-        if slow_queues:
-            self._slow_queues, self._slow_due = {}, now + self._pause
-            self._queues |= slow_queues
-        shares = dict.fromkeys(self._queues, per_device)
+        shares = {device: per_device for device in self._queues if device not in self._slow_devices}
+        if self._slow_devices and (self._slow_due <= (now := time.monotonic()) or self._closed):
+            self._slow_due = now + self._pause
+            shares |= {device: per_device for device in self._queues if device in self._slow_devices}
         for device in self._costs.keys() & shares.keys() if per_device == _AT_ONCE else ():
             shares[device] = max(1, int(_SECONDS / self._costs[device]))
         self._served.clear()
@@ -199,9 +191,9 @@ class Inbox:
                     self._queues[device] = queue  # behind the others
                 else:
                     del self._sizes[device]
+                    self._slow_devices.discard(device)
                 if not (queue and shares[device]):
                     del shares[device]
-        self._slow_queues |= {device: self._queues.pop(device) for device in slow_queues if device in self._queues}
         if self._accepts:
             self._changed.notify_all()
         return events
@@ -232,7 +224,8 @@ class Inbox:
 
     @property
     def _is_ready(self) -> bool:
-        return bool(self._answers or self._queues or (self._slow_queues and self._slow_due <= time.monotonic()))
+        has_turn = len(self._queues) > len(self._slow_devices) or self._slow_due <= time.monotonic()
+        return bool(self._answers or (self._queues and has_turn))
 
     @property
     def _accepts(self) -> bool:

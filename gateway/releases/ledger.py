@@ -280,8 +280,11 @@ class Ledger:
         all of it may be, and is waiting to be published.
         """
         with self.transaction():
-            if progress is not None:
-                self._refuse_again(release)
+            if progress is not None and (entry := self.released_as(release.name, release.first)):
+                raise LedgerError(
+                    f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {entry} "
+                    "has released the window that begins there"
+                )
             group = self._admit(release)
             number = self.newest + 1
             drawn = draw(number)
@@ -323,13 +326,6 @@ class Ledger:
         group = self._group(release)
         self._charge(release, group)
         return group
-
-    def _refuse_again(self, release: Release) -> None:
-        if entry := self.released_as(release.name, release.first):
-            raise LedgerError(
-                f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {entry} "
-                "has released the window that begins there"
-            )
 
     def released_as(self, name: str, first: int) -> int:
         """The entry that has released the window of a schedule that begins at a tick; 0 if none has."""

@@ -250,16 +250,16 @@ class Tail:
 
     def newest(self, number: int) -> SymbolFrame | None:
         """The last frame of a sequence, none without one."""
-        addresses = self._rows_of(number).addresses[-1:]
+        addresses = self._rows.get(number, _NO_ROWS).addresses[-1:]
         return self._columns_at(addresses).frame(0) if addresses else None
 
     def first(self, number: int) -> int | None:
         """The first tick of a sequence's first frame, none without one."""
-        return next(iter(self._rows_of(number).firsts), None)
+        return next(iter(self._rows.get(number, _NO_ROWS).firsts), None)
 
     def next_first(self, number: int, tick: int) -> int | None:
         """The first tick from a tick on that has a symbol here, `None` without one; reads two frames at most."""
-        rows = self._rows_of(number)
+        rows = self._rows.get(number, _NO_ROWS)
         index = max(bisect_right(rows.firsts, tick) - 1, 0)
         if rows.firsts[index : index + 1] >= [tick]:
             return rows.firsts[index]
@@ -269,7 +269,7 @@ class Tail:
 
     def of(self, number: int, first: int = 0, last: int | None = None) -> Columns:
         """The frames of a sequence that have any of the ticks first..last, in tick order."""
-        rows = self._rows_of(number)
+        rows = self._rows.get(number, _NO_ROWS)
         low = max(bisect_right(rows.firsts, first) - 1, 0)
         columns = self._columns_at(rows.addresses[low : None if last is None else bisect_right(rows.firsts, last)])
         return columns.take(np.flatnonzero(columns.last >= first))
@@ -278,14 +278,14 @@ class Tail:
         """Frames of some sequences; among them all that have any of the ticks first..last."""
         addresses = list[int]()
         for number in numbers:
-            rows = self._rows_of(number)
+            rows = self._rows.get(number, _NO_ROWS)
             low = max(bisect_right(rows.firsts, first) - 1, 0)
             addresses += rows.addresses[low : bisect_right(rows.firsts, last)]
         return self._columns_at(addresses)
 
     def intervals(self, number: int) -> list[tuple[int, int]]:
         """Intervals that the rows of a sequence account for, (after, through]."""
-        rows = self._rows_of(number)
+        rows = self._rows.get(number, _NO_ROWS)
         columns = self._columns_at(sorted((*rows.addresses, *rows.accounted)))
         return list(zip(columns.previous.tolist(), columns.last.tolist(), strict=True))
 
@@ -294,9 +294,6 @@ class Tail:
         columns = Columns.joined(self._batches)
         order = np.lexsort((columns.first, columns.number))
         return columns.take(order[columns.ticks[order] > 0])
-
-    def _rows_of(self, number: int) -> _Rows:
-        return self._rows.get(number, _NO_ROWS)
 
     def _columns_at(self, address_list: list[int]) -> Columns:
         addresses = np.array(address_list, dtype=np.int64)

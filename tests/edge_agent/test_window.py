@@ -20,9 +20,10 @@ from fugu.contract.compiled import AgentWindow
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import Gap, WindowFrame
 from fugu.contract.windows import Window
+from fugu.core.frames import COUNT_HIGH, COUNT_LOW
 from fugu.core.noise import uniform_below
 from fugu.core.policy import NONE
-from fugu.core.windows import COUNT_HIGH, COUNT_LOW, Counter, NoisyCounts
+from fugu.core.windows import Counter, NoisyCounts
 from tests.support.agents import plan_of, stream_plan, window_plan
 from tests.support.entropy import seeded
 from tests.support.outboxes import symbol_frames, window_frames
