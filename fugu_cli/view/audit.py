@@ -135,7 +135,7 @@ def _statement(statement: Statement) -> Iterator[Part]:
         yield from _bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
         if statement.windows:
             yield from _bounds("Each kind of adversary, windows alone", statement.windows)
-        yield from _bounds("If the truth is not in the class", statement.others)
+        yield from _bounds("If the truth is not in the class", statement.alternatives)
     yield Line("What nobody can recompute:", bold=True)
     for assumption in statement.document()["assumptions"]:
         yield Line(f"  {assumption}")

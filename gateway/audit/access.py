@@ -1,6 +1,6 @@
-"""Who may read a topic at the broker, by its access list as Mosquitto takes it: what is denied, and what is granted.
+"""Who may read a topic at the broker, by its access list, which is read as Mosquitto does.
 
-An audience is those accounts that may read the same and are promised the same.
+An audience is the set of accounts that may read the same topics and have the same promise.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["AccessList", "Audience", "planned_audiences"]
 
 _ANONYMOUS = ""
 _SITE_ROLES = ("gateway", "shard", "site", "home-assistant")
-"""Roles that are told what the site is told."""
+"""Roles of accounts that may read all that the site reads."""
 _PERMITS = ("read", "readwrite")
-_WORDS = ("read", "write", "readwrite", "deny")
+_ACCESS_WORDS = ("read", "write", "readwrite", "deny")
 _OUTPUT_KINDS: tuple[tuple[Kind, ...], ...] = (("symbols", "estimate"), ("window", "count"))
-"""Topics that tell of symbols, and of windows."""
+"""Kinds of topics about symbols, and about windows."""
 
 
 class Rule(NamedTuple):
-    """A line of an access list: read, write, readwrite or deny, for a user, or in a pattern (%u) for all (`None`)."""
+    """A line of an access list: read, write, readwrite or deny. `user` is `None` in a pattern (%u) for all users."""
 
     user: str | None
     access: str
@@ -39,7 +39,7 @@ class Rule(NamedTuple):
 class AccessList(NamedTuple):
     """The access list of a broker.
 
-    Roles are empty of accounts that `fugu deploy` does not know; limits are the most that readers may be told.
+    The role of an account that `fugu deploy` does not know is ''. `limits` are the promises of accounts that have one.
     """
 
     rules: tuple[Rule, ...]
@@ -47,23 +47,23 @@ class AccessList(NamedTuple):
     limits: dict[str, Promise]
 
     def may_read(self, user: str, topic: str) -> bool:
-        """True if an account may read a topic: if something grants it, and nothing denies it."""
+        """Return True if some rule lets an account read a topic, and no rule denies it."""
         rules = [rule for rule in self.rules if rule.user in (user, None) and matches(_filter_of(rule, user), topic)]
         return any(rule.access in _PERMITS for rule in rules) and not any(rule.access == "deny" for rule in rules)
 
     def readers(self, topic: str) -> tuple[str, ...]:
-        """The accounts that may read a topic."""
+        """Return the names of the accounts that may read a topic."""
         return tuple(name or "(anybody)" for name in self.roles if self.may_read(name, topic))
 
     def strangers(self, topic: str) -> list[str]:
-        """In words, those who may read a topic and have no role of the site."""
+        """Describe the accounts that may read a topic and have no role of the site, in words."""
         names = [name for name, role in self.roles.items() if role not in _SITE_ROLES and self.may_read(name, topic)]
-        unknown = "not known to fugu deploy"
-        return [f"account {n} ({self.roles[n] or unknown})" if n else "whoever gives no name" for n in names]
+        unknown_role = "not known to fugu deploy"
+        return [f"account {n} ({self.roles[n] or unknown_role})" if n else "whoever gives no name" for n in names]
 
     @classmethod
     def of(cls, broker: Path) -> Self:
-        """The access list in a broker's folder. FuguError if it is none, or cannot be read."""
+        """Read the access list in a broker's folder. FuguError if the folder is no broker's, or cannot be read."""
         accounts = BrokerFolder.open(broker).settings.accounts
         rules = read_access(read_text(broker / "access.acl", "the access list"))
         users = [rule.user for rule in rules if rule.user is not None]
@@ -76,15 +76,15 @@ class AccessList(NamedTuple):
         return cls(rules, roles, limits)
 
     def audiences(self, policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
-        """Those who may read the same of some streams; accounts that may read nothing of them are left out."""
-        pairs = _release_readers(policies, config)
+        """Group the accounts that may read the same of some streams; accounts that may read nothing are left out."""
+        readers = _release_readers(policies, config)
         accounts: dict[Audience, list[str]] = {}
         for account, role in self.roles.items():
             symbols, windows = (
                 tuple(f"{policy.device}/{policy.stream}" for policy in policies if self._reads(account, policy, kinds))
                 for kinds in _OUTPUT_KINDS
             )
-            topics = ((release, topic_of("release", policies[0].fleet, reader, release)) for release, reader in pairs)
+            topics = ((release, topic_of("release", policies[0].fleet, reader, release)) for release, reader in readers)
             releases = tuple(dict.fromkeys(release for release, topic in topics if self.may_read(account, topic)))
             if symbols or windows or releases:
                 limit = self.limits.get(account, Promise(0.0, "ignorant"))
@@ -98,13 +98,15 @@ class AccessList(NamedTuple):
 
 
 class Audience(NamedTuple):
-    """Accounts that may read the same of a stream.
+    """Accounts that may read the same of some streams.
 
     Attributes:
-        site: whether it is promised what the site is, the stream's own guarantee.
-        epsilon, adversary, seconds: what it is promised otherwise; epsilon 0 for those who should be told nothing.
-        symbols: the streams, as device/stream, whose symbols it may read, or estimates, which are made of every symbol.
-        windows: those whose devices' counts it may read, or the gateway's reports of them.
+        name: the names of the accounts, or of the audience in a configuration.
+        site: whether the audience has the site's promise, which is the stream's own guarantee.
+        epsilon, adversary, seconds: the promise to any other audience; epsilon is 0 if it should be told nothing.
+        symbols: streams, as device/stream, whose symbols or estimates, made of every symbol, the audience may read.
+        windows: streams whose counts, by the device or the gateway, the audience may read.
+        releases: names of the releases that the audience may read.
     """
 
     name: str
@@ -118,7 +120,7 @@ class Audience(NamedTuple):
 
 
 def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
-    """The site, and each audience of a configuration of releases, as they are meant to be."""
+    """Return the site and each audience of a configuration of releases, with what each is meant to read."""
     streams = tuple(f"{policy.device}/{policy.stream}" for policy in policies)
     release_readers = _release_readers(policies, config)
     audiences = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(dict(release_readers)))]
@@ -129,21 +131,21 @@ def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | 
 
 
 def _release_readers(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> list[tuple[str, str]]:
-    """The names of releases, those of sums of homes too, each with an audience that is told it."""
+    """Return pairs of a release, also of sums of homes, and an audience that may read it."""
     config = config or ReleaseConfig()
-    pairs: list[tuple[str, str]] = []
+    release_readers: list[tuple[str, str]] = []
     for release in config.releases:
         names = [f"{release.name}-{policy.device}" for policy in policies] if release.per_device else [release.name]
-        pairs += [(name, release.audience) for name in names]
+        release_readers += [(name, release.audience) for name in names]
     sums = (window.group for policy in policies if isinstance(policy, Policy) for window in policy.sums)
     for group in dict.fromkeys(sums):
         readers = [SITE, *(name for name, audience in config.audiences.items() if group.name in audience.sums)]
-        pairs += [(name, audience) for audience in readers for name in group.release_names]
-    return pairs
+        release_readers += [(name, audience) for audience in readers for name in group.release_names]
+    return release_readers
 
 
 def read_access(text: str) -> tuple[Rule, ...]:
-    """The rules of an access list, in their order."""
+    """Parse the rules of an access list, in their order."""
     rules, user = [], _ANONYMOUS
     for line in text.splitlines():
         keyword, _, remainder = line.strip().partition(" ")
@@ -151,7 +153,7 @@ def read_access(text: str) -> tuple[Rule, ...]:
             user = remainder.strip()
         elif keyword in ("topic", "pattern"):
             access, _, topic = remainder.strip().partition(" ")
-            if access not in _WORDS:
+            if access not in _ACCESS_WORDS:
                 access, topic = "readwrite", remainder.strip()
             rules.append(Rule(user if keyword == "topic" else None, access, topic.strip()))
     return tuple(rules)
@@ -162,7 +164,7 @@ def _filter_of(rule: Rule, user: str) -> str:
 
 
 def matches(topic_filter: str, topic: str) -> bool:
-    """True if a filter with + and # has a topic without them."""
+    """Return True if a topic matches a filter with + and #."""
     parts, names = topic_filter.split("/"), topic.split("/")
     if parts[-1] == "#":
         parts, names = parts[:-1], names[: len(parts) - 1]

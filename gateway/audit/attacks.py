@@ -1,8 +1,8 @@
-"""Attacks on all that an audience may read of a tick: what epsilon is at least, beside what is promised and certified.
+"""Attacks on all that an audience may read of a tick: lower bounds on epsilon, beside its promise and certificate.
 
-Three attackers, each of whom supposes something else. One counts how often an event happens under two states, on a
-chain of the class that makes it worst: `fugu.attackers.events`. One takes draws for independent given the states
-(`extended_epsilon`). One takes the policy's numbers for what is drawn: `fugu.attackers.witness`.
+There are three attackers with different assumptions. One counts how often an event happens under two states, on a
+chain that makes the class worst: `fugu.attackers.events`. One assumes draws that are independent given the states
+(`extended_epsilon`). One assumes that draws follow the policy's numbers: `fugu.attackers.witness`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def extended_epsilon(
     adversary: Adversary,
     level: float,
 ) -> float | None:
-    """The epsilon (nats) that all outputs together have at least; `None` if it is not known that the bound is reached.
+    """Return a lower bound (nats) on the epsilon of all outputs together; `None` if some chain need not reach it.
 
-    Symbols, if heard, are by the state they were drawn in; counts are with (n,) noises that were drawn. The bound,
-    wrong with probability `level`, is for the adversary; it is reached for the ignorant and the informed.
+    `symbols` are the drawn symbols of each state, used if `symbols_heard` or counted. `counts` are definitions with
+    their (n,) drawn noises. The bound is for the adversary, and wrong with probability `level`.
     """
     chains = policy.chains
     informative = [(definition, noise) for definition, noise in counts if not (symbols_heard and definition.symbols)]
@@ -55,22 +55,22 @@ def extended_epsilon(
     if has_groups or not chains.reached(adversary):
         return None
     count_level = level / (1 + len(counts))
-    logs, symbol_rate = np.zeros(2), 0.0
+    log_ratios, symbol_rate = np.zeros(2), 0.0
     for definition, noise in informative:
         scale = largest_scale(noise, count_level)
         if definition.symbols:
             symbol_rate += definition.overlap / scale
         else:
-            logs += definition.overlap / scale
+            log_ratios += definition.overlap / scale
     if symbols_heard:
         low, high = symbol_bounds(symbols, count_level)
-        logs += [max(0.0, float(np.log(low[x] / high[1 - x]).max())) for x in (0, 1)]
+        log_ratios += [max(0.0, float(np.log(low[x] / high[1 - x]).max())) for x in (0, 1)]
     elif symbol_rate:
         low, high = symbol_bounds(symbols, count_level)
         gain = math.expm1(min(symbol_rate, 200.0))
-        set_logs = np.log1p(low * gain) - np.log1p(high[::-1] * gain)  # a set of one symbol, for two states
-        logs += np.maximum(set_logs.max(axis=1), 0.0)
-    ratios = [Fraction(math.floor(math.exp(log) * _DIGITS), _DIGITS) for log in logs]
+        set_ratios = np.log1p(low * gain) - np.log1p(high[::-1] * gain)  # a set of one symbol, for two states
+        log_ratios += np.maximum(set_ratios.max(axis=1), 0.0)
+    ratios = [Fraction(math.floor(math.exp(log_ratio) * _DIGITS), _DIGITS) for log_ratio in log_ratios]
     try:
         return chains.ratio_loss(ratios[0], ratios[1], adversary).epsilon
     except GuaranteeError:
@@ -78,7 +78,7 @@ def extended_epsilon(
 
 
 def symbol_bounds(symbols_by_state: Sequence[Ints], level: float) -> tuple[Floats, Floats]:
-    """Bounds (k, m), low and high, that all probabilities of symbols are within (Clopper and Pearson)."""
+    """Return lower and upper bounds (k, m) on all probabilities of symbols (Clopper and Pearson)."""
     symbol_count = max(int(symbols.max(initial=0)) for symbols in symbols_by_state) + 1
     error = level / (2 * len(symbols_by_state) * symbol_count)
     counts = [np.bincount(symbols, minlength=symbol_count).tolist() for symbols in symbols_by_state]
@@ -87,39 +87,41 @@ def symbol_bounds(symbols_by_state: Sequence[Ints], level: float) -> tuple[Float
 
 
 def largest_scale(noise: Ints, level: float) -> float:
-    """The largest scale of discrete Laplace noise that (n,) noises are not too small for (Chernoff)."""
-    size, limit = int(np.abs(noise).sum()), math.log(level)
-    mean = max(size, 1) / max(noise.size, 1)
-    low = high = 1 / math.log((1 + math.hypot(1.0, mean)) / mean)  # the likeliest
-    while log_chance(Fraction(high), noise.size, size) >= limit and high < 1e9:
+    """Return the largest scale of discrete Laplace noise for which (n,) noises are not too small (Chernoff)."""
+    total, log_level = int(np.abs(noise).sum()), math.log(level)
+    mean = max(total, 1) / max(noise.size, 1)
+    low = high = 1 / math.log((1 + math.hypot(1.0, mean)) / mean)  # the likeliest scale
+    while log_chance(Fraction(high), noise.size, total) >= log_level and high < 1e9:
         high *= 2
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if log_chance(Fraction(middle), noise.size, size) >= limit else (low, middle)
+        low, high = (middle, high) if log_chance(Fraction(middle), noise.size, total) >= log_level else (low, middle)
     return high
 
 
 LEVEL = 0.05
-"""How probable it is that any of the bounds of one audit is above the true epsilon."""
+"""Probability that any of the bounds of one audit is above the true epsilon."""
 _DRAWS = 50
-"""For each trial, of single ticks, which cost little."""
+"""Draws for each trial: of single ticks, which cost little."""
 _MAX_RADIUS = (2000, 400)
-"""How far a witness goes, for two states and for more."""
+"""The most ticks of a witness on each side, for two states and for more."""
 
 
 class Attacked(NamedTuple):
     """Result of attacks with all that an audience may read; epsilons are in nats.
 
     Attributes:
-        certified: the bound of what is released to it as it is configured; infinite if there is none.
-        witness: epsilon is at least this if draws are as the policy states: some output is so much likelier under one
-            state than another. `None` for recorded draws, of which nothing is known but that they were drawn.
-        extended: epsilon is at least this if draws are independent, given the states (`extended_epsilon`), at the
+        heard: the outputs that the audience may read, in words.
+        promised: the promised epsilon.
+        certified: the accountant's bound on what the audience is told as configured; infinite without one.
+        witness: lower bound on epsilon if draws are as the policy states: some output is that much likelier under one
+            state than another. `None` for recorded draws, whose distribution is not known.
+        extended: lower bound on epsilon if draws are independent given the states (`extended_epsilon`), at the
             confidence of the audit; `None` if not known.
-        draws: whether they are "simulated" or "recorded".
+        draws: "simulated" or "recorded".
         least, trials, hits, alarms: of the counted `Event`, whatever the draws; 0 if nothing could be shown.
-        about: the two states, and the chain, in words.
-        ticks: how many in a row the promise is about. Told apart are stretches that stay in one of two states.
+        about: the two states and the chain, in words.
+        ticks: length of the stretch of the promise. Attackers distinguish stretches that stay in one of two states.
     """
 
     audience: str
@@ -139,7 +141,7 @@ class Attacked(NamedTuple):
 
     @property
     def refuted(self) -> bool:
-        """True if what is promised is shown to be false."""
+        """True if an attack shows that the promise is false."""
         return max(self.least, self.extended or 0.0, self.witness or 0.0) > self.promised
 
 
@@ -149,7 +151,7 @@ class _AudienceView(NamedTuple):
     counts: tuple[Definition, ...]
 
     @property
-    def words(self) -> str:
+    def heard(self) -> str:
         counts = dict.fromkeys(f"{count.kind} {count.name}" for count in self.counts)
         return ", ".join([*(["symbols"] if any(self.hears_symbols) else []), *counts])
 
@@ -163,14 +165,17 @@ def attack_audiences(
     trials: int,
     recorded: Recorded | None = None,
 ) -> Iterator[Attacked]:
-    """Attack what each audience may read of a tick, and of a stretch where that is what it is promised.
+    """Attack what each audience may read of a tick, and of a stretch if its promise is about one.
 
-    FuguError if there are several policies, and not of one class of chains.
+    Raises FuguError if several policies are not of one class of chains.
 
     Args:
-        definitions: all counts that are made of the streams, on devices and by the gateway.
-        trials: to count an event on, of each of two states.
-        recorded: draws of the first policy that were really made; audiences' outputs of other kinds are then left out.
+        policies: the streams that are attacked together.
+        audiences: who reads which outputs, and what they are promised.
+        definitions: all counts that devices and the gateway make of the streams.
+        seed: of the simulated draws and paths.
+        trials: the number of trials on which an event is counted, for each of two states.
+        recorded: draws that the first policy's device really made; outputs without such draws are left out.
     """
     joint = JointStreams.of(policies)
     views = [view for audience in audiences for view in _audience_views(joint, audience, definitions, recorded)]
@@ -185,28 +190,28 @@ def attack_audiences(
         if recorded is None:
             max_radius, knows_states = _MAX_RADIUS[joint.states > 2], adversary != "ignorant"
             mechanisms = ((mechanism(min(max_radius, ticks_to_forget(chain, 12.0))), chain) for chain in chains)
-            witness_epsilon = max(witness(*arguments, knows=knows_states).epsilon for arguments in mechanisms)
+            witness_epsilon = max(witness(*pair, knows=knows_states).epsilon for pair in mechanisms)
         extended = None
         if len(joint.policies) == ticks == 1 and not any(count.is_exclusive for count in view.counts):
-            outputs = recorded or simulated_draws(joint.policies[0], view.counts, generator, _DRAWS * trials)
-            noises = [(count, outputs.noises[count.names[0]]) for count in view.counts]
+            record = recorded or simulated_draws(joint.policies[0], view.counts, generator, _DRAWS * trials)
+            noises = [(count, record.noises[count.names[0]]) for count in view.counts]
             extended = extended_epsilon(
-                joint.policies[0], view.hears_symbols[0], noises, outputs.drawn, adversary, level
+                joint.policies[0], view.hears_symbols[0], noises, record.drawn, adversary, level
             )
         bound = certified_epsilon(joint, view.hears_symbols, view.counts, adversary, view.audience.epsilon, ticks)
         subject = "too few draws were recorded"
         if event.states is not None:
             names = " rather than ".join(map(joint.state_words, event.states))
             subject = f"{names}, {_chain_words(event.chain)}, {event.ticks} ticks"
-        promise = (view.audience.name, view.words, promised_epsilon, bound, adversary)
-        draws = "simulated" if recorded is None else "recorded"
-        yield Attacked(*promise, witness_epsilon, extended, draws, *event[:4], subject, ticks)
+        promise_fields = (view.audience.name, view.heard, promised_epsilon, bound, adversary)
+        draw_kind = "simulated" if recorded is None else "recorded"
+        yield Attacked(*promise_fields, witness_epsilon, extended, draw_kind, *event[:4], subject, ticks)
 
 
 def _audience_views(
     joint: JointStreams, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
 ) -> Iterator[_AudienceView]:
-    """Releases that an audience hears together; and alone, if a mechanism does not compose."""
+    """Yield the outputs that an audience hears together, and each output alone whose mechanism does not compose."""
     counts = tuple(definition for definition in definitions if _may_read(joint, audience, definition))
     symbols_heard = [
         f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in joint.policies
@@ -230,7 +235,7 @@ def _may_read(joint: JointStreams, audience: Audience, definition: Definition) -
 
 
 def _stretch_ticks(joint: JointStreams, view: _AudienceView) -> int:
-    """The ticks of the stretch that a promise is about; 1 where one of no such stretch can stay in a state."""
+    """Return the ticks of the stretch that a promise is about; 1 if an output is exclusive, or a state cannot last."""
     stay_probabilities = (row[x] for extreme in joint.chains.extremes for x, row in enumerate(extreme))
     if any(count.is_exclusive for count in view.counts) or any(probability <= 0 for probability in stay_probabilities):
         return 1
@@ -251,16 +256,16 @@ def _promise(joint: JointStreams, view: _AudienceView, ticks: int) -> tuple[floa
 
 
 def simulated_draws(
-    policy: Policy, definitions: Sequence[Definition], generator: np.random.Generator, draws: int
+    policy: Policy, definitions: Sequence[Definition], generator: np.random.Generator, draw_count: int
 ) -> Recorded:
-    """So many draws in each state, and of each count's noise, by the policy's own numbers."""
-    source, states = Simulated(generator), len(policy.discretiser.states)
-    symbols = [np.full(draws, x, dtype=np.int64) for x in range(states)]
+    """Simulate `draw_count` symbols in each state, and noises of each count, by the policy's own numbers."""
+    simulator, states = Simulated(generator), len(policy.discretiser.states)
+    symbols = [np.full(draw_count, x, dtype=np.int64) for x in range(states)]
     if policy.table is not None:
         simulated_source = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)
-        symbols = [source.symbols(path, simulated_source) for path in symbols]
+        symbols = [simulator.symbols(path, simulated_source) for path in symbols]
     counts = [definition.window_count(name, 0, ()) for definition in definitions for name in definition.names]
-    return Recorded(symbols, {count.name: source.noise(count, draws) for count in counts})
+    return Recorded(symbols, {count.name: simulator.noise(count, draw_count) for count in counts})
 
 
 def _chain_words(chain: MarkovChain) -> str:

@@ -1,7 +1,7 @@
-"""The audit of a ledger: from its entries alone, the most that every audience and reader has learned of a stretch.
+"""The audit of a ledger: bounds from its entries on what every audience and reader has learned of any stretch.
 
-`gateway.releases.audit` replays charges. From them follows a loss, by the chain accountant or by quilts. Every charged
-tick counts as much as the most charged one. Where ticks have no number, such ticks without end are bounded.
+`gateway.releases.audit` replays charges. From these follows a loss, by the chain accountant or by quilts. Every charged
+tick counts as much as the most charged one. If the ticks are not numbered, endlessly many such ticks are bounded.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from gateway.releases.ledger import Ledger
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger", "stream_loss"]
 
 Histories = Callable[[str, str], History]
-"""By device and stream, its ticks."""
+"""A function from a device and a stream to the history of the stream's ticks."""
 _MAX_TICKS = 4096
-"""Ticks that are followed one by one."""
+"""The most ticks that are accounted for one by one."""
 
 
 class StreamLoss(NamedTuple):
     """Loss to an audience about the worst stretch of a stream, in nats; epsilon is an upper bound or `None`.
 
-    `ticks` are those of a stretch of the promise, 1 a single tick. `charge` is the largest of a tick, in units of
-    `gateway.releases.entries`, and `tick` has it, as the device numbers it. `by` is "every tick", "constant charge" or
-    "one release".
+    `ticks` is the length of a stretch of the promise. `charge` is the largest charge of a tick, in units of
+    `gateway.releases.entries`; `tick` is the device's number of that tick. `by` names the bound: "every tick",
+    "constant charge" or "one release".
     """
 
     key: Key
@@ -63,7 +63,7 @@ class StreamLoss(NamedTuple):
 
     @property
     def wrong(self) -> bool:
-        """True if more was told than promised, as far as is known."""
+        """True if the loss is above the promise, or not known to be below."""
         return self.epsilon is None or self.epsilon > self.promise.epsilon
 
 
@@ -83,14 +83,14 @@ class ReaderLoss(NamedTuple):
 
     @property
     def wrong(self) -> bool:
-        """True if it was told more than its limit, as far as is known."""
+        """True if the loss is above the account's limit, or not known to be below."""
         return self.epsilon is None or self.epsilon > self.limit.epsilon
 
 
 class LedgerAudit(NamedTuple):
-    """The outcome: how much was looked at, the worst tick of each stream, what accounts were told, and problems.
+    """Result of an audit: numbers of entries and accounts, the worst loss of each stream and reader, and problems.
 
-    `readers` is empty if the broker is not known; `sources` says what was taken from whom, one line each.
+    `readers` is empty if the broker is not known. `sources` says where each kind of input came from, one line each.
     """
 
     entries: int
@@ -111,11 +111,12 @@ def audit_ledger(
     """Recompute the worst epsilon of every stretch from all that a ledger says. FuguError if a file cannot be read.
 
     Args:
-        broker: its folder, which says who reads which audiences; `None` if that is not to be looked at.
-        policies: every version that was in force, from a source that is no part of the ledger. Without any, the
-            ledger's own classes of chains, noise tables and windows are used.
+        ledger: the ledger to audit.
+        broker: the broker's folder, which says which accounts read which audiences; `None` to leave accounts out.
+        policies: every version that was in force, from a source other than the ledger. Without any, the ledger's own
+            classes of chains, noise tables and windows are used.
         promises: what each audience is promised; `None` for what the ledger says.
-        history: of a device's stream, by what its gateway has stored. Without it, nobody knows how many ticks lay
+        history: the ticks of a device's stream in its gateway's store. Without it, nobody knows how many ticks lay
             between those of a looser and those of a stricter policy.
     """
     accounts = BrokerFolder.open(broker).settings.accounts if broker is not None else ()
@@ -128,13 +129,11 @@ def audit_ledger(
     groups, streams = _stream_groups(audit.told), list[StreamLoss]()
     all_charges: list[tuple[Disclosure, bool]] = []
     for key, stream_disclosures in sorted(disclosures.items()):
-        related = [
-            disclosure for stream in groups[key[:2]] for disclosure in disclosures.get(Key(*stream, key.audience), ())
-        ]
-        raised_charges = [_raised_charge(disclosure, related, history) for disclosure in stream_disclosures]
+        group = [other for stream in groups[key[:2]] for other in disclosures.get(Key(*stream, key.audience), ())]
+        raised_charges = [_raised_charge(disclosure, group, history) for disclosure in stream_disclosures]
         losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in raised_charges)
         final_losses = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)
-        streams.append(max(final_losses, key=_excess))
+        streams.append(max(final_losses, key=_epsilon_excess))
         all_charges += raised_charges
     readers = tuple(_reader_losses(accounts, all_charges))
     broken_promises = [] if promises is None else sorted(set(_promise_problems(audit.told, promises)))
@@ -160,7 +159,7 @@ def _promise_problems(disclosures: Iterable[Disclosure], promises: Mapping[str, 
             yield f"audience {name}: is promised {promise}, and the ledger says {disclosure.promise}"
 
 
-def _excess(loss: StreamLoss) -> float:
+def _epsilon_excess(loss: StreamLoss) -> float:
     return math.inf if loss.epsilon is None else loss.epsilon - loss.promise.epsilon
 
 
@@ -182,32 +181,32 @@ def _epsilon_text(epsilon: float | None) -> str:
 
 
 def _raised_charge(
-    disclosure: Disclosure, related: Sequence[Disclosure], history: Histories | None
+    disclosure: Disclosure, group: Sequence[Disclosure], history: Histories | None
 ) -> tuple[Disclosure, bool]:
-    """Give what was told under an allowance, and if a slack is to be added for louder ticks before.
+    """Return a disclosure with the charge that bounds it, and whether louder ticks before add a slack.
 
-    `related` has what the audience was told of the stream, and of those that move with it, under all allowances. Louder
-    ticks leak over a change. Where those before are not known to be far enough, all count as such, and always where
-    louder ones follow: no release waits for these.
+    `group` has all disclosures to the audience of the stream and of streams that move with it. Ticks with a larger
+    charge, louder ones, leak over a change of allowance. If they come later, their charge is taken for all ticks, as no
+    release waits for them. So is the charge of earlier ones that are not known to be far enough away.
     """
-    max_charge = max(other.charge for other in related if other.after >= disclosure.after)
+    max_charge = max(other.charge for other in group if other.after >= disclosure.after)
     raised = disclosure if max_charge == disclosure.charge else disclosure._replace(charge=max_charge, runs=())
-    louder = [other for other in related if other.after < raised.after and other.charge > raised.charge]
-    if not louder:
+    louder_disclosures = [other for other in group if other.after < raised.after and other.charge > raised.charge]
+    if not louder_disclosures:
         return raised, False
-    if raised.mechanism == "chain" and history is not None and _is_far_enough(raised, louder, history):
+    if raised.mechanism == "chain" and history is not None and _is_far_enough(raised, louder_disclosures, history):
         return raised, True
-    return raised._replace(charge=max(other.charge for other in louder), runs=()), False
+    return raised._replace(charge=max(other.charge for other in louder_disclosures), runs=()), False
 
 
-def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: Histories) -> bool:
-    if any(other.key.device != disclosure.key.device and (other.shifted or disclosure.shifted) for other in louder):
-        return False  # nobody knows which numbers fall together
-    excess = Fraction(max(other.charge for other in louder) - disclosure.charge, PER_NAT)
-    slack, last_louder = SLACK * Fraction(disclosure.promise.epsilon), max(other.last for other in louder)
+def _is_far_enough(disclosure: Disclosure, louder_disclosures: Sequence[Disclosure], history: Histories) -> bool:
+    if any(d.key.device != disclosure.key.device and (d.shifted or disclosure.shifted) for d in louder_disclosures):
+        return False  # nobody knows which tick numbers are simultaneous
+    excess = Fraction(max(other.charge for other in louder_disclosures) - disclosure.charge, PER_NAT)
+    slack, last_louder = SLACK * Fraction(disclosure.promise.epsilon), max(other.last for other in louder_disclosures)
     try:
         classes = classes_of(disclosure.chains)
-    except (ValidationError, ValueError):  # `verify` says so of the allowance
+    except (ValidationError, ValueError):  # `verify` reports the allowance
         return False
     stream_history = history(disclosure.key.device, disclosure.key.stream)
     odds = [chains.worst_odds for chains in classes]
@@ -222,7 +221,7 @@ def _with_slack(epsilon: float | None, promise: Promise, leaks: bool) -> float |
 
 
 def stream_loss(disclosure: Disclosure) -> StreamLoss:
-    """Loss of a stream to one audience, by the charges that its ledger has."""
+    """Return the loss of a stream to one audience, from the charges in a ledger."""
     promise, ticks = disclosure.promise, disclosure.promise.ticks(disclosure.period_us)
     loss = StreamLoss(*disclosure[:2], promise, ticks, None, disclosure.charge, disclosure.tick, "constant charge")
     try:
@@ -230,11 +229,11 @@ def stream_loss(disclosure: Disclosure) -> StreamLoss:
             is_within = ticks == 1 and disclosure.charge <= units_below(promise.epsilon)
             return loss._replace(epsilon=promise.epsilon if is_within else None, by="one release")
         classes, adversary = classes_of(disclosure.chains), promise.adversary
-        constant = max(
+        constant_loss = max(
             _constant_loss(member, disclosure.mechanism, adversary, disclosure.charge, ticks) for member in classes
         )
-        loss = loss._replace(epsilon=constant if math.isfinite(constant) else None)
-    except (ValidationError, ChainClassError, ValueError):  # `verify` says so of the allowance
+        loss = loss._replace(epsilon=constant_loss if math.isfinite(constant_loss) else None)
+    except (ValidationError, ChainClassError, ValueError):  # `verify` reports the allowance
         return loss
     ticks_charged = sum(run.last - run.first + 1 for run in disclosure.runs)
     if 0 < ticks_charged <= _MAX_TICKS:
@@ -248,59 +247,60 @@ def stream_loss(disclosure: Disclosure) -> StreamLoss:
                 epsilon = max(_stretch_loss(member, max_charge, ticks_charged, ticks) for member in classes)
         except ChainClassError:
             return loss
-        if epsilon <= constant:
+        if epsilon <= constant_loss:
             return loss._replace(epsilon=epsilon, by="every tick")
     return loss
 
 
 @lru_cache(maxsize=1024)
 def _constant_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, ticks: int) -> float:
-    """Loss of any ticks in a row of an endless stream that are all charged the same, by a mechanism's rule."""
+    """Return the loss of `ticks` ticks in a row of an endless stream with one charge, by a mechanism's rule."""
     if mechanism == "chain":
         return joint_loss(chains, charge, adversary, ticks)
     if ticks > 1:
         raise ChainClassError(f"{mechanism} has no bound for {ticks} ticks in a row")
     if not covers(cast(Mechanism, mechanism), adversary):
         raise ChainClassError(f"{mechanism} has no bound against the {adversary} adversary")
-    return quilt_rate_loss(_members(chains), float_up(Fraction(charge, PER_NAT)))
+    return quilt_rate_loss(_corners(chains), float_up(Fraction(charge, PER_NAT)))
 
 
 @lru_cache(maxsize=1024)
-def _tick_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, count: int) -> float:
-    """Bound what a tick of a stream loses of which so many ticks are charged at most this, and no other.
+def _tick_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, tick_count: int) -> float:
+    """Bound the loss of a tick of a stream in which `tick_count` ticks are charged at most `charge`, and no others.
 
-    Which of them a device drew, one after the other, is not known: a clock that was set skips numbers. So each counts
-    as the most charged one. Who may know some states may know them outside these ticks, too. The bound against any side
-    information covers that. Steps that tell nothing only shrink three bounds: by odds ratios, a quilt's, and that of
-    two sticky states. Of other chains they may turn one secret into another.
+    The order in which the device drew these ticks is not known: a clock that was set skips numbers. So each tick counts
+    as the most charged one. An informed adversary may also know states outside these ticks, so the bound against any
+    side information is used. Ticks that tell nothing can lie between: they only shrink three bounds, by odds ratios, by
+    quilts, and of two sticky states. In other chains they may turn one secret into another.
     """
-    rates = _rates(charge, count)
+    rates = _rates(charge, tick_count)
     if mechanism == "chain":
         accountant = ChainAccountant(followed(chains))
         sticky = adversary == "ignorant" and accountant.sticky
         return accountant.schedule_loss(rates, "ignorant" if sticky else "universal").epsilon
-    return float(quilt_accountant(_members(chains), rates).max())
+    return float(quilt_accountant(_corners(chains), rates).max())
 
 
 @lru_cache(maxsize=1024)
-def _stretch_loss(chains: ReleaseClass, charge: int, count: int, ticks: int) -> float:
-    """Bound what a stretch of such a stream loses, by odds ratios: for every adversary."""
+def _stretch_loss(chains: ReleaseClass, charge: int, tick_count: int, ticks: int) -> float:
+    """Bound the loss of a stretch of `ticks` ticks of such a stream by odds ratios, against every adversary."""
     odds = chains.worst_odds
-    return float(stretch_losses(math.inf if odds is None else float_up(odds), _rates(charge, count), ticks).max())
+    return float(stretch_losses(math.inf if odds is None else float_up(odds), _rates(charge, tick_count), ticks).max())
 
 
-def _rates(charge: int, count: int) -> Floats:
-    return np.full(count, float_up(Fraction(charge, PER_NAT)))
+def _rates(charge: int, tick_count: int) -> Floats:
+    return np.full(tick_count, float_up(Fraction(charge, PER_NAT)))
 
 
-def _members(chains: ReleaseClass) -> tuple[MarkovChain, ...]:
+def _corners(chains: ReleaseClass) -> tuple[MarkovChain, ...]:
     return corner_chains(known_chains(followed(chains)))
 
 
 def _reader_losses(accounts: Iterable[Account], disclosures: Sequence[tuple[Disclosure, bool]]) -> Iterator[ReaderLoss]:
-    """The bounds of all readers, and of those who were readers once; with a slack where some of it leaks.
+    """Yield the losses to all accounts with a limit, by all audiences that they ever read.
 
-    What was told of streams that move together counts as one, whichever of them each audience was told about.
+    Disclosures come with whether louder ticks leak into them, which adds a slack. Streams that move together count as
+    one, whichever of them each audience was told about.
     """
     groups = _stream_groups(disclosure for disclosure, _ in disclosures)
     for account in accounts:
@@ -320,7 +320,7 @@ def _reader_losses(accounts: Iterable[Account], disclosures: Sequence[tuple[Disc
 
 
 def _stream_groups(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[Stream]]:
-    """For each stream those that move together with it by any class that was promised, and itself."""
+    """Group the streams that move together by any class of a disclosure; return each stream's group."""
     streams: dict[Stream, frozenset[Stream]] = {}
     for disclosure in disclosures:
         stream = disclosure.key[:2]
@@ -331,11 +331,12 @@ def _stream_groups(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[
 
 
 def _joint_loss(disclosures: Sequence[Disclosure], limit: Promise) -> float | None:
-    """Loss to a reader of several audiences about a stream; for every class, by the releases while it was known.
+    """Bound the loss of a stream to a reader of several audiences; `None` without a bound.
 
-    The most that any tick was charged for each audience is added up, whichever tick it was. An account's charges
-    already count streams that move together with it. What devices themselves release to all of them counts once. A
-    stretch is that of the limit, with the most ticks that it ever had.
+    Each class is charged the disclosures that name it. The largest charge of a tick for each audience is added up,
+    whichever tick it was. A ledger account's charges already count streams that move together with its stream. What
+    devices themselves release to all audiences counts once. A stretch has the limit's seconds, in the most ticks that
+    these ever were.
     """
     adversary, ticks = limit.adversary, max(limit.ticks(disclosure.period_us) for disclosure in disclosures)
     if any(disclosure.mechanism in ALONE for disclosure in disclosures):

@@ -1,6 +1,6 @@
-"""The mechanism that is attacked: streams with a chain in common, their counts, and the worst chains of their class.
+"""The mechanism that is attacked: streams that one chain drives, their counts, and the worst chains of their class.
 
-Audiences are promised an epsilon for a whole class of chains, so that an attack on any one member refutes it.
+Audiences are promised an epsilon for a whole class of chains, so that an attack on any one chain of it refutes it.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ __all__ = [
 
 
 class Definition(NamedTuple):
-    """Counts of window after window: window n covers the ticks start + n * stride .. + length - 1.
+    """Noisy counts of window after window: window n covers the ticks start + n * stride .. + length - 1.
 
     Attributes:
         kind: "window" of the device, "sum" over homes of which all others are known, or "release" of the gateway.
-        name: of the window, sum or release.
-        groups: what is counted together, each with noise of its own: states, or symbols (if `symbols`).
-        terms: how many noises each count has.
-        consecutive: whether what is counted are pairs of consecutive symbols z, z', as z m + z'.
-        is_exclusive: whether it does not compose with anything: its only window takes all of its audience's epsilon.
-        part: of the release, if it is put together.
-        source: which of the policies it is about.
+        name: the name of the window, sum or release.
+        groups: for each count the states that it counts, or symbols (if `symbols`); each count has noise of its own.
+        terms: the number of noises that are added to each count.
+        consecutive: whether pairs of consecutive symbols z, z' are counted, as z m + z'.
+        is_exclusive: whether the only window takes all of its audience's epsilon, and composes with nothing.
+        part: suffix of the names of noises, if a release is made of several definitions.
+        source: index of the policy that is counted.
     """
 
     kind: str
@@ -70,7 +70,7 @@ class Definition(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of each count's noise."""
+        """The name of each count's noise."""
         prefix = f"{self.kind} {self.name}{self.part}" + (f" of {self.source}" if self.source else "")
         return tuple(f"{prefix} {n}" for n in range(len(self.groups)))
 
@@ -81,21 +81,21 @@ class Definition(NamedTuple):
 
     @property
     def tick_loss(self) -> Fraction:
-        """The most that one window tells of a tick, or of its symbol, in nats."""
+        """The largest loss of a tick, or of its symbol, by one window, in nats."""
         return (4 if self.consecutive else min(len(self.groups), 2)) / self.scale
 
     @property
     def rate(self) -> Fraction:
-        """The most that all of them tell of a tick, or of its symbol, in nats."""
+        """The largest loss of a tick, or of its symbol, by all windows together, in nats."""
         return self.overlap * self.tick_loss
 
     def window_count(self, name: str, first: int, members: tuple[int, ...]) -> Counted:
-        """The count of a window that begins at a tick, with noise of a name."""
+        """Return the count of `members` in the window that begins at tick `first`, whose noise has this name."""
         symbols = self.source if self.symbols else None
         return Counted(name, first, self.length, members, symbols, self.scale, self.terms, self.consecutive)
 
     def windows(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """First and last ticks of all windows that have one of the ticks low to high."""
+        """Yield the first and last tick of all windows that contain one of the ticks low to high."""
         if self.is_exclusive:
             if self.start <= high and self.start + self.length > low:
                 yield self.start, self.start + self.length - 1
@@ -107,7 +107,7 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """Windows of the device and of its groups. FuguError if one is no sum over ticks: its likelihood is another."""
+    """Return the windows of a device and of its groups. FuguError if one is no sum over ticks: no attack reads it."""
     names = policy.discretiser.states
     if unsupported := [window for window in policy.counted if not window.query.additive]:
         raise FuguError(
@@ -125,22 +125,22 @@ def windows(policy: Policy) -> tuple[Definition, ...]:
 
 
 def gateway_releases(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
-    """Releases of the gateway about a stream, and, in words, those that say nothing of it."""
+    """Return the gateway's releases about a stream, and, in words, those that cannot be made of it."""
     definitions, problems, config = [], [], config or ReleaseConfig()
     for plan in config.releases:
         if plan.stream != policy.stream or (plan.devices != "all" and policy.device not in plan.devices):
             continue
         try:
-            definitions += _definitions(policy, plan, config)
+            definitions += _release_definitions(policy, plan, config)
         except FuguError as error:
             problems.append(f"release {plan.name}: {error}")
     return tuple(definitions), tuple(problems)
 
 
-def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list[Definition]:
-    """The counts that a release is made of: of windows, of symbols, or of both.
+def _release_definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list[Definition]:
+    """Return the counts that a release is made of: of windows, of symbols, or of both.
 
-    Raises FuguError if the gateway would not make it, either; ChainClassError if its mechanism has no noise for it.
+    Raises FuguError if the gateway would not make the release either; ChainClassError if no noise is enough for it.
     """
     labels = policy.discretiser.states
     if not set(plan.states) <= set(labels):
@@ -152,9 +152,9 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
         answer_matrix = answers(window, labels, query)
         assert answer_matrix is not None
         terms = plan.length // window.length * int(answer_matrix.sum(axis=1).max())
-        spans = (window.start, plan.length, plan.step)
+        span = (window.start, plan.length, plan.step)
         definitions.append(
-            Definition("release", _name_of(policy, plan), *spans, query.groups, False, Fraction(window.scale), terms)
+            Definition("release", _name_of(policy, plan), *span, query.groups, False, Fraction(window.scale), terms)
         )
     if policy.table is not None:
         definition = _symbol_counts(policy, plan, config, query)
@@ -173,27 +173,27 @@ def _symbol_counts(policy: Policy, plan: Scheduled, config: ReleaseConfig, query
         groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
     is_exclusive = plan.mechanism in ALONE
     if is_exclusive:
-        scale = _window_loss(policy, plan, config, query, len(groups))
+        scale = _alone_scale(policy, plan, config, query, len(groups))
     elif plan.scale is not None:
         scale = Fraction(plan.scale)
     else:
         scale = _shared_scale(policy, plan, config, 4 if consecutive else min(len(groups), 2))
-    spans = (plan.once or 0, plan.length, plan.step)
-    return Definition("release", _name_of(policy, plan), *spans, groups, True, scale, 1, consecutive, is_exclusive)
+    span = (plan.once or 0, plan.length, plan.step)
+    return Definition("release", _name_of(policy, plan), *span, groups, True, scale, 1, consecutive, is_exclusive)
 
 
 def _name_of(policy: Policy, plan: Scheduled) -> str:
     return f"{plan.name}-{policy.device}" if plan.per_device else plan.name
 
 
-def _window_loss(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, number_count: int) -> Fraction:
+def _alone_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, number_count: int) -> Fraction:
     assert policy.table is not None
     if plan.mechanism == "wasserstein":
         distribution = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)
-        basis = WholeWindow(symbols=(distribution,))
+        window = WholeWindow(symbols=(distribution,))
     else:
-        basis = WholeWindow(moved=moved_by_all(query.kind, number_count, plan.length))
-    return basis.scale(config.audiences[plan.audience].epsilon)
+        window = WholeWindow(moved=moved_by_all(query.kind, number_count, plan.length))
+    return window.scale(config.audiences[plan.audience].epsilon)
 
 
 def _shared_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: int) -> Fraction:
@@ -211,18 +211,18 @@ def _shared_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensit
 
 _STEPS = 10_000
 _RARE = 1e-6
-"""Probability of states beside two, in a chain of bounded odds ratio that has them as rarely as one likes."""
+"""Probability of the other states in a chain of bounded odds ratio that is nearly always in one of two states."""
 
 
 class JointStreams(NamedTuple):
-    """Streams whose states one chain shows: for each, the state that each state of the chain shows."""
+    """Streams driven by one chain. `shows` has, for each stream, its state in each state of the chain."""
 
     policies: tuple[Policy, ...]
     shows: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> JointStreams:
-        """The streams of some policies. FuguError if they are several and not of one class of joint chains."""
+        """Join the streams of some policies. FuguError if several policies are not of one class of joint chains."""
         chains = policies[0].chains
         if chains.named_streams and all(policy.chains == chains for policy in policies):
             columns = [chains.column(policy.device, policy.stream) for policy in policies]
@@ -239,12 +239,12 @@ class JointStreams(NamedTuple):
 
     @property
     def states(self) -> int:
-        """Of the chain."""
+        """The number of states of the chain."""
         return len(self.shows[0])
 
     @property
     def secrets(self) -> tuple[int, ...]:
-        """For each state of the chain what it shows of all streams of the class; empty if that is the state itself."""
+        """For each state of the chain an index of the states that it shows; () if no two states show the same."""
         shows = list(zip(*map(self.chains.shown, range(len(self.chains.named_streams))), strict=True))
         rows = list(dict.fromkeys(shows))
         return tuple(map(rows.index, shows)) if len(rows) < self.states else ()
@@ -256,14 +256,14 @@ class JointStreams(NamedTuple):
         return tuple(named_stream.name for n, named_stream in enumerate(self.chains.named_streams) if n not in columns)
 
     def state_words(self, secret: int) -> str:
-        """Words for a state of the chain."""
+        """Return words for a secret: the states of all streams that it stands for."""
         state = self.secrets.index(secret) if self.secrets else secret
         streams = zip(self.policies, self.shows, strict=True)
         return ", ".join(policy.discretiser.states[column[state]] for policy, column in streams)
 
-    def source(self, number: int, *, heard: bool) -> Source:
-        """Source of the symbols of a policy."""
-        table, shows = self.policies[number].table, self.shows[number]
+    def source(self, index: int, *, heard: bool) -> Source:
+        """Return the source of the symbols of the policy of this index."""
+        table, shows = self.policies[index].table, self.shows[index]
         if table is None:
             return Source(np.ones((self.states, 1)), shows, heard=False)
         weights = np.array(table.weights(), dtype=np.float64) / SCALE
@@ -271,25 +271,25 @@ class JointStreams(NamedTuple):
 
 
 def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> tuple[MarkovChain, ...]:
-    """Chains of a class that may be its worst, all stationary; of two states that stay, the stickiest is.
+    """Return stationary chains of a class of which one is likely its worst; of two states, the stickiest is.
 
     An attacker with any side information may know that only two states are left at every tick, both equally likely.
-    Then only the odds ratio of the steps counts against him. Where odds ratios are what is declared, the chain that he
-    then sees is of the class. `losses` (k, k) is how much a tick tells of each state rather than each other.
+    Then only the odds ratio of the steps limits what he learns. If the class bounds odds ratios, the chain that he then
+    sees is of the class. `losses` (k, k) has the loss of a tick about each state against each other one.
     """
     transitions = [np.array(extreme) for extreme in joint.chains.extremes]
     if not transitions:
         assert joint.chains.worst_odds is not None
         x, z = (int(n) for n in np.unravel_index(np.argmax(losses), losses.shape))
         return (_two_state_chain(losses, x, z, float(joint.chains.worst_odds)),)
-    all_steps = not joint.chains.named_streams and all(transition.min() > 0 for transition in transitions)
-    if adversary == "universal" and all_steps:
+    has_all_steps = not joint.chains.named_streams and all(transition.min() > 0 for transition in transitions)
+    if adversary == "universal" and has_all_steps:
         return tuple(_chain_of_two(losses, transition) for transition in transitions)
     return tuple(MarkovChain.stationary(transition) for transition in transitions)
 
 
 def _chain_of_two(losses: Floats, transition: Floats) -> MarkovChain:
-    """A chain as one sees it who learns at every tick that it is in one of the two states that differ most."""
+    """Return the chain that an attacker sees who knows at every tick that it is in one of the two worst states."""
     odds = {
         (x, z): float(transition[x, x] * transition[z, z] / (transition[x, z] * transition[z, x]))
         for x, z in permutations(range(len(transition)), 2)
@@ -299,9 +299,9 @@ def _chain_of_two(losses: Floats, transition: Floats) -> MarkovChain:
 
 
 def _two_state_chain(losses: Floats, x: int, z: int, odds: float) -> MarkovChain:
-    """The chain of an odds ratio, nearly always in one of two states, of which all outputs tell most that x was.
+    """Return a chain of an odds ratio, nearly always in state x or z, whose outputs tell most for x against z.
 
-    Steps into x have the probability s with which an endless past, or future, of outputs for x tells most. Let these be
+    Steps into x have the probability s that makes an endless past, or future, of outputs for x tell most. Let these be
     u times likelier under x than under z one tick further away: then s / (1 - s) = (odds u)^(-1/2). Source:
     docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
@@ -320,29 +320,29 @@ def _two_state_chain(losses: Floats, x: int, z: int, odds: float) -> MarkovChain
 def mechanism_of(
     joint: JointStreams, symbols_heard: Sequence[bool], definitions: Sequence[Definition], radius: int, ticks: int = 1
 ) -> Mechanism:
-    """Mechanism around so many ticks in a row that as many windows as possible have in their midst.
+    """Return the mechanism around `ticks` secret ticks in a row, which as many windows as possible have in their midst.
 
-    `symbols_heard` says of which policies the symbols are; `radius` is how many ticks on each side are heard at least.
+    `symbols_heard` says of each policy whether its symbols are heard; at least `radius` ticks on each side are heard.
     """
-    exclusive = [definition for definition in definitions if definition.is_exclusive]
+    exclusive_counts = [definition for definition in definitions if definition.is_exclusive]
     first_secret = max((definition.start for definition in definitions), default=0) + 4 * max(
         (definition.length for definition in definitions), default=1
     )
     secret = first_secret + radius
-    if exclusive:
-        secret = exclusive[0].start + exclusive[0].length // 2
+    if exclusive_counts:
+        secret = exclusive_counts[0].start + exclusive_counts[0].length // 2
     elif definitions:
-        largest = max(definitions, key=lambda definition: definition.overlap * definition.tick_loss)
-        index = -(-(secret - largest.start) // largest.stride)
-        last = largest.start + index * largest.stride
-        first = last - (largest.overlap - 1) * largest.stride
-        secret = (last + first + largest.length - 1) // 2
+        loudest_count = max(definitions, key=lambda definition: definition.overlap * definition.tick_loss)
+        index = -(-(secret - loudest_count.start) // loudest_count.stride)
+        last_start = loudest_count.start + index * loudest_count.stride
+        first_start = last_start - (loudest_count.overlap - 1) * loudest_count.stride
+        secret = (last_start + first_start + loudest_count.length - 1) // 2
     secret -= (ticks - 1) // 2
     spans = [span for definition in definitions for span in definition.windows(secret, secret + ticks - 1)]
     low = min([secret - radius, *(first for first, _ in spans)])
     high = max([secret + ticks - 1 + radius, *(last for _, last in spans)])
     counts = [
-        definition.window_count(name, first - low, _members(joint, definition, group))
+        definition.window_count(name, first - low, _group_members(joint, definition, group))
         for definition in definitions
         for first, last in definition.windows(low, high)
         if low <= first and last <= high
@@ -352,7 +352,7 @@ def mechanism_of(
     return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets, ticks)
 
 
-def _members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
+def _group_members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
     if definition.symbols:
         return group
     return tuple(x for x, state in enumerate(joint.shows[definition.source]) if state in group)
@@ -366,9 +366,9 @@ def certified_epsilon(
     exclusive_epsilon: float,
     ticks: int = 1,
 ) -> float:
-    """The bound of the accountant for symbols that are heard, and counts, about so many ticks; infinite without one.
+    """Return the accountant's bound on the loss of `ticks` ticks by heard symbols and counts; infinite without one.
 
-    `exclusive_epsilon` is what is promised of a release that does not compose; it holds if nothing else is heard.
+    `exclusive_epsilon` is the promise of a release that does not compose; it holds if nothing else is heard.
     """
     if any(count.is_exclusive for count in definitions):
         return exclusive_epsilon if len(definitions) == ticks == 1 and not any(symbols_heard) else math.inf
@@ -392,13 +392,13 @@ def certified_epsilon(
 def _tick_ratios(
     policy: Policy, index: int, symbols_heard: bool, definitions: Sequence[Definition]
 ) -> tuple[Fraction, Fraction]:
-    """Bounds on the likelihood ratios of all that a tick of a stream adds to, as for `ratio_loss`."""
+    """Bound the likelihood ratios of all outputs that one tick of a stream changes, as `ratio_loss` takes them."""
     counts = [definition for definition in definitions if definition.source == index]
     rate = sum((definition.rate for definition in counts if not definition.symbols), Fraction(0))
     if policy.table is not None and not symbols_heard:
         for definition in counts:
             if definition.symbols:
                 rate += definition.overlap * Fraction(charge(policy.table, float(definition.tick_loss)))
-    symbols = tick_ratios(policy.table) if symbols_heard and policy.table is not None else (Fraction(1), Fraction(1))
+    ratios = tick_ratios(policy.table) if symbols_heard and policy.table is not None else (Fraction(1), Fraction(1))
     count_ratio = exp_up(rate)
-    return symbols[0] * count_ratio, symbols[1] * count_ratio
+    return ratios[0] * count_ratio, ratios[1] * count_ratio

@@ -1,7 +1,7 @@
-"""Draws that a device and a gateway have really made, taken from what was published and what is known of it.
+"""Draws that a device and a gateway have really made, recovered from published messages and the truth.
 
-Put on other paths, the chain that makes a class worst is attacked with the randomness of the real device. The gateway
-counts symbols: where these are recorded, its noise is known without any truth.
+On simulated paths of a class's worst chain, attacks then use the randomness of the real device. The gateway counts
+symbols: if these are recorded, its noise is known without any truth.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ __all__ = ["Message", "Published", "read_messages", "stream_topics"]
 
 
 _MAX_ROUNDING = 1e-3
-"""Largest distance of a count of symbols from a whole number, after the arithmetic of its estimate."""
+"""Largest distance from a whole number of a count that is computed back from an estimate."""
 
 
 def window_noise(definition: Definition, frames: Iterable[WindowFrame], states: Ints, begin: int) -> dict[str, Ints]:
-    """The noise of a device's counts, in their order, of which every tick has a state, by name of the count.
+    """Recover the noise of a device's counts, by name of the count, in the order of the frames.
 
-    `states` are (n,) true states from the wall clock's tick `begin` on, -1 where there is none.
+    Windows with a tick of unknown state are left out. `states` are (n,) true states from the wall clock's tick `begin`
+    on, -1 if unknown.
     """
     noises: list[list[int]] = [[] for _ in definition.groups]
     for frame in frames:
-        low = frame.first - frame.shift - begin
-        window_states = states[low : low + frame.length] if low >= 0 else states[:0]
+        offset = frame.first - frame.shift - begin
+        window_states = states[offset : offset + frame.length] if offset >= 0 else states[:0]
         if window_states.size != frame.length or (window_states < 0).any():
             continue
         for noise, group, count in zip(noises, definition.groups, frame.counts, strict=True):
@@ -49,16 +50,16 @@ def window_noise(definition: Definition, frames: Iterable[WindowFrame], states: 
 def release_noise(
     policy: Policy, definition: Definition, frames: Iterable[ReleaseFrame], symbols: Ints, begin: int
 ) -> dict[str, Ints]:
-    """The noise of a gateway's counts of the symbols of one device, if all these symbols were heard.
+    """Recover the noise of a gateway's counts of the symbols of one device, by name, if all these symbols were heard.
 
     `symbols` are (n,) from the wall clock's tick `begin` on, -1 where none was heard.
     """
     noises = []
     for frame in sorted(frames, key=lambda frame: frame.entry):
-        low = frame.first - begin
-        span = symbols[low : low + frame.length] if low >= 0 else symbols[:0]
-        missing = frame.length - frame.observed
-        if definition.part or frame.devices != 1 or span.size != frame.length or (span < 0).sum() != missing:
+        offset = frame.first - begin
+        heard = symbols[offset : offset + frame.length] if offset >= 0 else symbols[:0]
+        gaps = frame.length - frame.observed
+        if definition.part or frame.devices != 1 or heard.size != frame.length or (heard < 0).sum() != gaps:
             continue
         labels = policy.discretiser.states
         rule = None
@@ -69,7 +70,7 @@ def release_noise(
         value = frame.values[0] * frame.asked.divisor(frame.observed)
         count = (value - rule.b * frame.observed) / rule.a
         if abs(count - round(count)) < _MAX_ROUNDING:
-            noises.append(round(count) - int(np.isin(span, definition.groups[0]).sum()))
+            noises.append(round(count) - int(np.isin(heard, definition.groups[0]).sum()))
     return {definition.names[0]: np.array(noises, np.int64)} if noises else {}
 
 
@@ -77,14 +78,14 @@ Message = tuple[str, bytes]
 
 
 def stream_topics(policy: PolicyHeader) -> list[str]:
-    """All topics that tell of a stream, whoever they are for."""
+    """Return all topics about a stream, for whatever audience."""
     address = (policy.fleet, policy.device, policy.stream)
     kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
     return [*(topic_of(kind, *address) for kind in kinds), topic_of("release", policy.fleet, "+", "+")]
 
 
 def read_messages(path: Path) -> list[Message]:
-    """Read lines of a topic, a space, and the payload in hexadecimal digits. FuguError if a line is anything else."""
+    """Read lines of a topic, a space, and a payload in hexadecimal digits. FuguError if a line's digits are not."""
     messages = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         topic, _, digits = line.partition(" ")
@@ -96,13 +97,14 @@ def read_messages(path: Path) -> list[Message]:
 
 
 class Published(NamedTuple):
-    """Messages of a stream beside its truth, from the wall clock's tick `begin` on.
+    """Messages of a stream and its truth, from the wall clock's tick `begin` on.
 
     Attributes:
-        states, segments: (n,) as read, -1 where there is no state, or no truth at all.
+        states: (n,) true states, -1 where there is none, or no truth at all.
+        segments: (n,) numbers of the truth's segments.
         symbols: (n,), -1 where none was heard.
-        counts: of the device's windows, by name and index.
-        releases: of the gateway, by entry.
+        counts: frames of the device's windows, by name and index.
+        releases: frames of the gateway, by entry.
     """
 
     policy: Policy
@@ -115,16 +117,16 @@ class Published(NamedTuple):
 
     @classmethod
     def read(cls, policy: Policy, messages: Iterable[Message], truth: Truth | None, *, loop: bool) -> Published:
-        """Read messages; with `loop` the ticks of the truth begin anew after the last."""
+        """Read messages. With `loop` the ticks of the truth start again after the last."""
         frames: list[SymbolFrame] = []
         windows: list[WindowFrame] = []
         release_frames: list[ReleaseFrame] = []
-        names = (policy.fleet, policy.device, policy.stream)
+        address = (policy.fleet, policy.device, policy.stream)
         for topic, payload in messages:
             try:
-                if topic == topic_of("symbols", *names):
+                if topic == topic_of("symbols", *address):
                     frames.append(SymbolFrame.decode(payload))
-                elif topic == topic_of("window", *names):
+                elif topic == topic_of("window", *address):
                     windows.append(WindowFrame.decode(payload))
                 elif _is_release(topic, policy.fleet):
                     release_frames.append(ReleaseFrame.decode(payload))
@@ -142,12 +144,12 @@ class Published(NamedTuple):
         return cls(policy, begin, states, segments, _symbol_array(policy, frames, end - begin, begin), counts, releases)
 
     def windows(self, name: str) -> list[WindowFrame]:
-        """The counts of a window through which the device ran, in their order."""
+        """Return the counts of a window, in order, except those during which the device did not always run."""
         indices = sorted(index for window, index in self.counts if window == name)
         return [frame for index in indices if (frame := self.counts[name, index]).observed == frame.length]
 
     def draws(self, definitions: Iterable[Definition]) -> Recorded:
-        """Draws by their source: as far as there is a truth those of the device, and those of releases."""
+        """Recover the draws of the device, as far as there is a truth, and those of the gateway's releases."""
         noises: dict[str, Ints] = {}
         for definition in definitions:
             if definition.kind == "release":
@@ -170,7 +172,10 @@ def _is_release(topic: str, fleet: str) -> bool:
 
 
 def _symbol_array(policy: Policy, frames: Sequence[SymbolFrame], ticks: int, begin: int) -> Ints:
-    """Symbols (ticks,) from the tick `begin` of the wall clock on, -1 where there is none."""
+    """Return symbols (ticks,) from the tick `begin` of the wall clock on, -1 where there is none.
+
+    Raises FuguError if the policy's table has no such symbol.
+    """
     symbols = np.full(ticks, -1, dtype=np.int64)
     for frame in frames:
         offset = frame.first - frame.shift - begin

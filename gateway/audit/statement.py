@@ -1,6 +1,6 @@
-"""A statement about a policy: what is released, to whom, what that loses, and what of it was recomputed.
+"""A statement about a policy: what is released to whom, the loss by that, and which claims were recomputed.
 
-Losses come from the second certificate (`fugu.audit.exact`); the first, which devices run, is asked whether it agrees.
+Losses come from the second certificate (`fugu.audit.exact`). They are compared with the first, which devices run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ASSUMPTIONS = (
 
 
 class Bound(NamedTuple):
-    """Loss under an assumption, in nats, rounded up; `None` if no bound is known, and then `why`."""
+    """Loss under an assumption, `truth`, in nats, rounded up; `None` if no bound is known, for the reason `why`."""
 
     truth: str
     epsilon: float | None
@@ -59,9 +59,9 @@ class Bound(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Notice to a reviewer: a name that is the same for all policies, and a sentence about it.
+    """Notice to a reviewer: the name of the kind of finding, and a sentence.
 
-    `wrong` says whether the policy must not be trusted; if not, what it promises is true all the same.
+    `wrong` is True if the policy must not be trusted; otherwise its promises are still true.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Finding(NamedTuple):
 
 
 class When(NamedTuple):
-    """When a promise is true, near changes of policy: as `Described` has it; `words` are empty if it always is."""
+    """When a promise is true, near changes of policy, with the fields of `Described`; `words` is '' if always."""
 
     of: str
     since: int | None
@@ -80,15 +80,15 @@ class When(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Something that is published of a stream, and the accounts that may read it (none if the broker is not known)."""
+    """A kind of message of a stream, in words, and the accounts that may read it; () if the broker is not known."""
 
     what: str
     topic: str
     readers: tuple[str, ...]
 
 
-class Stated(NamedTuple):
-    """A claim, and what was recomputed: a loss in nats, rounded up, or none and why."""
+class StatedClaim(NamedTuple):
+    """A claim and its recomputed loss in nats, rounded up; `None` if not recomputed, for the reason `why`."""
 
     of: str
     epsilon: float
@@ -103,52 +103,52 @@ class Statement(NamedTuple):
     Attributes:
         digest: SHA-256 of the policy's bytes, in hexadecimal digits.
         outputs: all that is published, for the audience `site`.
-        adversaries: what symbols and windows in sum tell each kind of adversary; none of points.
-        windows: what windows alone tell them, if there are symbols beside them.
-        others: what all of it would lose in other classes.
-        when: since when what is promised is true, and until when; empty if it is not true at all.
+        adversaries: loss by symbols and windows together against each kind of adversary; () for points.
+        windows: loss by windows alone, if there are symbols beside them.
+        alternatives: loss by all outputs in other classes of chains.
+        when: since and until when each promise is true; () if it is not true at all.
     """
 
     policy: AnyPolicy
     digest: str
     outputs: tuple[Output, ...]
-    claims: tuple[Stated, ...]
+    claims: tuple[StatedClaim, ...]
     adversaries: tuple[Bound, ...]
     windows: tuple[Bound, ...]
-    others: tuple[Bound, ...]
+    alternatives: tuple[Bound, ...]
     findings: tuple[Finding, ...]
     when: tuple[When, ...] = ()
 
     @property
     def confirmed(self) -> bool:
-        """True if everything that is claimed was recomputed, and nothing is wrong."""
+        """True if every claim was recomputed, and no finding is wrong."""
         return not any(finding.wrong for finding in self.findings)
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
-        """Loss about stretches by the promise, and if all else is as it was; empty for points."""
+        """Bounds on the loss of stretches by the policy's promise; () for points."""
         if not isinstance(self.policy, Policy):
             return ()
         return self.policy.bound().rows(self.policy.clock.period_us, self.policy.guarantee.epsilon)
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """Sentences without which nothing of it is true: of each sum of homes."""
+        """Sentences, one for each sum of homes, that must hold for any promise to be true."""
         return tuple(shared.condition for shared in self.policy.sums) if isinstance(self.policy, Policy) else ()
 
     @property
     def summary(self) -> str:
-        """Summary in a line: no reader may miss what was not recomputed."""
+        """Summary in one line that names every claim that was not recomputed."""
         missing = [claim.of for claim in self.claims if claim.recomputed is None]
         if self.confirmed:
             return "Every epsilon that is stated was computed again, and holds."
-        count = f"NOT CONFIRMED: {sum(finding.wrong for finding in self.findings)} wrong"
+        text = f"NOT CONFIRMED: {sum(finding.wrong for finding in self.findings)} wrong"
         if missing:
-            count += f"; NOT RECOMPUTED, so that only the first certificate vouches for it: {', '.join(missing)}"
-        return f"{count}."
+            text += f"; NOT RECOMPUTED, so that only the first certificate vouches for it: {', '.join(missing)}"
+        return f"{text}."
 
     def document(self) -> dict[str, Any]:
-        """The statement as an object for JSON."""
+        """Return the statement as an object for JSON."""
         policy = self.policy
         chains = policy.chains if isinstance(policy, Policy) else None
         return {
@@ -173,7 +173,7 @@ class Statement(NamedTuple):
             "discretiser": policy.discretiser.model_dump(mode="json"),
             "pins": pins_of(policy).model_dump(mode="json"),
             "assumptions": [*ASSUMPTIONS, *self.conditions],
-            "alternatives": [alternative._asdict() for alternative in self.others],
+            "alternatives": [alternative._asdict() for alternative in self.alternatives],
             "findings": [finding._asdict() for finding in self.findings],
             "not_recomputed": [claim.of for claim in self.claims if claim.recomputed is None],
             "confirmed": self.confirmed,
@@ -184,11 +184,11 @@ class Statement(NamedTuple):
 def policy_statement(
     content: bytes, enrolment: Enrolment | None = None, broker: Path | None = None, store: Location | None = None
 ) -> Statement:
-    """Look at a policy in JSON, with a device's ceilings and pins (enrolment), and the broker's access list.
+    """Examine a policy in JSON, with a device's ceilings and pins (`enrolment`) and the broker's access list.
 
-    `store`: of the gateway, which knows the policies before and after; without it nothing is known of these.
+    `store` is the gateway's, which knows the policies before and after this one; `None` if it is not to be read.
 
-    Raises PolicyError if it cannot be read; FuguError if the broker's folder cannot be read.
+    Raises PolicyError if the policy cannot be read; FuguError if the broker's folder or the store cannot be.
     """
     policy, document = read_policy(content), json.loads(content)
     try:
@@ -206,16 +206,16 @@ def policy_statement(
         access_list = AccessList.of(broker)
         outputs = [output._replace(readers=access_list.readers(output.topic)) for output in outputs]
         findings += _reader_findings(policy, access_list)
-    bounds = windows = others = tuple[Bound, ...]()
+    bounds = windows = alternatives = tuple[Bound, ...]()
     if isinstance(policy, Policy):
-        bounds, others = _bounds(document, tick_ratios(document)), tuple(_alternatives(document))
+        bounds, alternatives = _bounds(document, tick_ratios(document)), tuple(_alternatives(document))
         if policy.windows_guarantee is not None:
             windows = _bounds(document, (exp_up(window_rate(document)),) * 2)
     stated_claims, digest, history = tuple(map(_stated_claim, claims)), hashlib.sha256(content).hexdigest(), None
     if store is not None:
         with histories_in(store, policy.fleet) as histories:
             history = histories(policy.device, policy.stream)
-    statement_fields = (tuple(outputs), stated_claims, bounds, windows, others, tuple(findings))
+    statement_fields = (tuple(outputs), stated_claims, bounds, windows, alternatives, tuple(findings))
     return Statement(policy, digest, *statement_fields, _promise_periods(policy, history))
 
 
@@ -224,7 +224,7 @@ def _promise_periods(policy: AnyPolicy, history: History | None) -> tuple[When, 
         history = history_alone(policy)
     try:
         description = describe(policy, history=history)
-    except GuaranteeError:  # findings say that it is false
+    except GuaranteeError:  # findings say that the promise is false
         return ()
     promises = (("everything", description.guarantee), ("windows alone", description.windows_guarantee))
     return tuple(
@@ -238,14 +238,14 @@ def _reader_findings(policy: AnyPolicy, access_list: AccessList) -> list[Finding
     address = (policy.fleet, policy.device, policy.stream)
     kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
     topics = [*(topic_of(kind, *address) for kind in kinds), topic_of("release", policy.fleet, "site", "any")]
-    may_read = (f"{reader} may read {topic}" for topic in topics for reader in access_list.strangers(topic))
+    permissions = (f"{reader} may read {topic}" for topic in topics for reader in access_list.strangers(topic))
     reason = "it is told all that the site is, and not the epsilon of an audience"
-    return [Finding("reads-the-site", f"{words}: {reason}") for words in may_read]
+    return [Finding("reads-the-site", f"{permission}: {reason}") for permission in permissions]
 
 
-def _stated_claim(claim: Claim) -> Stated:
+def _stated_claim(claim: Claim) -> StatedClaim:
     recomputed = None if claim.loss is None else float_up(claim.loss)
-    return Stated(claim.output, float(claim.stated), claim.adversary, recomputed, claim.reason)
+    return StatedClaim(claim.output, float(claim.stated), claim.adversary, recomputed, claim.reason)
 
 
 def _outputs(policy: AnyPolicy) -> list[Output]:
@@ -264,7 +264,7 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
 
 
 def _claim_findings(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
-    """Findings about one claim."""
+    """Yield findings about one claim: not recomputed, or stated too small, perhaps as its windows overlap."""
     if claim.loss is None:
         yield Finding(
             "not-recomputed", f"{claim.output}: epsilon {float(claim.stated):.10g} is NOT RECOMPUTED: {claim.reason}"
@@ -277,9 +277,9 @@ def _claim_findings(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
         f"{claim.output}: epsilon {float(claim.stated):.10g} is stated for the {claim.adversary} adversary, and "
         f"recomputed it is {float_up(claim.loss):.10g}",
     )
-    disjoint = [{**w, "stride": max(w["stride"], w["length"])} for w in body.get("windows") or ()]
-    if disjoint and any(
-        other.output == claim.output and _is_confirmed(other) for other in recompute({**body, "windows": disjoint})
+    windows = [{**w, "stride": max(w["stride"], w["length"])} for w in body.get("windows") or ()]
+    if windows and any(
+        other.output == claim.output and _is_confirmed(other) for other in recompute({**body, "windows": windows})
     ):
         overlaps = ", ".join(f"{w['name']} {-(-w['length'] // w['stride'])}" for w in body["windows"])
         yield Finding(
@@ -294,7 +294,7 @@ def _is_confirmed(claim: Claim) -> bool:
 
 
 def _allowance(body: Mapping[str, Any], claim: Claim) -> float:
-    """The most that windows may add to a tick under a claim, in nats, rounded down."""
+    """Return the largest rate that windows may add to a tick under a claim, in nats, rounded down."""
     symbol_ratios = tick_ratios({**body, "windows": ()}) if claim.output != "windows alone" else (Fraction(1),) * 2
     low, high = 0.0, float(claim.stated)
     for _ in range(_HALVINGS):
@@ -306,7 +306,7 @@ def _allowance(body: Mapping[str, Any], claim: Claim) -> float:
 
 
 def _device_findings(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Finding]:
-    """Check whether the certificate that devices compute says otherwise."""
+    """Yield a finding if devices refuse a policy whose claims all hold."""
     try:
         policy.verify()
     except GuaranteeError as error:
@@ -315,16 +315,16 @@ def _device_findings(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Fin
 
 
 def _class_findings(body: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check whether the noise would do for a wider class than the policy names; more than a tenth wider is wrong."""
+    """Yield a finding if the noise is enough for a wider class than the policy names; a tenth wider is wrong."""
     if body.get("kind") == "points" or not _wider_holds(body, 1.01):
         return
     low, high = 1.01, _MAX_FACTOR
     for _ in range(_SEARCHES):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if _wider_holds(body, middle) else (low, middle)
-    wider = _widened(body["chains"], low)
-    assert wider is not None
-    limits = {name: wider[name] for name in ("q", "r", "odds_ratio") if wider.get(name) is not None}
+    wider_class = _widened(body["chains"], low)
+    assert wider_class is not None
+    limits = {name: wider_class[name] for name in ("q", "r", "odds_ratio") if wider_class.get(name) is not None}
     limit_words = ", ".join(f"{name} {_limit_words(value)}" for name, value in limits.items())
     reason = f"the class is narrower than its noise allows: every epsilon also holds for {limit_words}"
     yield Finding("class-narrower-than-noise-allows", reason, wrong=_wider_holds(body, _SUSPECT_FACTOR))
@@ -335,15 +335,15 @@ def _limit_words(value: float | tuple[float, float]) -> str:
 
 
 def _wider_holds(body: Mapping[str, Any], factor: float) -> bool:
-    wider = _widened(body["chains"], factor)
+    chains = _widened(body["chains"], factor)
     try:
-        return wider is not None and all(_is_confirmed(claim) for claim in recompute({**body, "chains": wider}))
+        return chains is not None and all(_is_confirmed(claim) for claim in recompute({**body, "chains": chains}))
     except NotRecomputed:
         return False
 
 
 def _owner_findings(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding]:
-    """Findings where a policy contradicts the owner of a device."""
+    """Yield findings where a policy breaks the ceilings or pins of the device's owner."""
     if not isinstance(policy, Policy):
         epsilon, limit = policy.epsilon, enrolment.measurement_ceiling or 0.0
     else:
@@ -368,37 +368,37 @@ def _owner_findings(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding
 
 
 def _bounds(document: Mapping[str, Any], ratios: tuple[Fraction, Fraction]) -> tuple[Bound, ...]:
-    """Bounds for each kind of adversary, by what a tick tells at most."""
+    """Return a bound for each kind of adversary, from the largest likelihood ratios of a tick."""
     return tuple(_bound(adversary, document["chains"], ratios, adversary) for adversary in get_args(Adversary))
 
 
-def _bound(truth: str, chains: Mapping[str, Any], ratios: tuple[Fraction, Fraction], adversary: str) -> Bound:
-    """A bound for a class of chains, what a tick tells at most, and an adversary."""
+def _bound(assumption: str, chains: Mapping[str, Any], ratios: tuple[Fraction, Fraction], adversary: str) -> Bound:
+    """Return the bound for a class of chains, the largest likelihood ratios of a tick, and an adversary."""
     try:
-        return Bound(truth, float_up(stream_loss(chains, ratios, adversary)))
+        return Bound(assumption, float_up(stream_loss(chains, ratios, adversary)))
     except NotRecomputed as error:
-        return Bound(truth, None, str(error))
+        return Bound(assumption, None, str(error))
 
 
 def _widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    """A class whose chains may keep a state, or change it, so many times more rarely.
+    """Return a class whose chains may keep a state, or change it, `factor` times more rarely; `factor` is at least 1.
 
-    An odds ratio is of two such probabilities for each step that it is of, and the factor is at least 1.
+    An odds ratio is a quotient of two such probabilities on each side for each of its steps.
     """
     if chains["kind"] == "binary":
-        wider = {name: (chains[name][0] / factor, 1 - (1 - chains[name][1]) / factor) for name in "qr"}
-        return {**chains, **wider}
+        limits = {name: (chains[name][0] / factor, 1 - (1 - chains[name][1]) / factor) for name in "qr"}
+        return {**chains, **limits}
     return {**chains, "odds_ratio": chains["odds_ratio"] * factor ** (2 * chains.get("steps", 1))}
 
 
-def _alternatives(policy: Mapping[str, Any]) -> Iterator[Bound]:
-    """Loss of all symbols and windows of a policy in other classes of chains, against its adversary."""
-    chains, adversary, ratios = policy["chains"], policy["guarantee"]["adversary"], tick_ratios(policy)
+def _alternatives(document: Mapping[str, Any]) -> Iterator[Bound]:
+    """Yield the loss by all symbols and windows of a policy in other classes of chains, against its adversary."""
+    chains, adversary, ratios = document["chains"], document["guarantee"]["adversary"], tick_ratios(document)
     yield Bound(
         "independent readings, which is what ordinary differential privacy assumes", float_up(log_up(max(ratios)))
     )
-    wider = _widened(chains, 1.1)
-    yield _bound("a class wider by 10 %: states kept longer, or changed more often", wider, ratios, adversary)
+    wider_class = _widened(chains, 1.1)
+    yield _bound("a class wider by 10 %: states kept longer, or changed more often", wider_class, ratios, adversary)
     yield _bound(
         "any start, and steps that change in time, within the class's odds ratios", chains, ratios, "universal"
     )

@@ -1,7 +1,7 @@
-"""Attacks on a stream: on all that each audience may read of it as it is configured, and on what was really published.
+"""Attacks on a stream: on all that each audience may read of it as configured, and on what was really published.
 
-What was published is attacked if its truth is known. On the path that was read, every kind of output is attacked by
-itself, and all kinds together. For each audience, its draws are also put on the paths of the chain that makes the class
+What was published is attacked if the truth is known. On the true path, every kind of output is attacked by itself, and
+all kinds together. For each audience, the published draws are also put on paths of the chain that makes the class
 worst.
 """
 
@@ -56,7 +56,7 @@ __all__ = ["StreamAudit", "audit_stream", "distribution_problems"]
 
 _MAX_RADIUS = 40
 _MAX_STATES = 64
-"""States of a chain whose points are attacked together."""
+"""The most states of a chain whose points are attacked together."""
 
 
 def attack_points(
@@ -64,51 +64,51 @@ def attack_points(
 ) -> Iterator[Attacked]:
     """Attack what each audience may read of a stream of points; arguments as for `attack_audiences`.
 
-    A point by itself is held against the epsilon of states that must be alike, all points against what the policy says
-    of the stream. Tables are attacked as if each were used at every tick. A device may do so with the fallback, and
-    with one for the states that are possible in the long run.
+    A single point is compared with the epsilon of states that must be alike, all points with the policy's loss of the
+    stream. Tables are attacked as if each were used at every tick. A device may use the fallback so, or the table of
+    the states that are possible in the long run.
     """
     shows = policy.shows or tuple(range(len(policy.coordinates)))
     readers = [audience for audience in audiences if f"{policy.device}/{policy.stream}" in audience.symbols]
-    mask, lasting_states = _possible_states(policy)
+    state_mask, lasting_states = _possible_states(policy)
     tables = [(measure_table, _emission(policy, measure_table.noise)) for measure_table in policy.measure_tables]
     tables = [(table, distribution) for table, distribution in tables if table.constraint in (0, lasting_states)]
-    share, neighbours = level / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
+    level_share, neighbours = level / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
     for number, audience in enumerate(readers):
         generator = np.random.default_rng([seed, number])
-        stream = policy.stream_loss
-        certified = math.inf if stream.epsilon is None else stream.epsilon
-        promised_epsilon, adversary = (certified, stream.adversary) if audience.site else audience[2:4]
-        rows = [("points", promised_epsilon, certified, False)]
-        rows += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
-        for output, epsilon, bound, is_single in rows:
-            alike_pairs = {(x, z) for x in members(mask) for z in members(neighbours[x] & mask) if x != z}
+        stream_loss = policy.stream_loss
+        certified = math.inf if stream_loss.epsilon is None else stream_loss.epsilon
+        promised_epsilon, adversary = (certified, stream_loss.adversary) if audience.site else audience[2:4]
+        outputs = [("points", promised_epsilon, certified, False)]
+        outputs += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
+        for output, epsilon, bound, is_single in outputs:
+            alike_pairs = {(x, z) for x in members(state_mask) for z in members(neighbours[x] & state_mask) if x != z}
             pairs = alike_pairs if is_single else None
             events = []
             for table, distribution in tables:
                 mechanism = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
-                chain = _chain(policy)
-                event = pick_event(lambda _: mechanism, [chain], generator, trials, None, share, pairs)  # noqa: B023
+                chain = _stationary_chain(policy)
+                event = pick_event(lambda _: mechanism, [chain], generator, trials, None, level_share, pairs)  # noqa: B023
                 losses, secret_pairs = tick_losses(mechanism), pairs or list(permutations(dict.fromkeys(shows), 2))
-                witnessed = max(float(losses[shows.index(x), shows.index(z)]) for x, z in secret_pairs)
+                loss = max(float(losses[shows.index(x), shows.index(z)]) for x, z in secret_pairs)
                 if not is_single and len(distribution) <= _MAX_STATES and not policy.changes:
                     radius = min(_MAX_RADIUS, ticks_to_forget(chain, 12.0))
                     long_mechanism = mechanism._replace(ticks=2 * radius + 1, secret=radius)
-                    witnessed = max(witnessed, witness(long_mechanism, chain, knows=adversary != "ignorant").epsilon)
-                events.append((event, witnessed, table))
+                    loss = max(loss, witness(long_mechanism, chain, knows=adversary != "ignorant").epsilon)
+                events.append((event, loss, table))
             event, _, table = max(events, key=lambda event_row: event_row[0].least)
-            words = "nothing could be counted"
+            subject = "nothing could be counted"
             if event.states is not None:
                 names = [policy.discretiser.states[state] for state in event.states]
-                words = f"{' rather than '.join(names)}, table {table.number}"
+                subject = f"{' rather than '.join(names)}, table {table.number}"
             yield Attacked(
-                *(audience.name, output, epsilon, bound, adversary, max(witnessed for _, witnessed, _ in events), None),
-                *("simulated", event.least, event.trials, event.hits, event.alarms, words),
+                *(audience.name, output, epsilon, bound, adversary, max(loss for _, loss, _ in events), None),
+                *("simulated", event.least, event.trials, event.hits, event.alarms, subject),
             )
 
 
 def _possible_states(policy: MeasurePolicy) -> tuple[int, int]:
-    """The states that are possible at any tick, and those that are at every tick in the long run; 0 if that changes."""
+    """Return the states that are possible at some tick, and at every tick in the long run, 0 if these vary; as bits."""
     sets = ConstraintSets(policy.measurement)
     all_sets = sets.all()
     recurrent_sets = all_sets[sets.start :]
@@ -118,7 +118,7 @@ def _possible_states(policy: MeasurePolicy) -> tuple[int, int]:
     return union, recurrent_sets[0] if len(recurrent_sets) == 1 else 0
 
 
-def _chain(policy: MeasurePolicy) -> MarkovChain:
+def _stationary_chain(policy: MeasurePolicy) -> MarkovChain:
     matrix = np.array(policy.matrix)
     try:
         chain = MarkovChain.stationary(matrix)
@@ -127,11 +127,11 @@ def _chain(policy: MeasurePolicy) -> MarkovChain:
             return chain
     except ChainClassError:
         pass
-    return MarkovChain.stationary(np.full(matrix.shape, 1.0 / len(matrix)))  # of a tick by itself
+    return MarkovChain.stationary(np.full(matrix.shape, 1.0 / len(matrix)))  # single ticks need no chain
 
 
 def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
-    """(n, m) probabilities of points, for each state of the chain; all on the border of a staircase's box are one."""
+    """Return (n, m) probabilities of points, for each state of the chain; a staircase's border counts as one point."""
     shows = list(policy.shows or range(len(policy.coordinates)))
     if isinstance(noise, NoiseTable):
         return np.array(noise.weights(), dtype=np.float64)[shows] / SCALE
@@ -149,10 +149,10 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
 def attack_published(
     published: Published, source: str, known_one_in: int | None = None
 ) -> tuple[list[Trial], list[StretchTrial]]:
-    """Attack what was published under a policy: symbols, each window whose counts do not overlap, and these together.
+    """Attack what was published under a policy: symbols, each window whose counts do not overlap, and all together.
 
-    Where the promise is about stretches, these are attacked as well, of what is published by itself. Attackers
-    know the true state of every `known_one_in`-th tick. FuguError if nothing can be attacked; `source` names the truth.
+    If the promise is about stretches, these are attacked as well, by each kind of output alone. Attackers know the true
+    state of every `known_one_in`-th tick. `source` names the truth. FuguError if nothing can be attacked.
     """
     policy, begin = published.policy, published.begin
     if not published.states.size:
@@ -163,12 +163,12 @@ def attack_published(
     low, high = int(known_ticks[0]), int(known_ticks[-1]) + 1
     states, segments = published.states[low:high], published.segments[low:high]
 
-    def counts(window: Window | GroupDocument) -> CountOutputs | None:
+    def count_outputs(window: Window | GroupDocument) -> CountOutputs | None:
         frames = [(frame.first - frame.shift - begin - low, frame.counts) for frame in published.windows(window.name)]
-        window_pairs = [(first, numbers) for first, numbers in frames if 0 <= first <= states.size - window.length]
-        if not window_pairs:
+        window_counts = [(first, numbers) for first, numbers in frames if 0 <= first <= states.size - window.length]
+        if not window_counts:
             return None
-        names, (first, numbers) = policy.discretiser.states, map(np.array, zip(*window_pairs, strict=True))
+        names, (first, numbers) = policy.discretiser.states, map(np.array, zip(*window_counts, strict=True))
         scale, groups = Fraction(window.scale), window.groups(names)
         is_known = (states >= 0).astype(np.int64)
         return CountOutputs(numbers, first, window.length, scale, groups, int(states.size), len(names), is_known)
@@ -177,7 +177,7 @@ def attack_published(
     visible_symbols = np.where(states >= 0, published.symbols[low:high], -1)
     if policy.table is not None and (published.symbols >= 0).any():
         symbols = SymbolOutputs(visible_symbols, np.array(policy.table.weights(), dtype=np.float64) / SCALE)
-    releases = releases_of(policy, symbols, counts)
+    releases = releases_of(policy, symbols, count_outputs)
     if not releases:
         raise FuguError("the recording has no symbols, and no whole windows that do not overlap")
     recording = (source, states, segments, releases)
@@ -185,11 +185,11 @@ def attack_published(
 
 
 _FORGETTING_TIMES = 12.0
-"""Beyond so many of the times in which a chain forgets, it makes no difference what is known."""
+"""After that many of a chain's forgetting times, an attacker's knowledge of states makes no difference."""
 
 
 def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
-    """Attack what a policy would release of a path of its class; nothing if its promise is about single ticks."""
+    """Attack what a policy would release of a path of its class; [] if its promise is about single ticks."""
     joint, ticks = JointStreams.of([policy]), policy.guarantee.stretch_ticks
     if ticks == 1 or joint.missing_streams:
         return []
@@ -211,13 +211,13 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
             counts = release_counts(path, segments, window.length, Fraction(window.scale), groups, generator, k=k)
             outputs.append((f"{window.kind} {window.name}", counts))
     return [
-        attacked_stretches(policy, "simulated", output_name, path, segments, symbols, margin, chain.transition)
-        for output_name, symbols in outputs
+        attacked_stretches(policy, "simulated", output_name, path, segments, output, margin, chain.transition)
+        for output_name, output in outputs
     ]
 
 
 def stretch_findings(trials: Iterable[StretchTrial]) -> list[Finding]:
-    """Findings for promises that are refuted."""
+    """Return findings for promises about stretches that attacks refute."""
     return [
         _refuted_finding(
             trial, f"{trial.epsilon:.6g} is promised about any {trial.ticks} ticks in a row", f"{trial.least:.4g}"
@@ -228,27 +228,27 @@ def stretch_findings(trials: Iterable[StretchTrial]) -> list[Finding]:
 
 
 def published_findings(trials: Iterable[Trial]) -> Iterator[Finding]:
-    """Findings for promises that no epsilon as small explains, at the confidence of the attacks."""
+    """Yield findings for promises below the lower bound of an attack, at the attacks' confidence."""
     for trial in trials:
         lower_bound = max(attack.epsilon_low for attack in trial.attacks)
         if lower_bound > trial.epsilon:
             yield _refuted_finding(trial, f"{trial.epsilon:g} is promised", f"{lower_bound:.3g}")
 
 
-def _refuted_finding(trial: Trial | StretchTrial, epsilon: str, lower_bound: str) -> Finding:
-    return Finding("epsilon-refuted", f"{trial.released}: epsilon {epsilon}, and it is at least {lower_bound}")
+def _refuted_finding(trial: Trial | StretchTrial, promise: str, lower_bound: str) -> Finding:
+    return Finding("epsilon-refuted", f"{trial.released}: epsilon {promise}, and it is at least {lower_bound}")
 
 
 _FALSE_ALARMS = 1e-3
-"""How probable it is that symbols of the class are said to be of none."""
+"""Probability that symbols of a chain of the class are found to contradict the class."""
 
 
 class StreamAudit(NamedTuple):
     """Audit of a stream: attacks on the mechanism as it is configured, and on recorded draws (`audiences`).
 
-    `trials` are attacks on what was published, on the path that was read; empty without truth. `stretches` are those
-    on stretches, where these are what is promised. `unattacked` is released and not attacked. Of sums of homes,
-    `conditions` are those without which no epsilon is true.
+    `trials` are attacks on what was published, on the true path; () without a truth. `stretches` are attacks on
+    stretches, if the promise is about these. `unattacked` names releases that are not attacked. `conditions` of sums of
+    homes must hold for any epsilon to be true.
     """
 
     audiences: tuple[Attacked, ...]
@@ -271,13 +271,14 @@ def audit_stream(
     trials: int = 20_000,
     seed: int = 1,
 ) -> StreamAudit:
-    """Attack a stream, and those that move together with it by its class (`documents`, the stream first).
+    """Attack a stream, and streams that move together with it by its class (`documents`, the stream first).
 
-    Without messages the mechanism is attacked as it is configured, with simulated draws; so are points always. With
-    messages, those of the first stream are also held against the configuration. Noise must be of its scale, as far as
-    the true counts are known, and symbols must be possible in the class. With the truth, what was published is
-    attacked, too. With `loop` its ticks begin again after the last. Attackers are given the true state of every
-    `known_one_in`-th tick. `trials` are simulated, of each of two states.
+    Without messages the mechanism is attacked as it is configured, with simulated draws; points always are. With
+    messages, those of the first stream are also compared with the configuration. Noise must have its scale, as far as
+    true counts are known, and symbols must be possible in the class.
+
+    With the truth, what was published is attacked, too. With `loop` the truth's ticks start again after the last.
+    Attackers know the true state of every `known_one_in`-th tick. `trials` are simulated, of each of two states.
 
     Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """
@@ -311,7 +312,7 @@ def audit_stream(
 
 
 def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
-    """Problems of noise that cannot have its scale, by its mean size: as for ledgers, one in 10^9 without a fault."""
+    """Name noises whose mean size does not fit their scale: as for ledgers, a false alarm is one in 10^9."""
     lines = []
     for definition in definitions:
         noises = [recorded[name] for name in definition.names if name in recorded]
@@ -325,7 +326,7 @@ def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[De
 def _definitions(
     policies: Sequence[Policy], config: ReleaseConfig | None
 ) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
-    """All counts of some streams, and, in words, what is left out."""
+    """Return all counts of some streams, and, in words, what is left out."""
     definitions: list[Definition] = []
     problems = [
         f"stream {name} moves together with these: give its policy, too"
@@ -347,8 +348,8 @@ def _refutation(attack: Attacked) -> Finding:
     condition = ", if draws are independent" if lower_bound == attack.extended else ", if draws are as stated"
     condition = "" if attack.least > attack.promised else condition
     stretch = "" if attack.ticks == 1 else f" about any {attack.ticks} ticks in a row"
-    words = f"epsilon {attack.promised:.6g} is promised{stretch}" if attack.promised else "nothing should be told"
-    sentence = f"{attack.audience}: {attack.heard} ({attack.draws} draws): {words}, and it is at least "
+    promise = f"epsilon {attack.promised:.6g} is promised{stretch}" if attack.promised else "nothing should be told"
+    sentence = f"{attack.audience}: {attack.heard} ({attack.draws} draws): {promise}, and it is at least "
     sentence += f"{lower_bound:.4g}{condition}"
     return Finding("epsilon-refuted", sentence)
 
