@@ -1,4 +1,4 @@
-"""The answer of a plan from readings: verdicts, a report, and an object for JSON."""
+"""Describe a plan from readings: verdicts, a report, and an object for JSON."""
 
 from __future__ import annotations
 
@@ -36,42 +36,42 @@ __all__ = [
     "candidate_document",
     "error_words",
     "percent",
-    "taken_words",
+    "thinned_words",
     "verdict",
 ]
 
 
 _LEVELS = {"private": "", "weak": ", which is weakly private", "none": ", which is not private"}
 _WITHOUT_BOUND = 10_000
-"""Factors on odds from which on a learner is as good as certain: their digits say nothing."""
+"""From this factor on odds on, an attacker is as good as certain: the digits say nothing more."""
 _ERRORS = ("off by", "95 % within", "held back", "guessing")
 _COLUMNS = ("released", "answer over", *_ERRORS)
 _NOT_SHOWN = ("table", "judged", "message", "bins", "stretch_ticks")
-"""Fields of a candidate that no document has."""
+"""Fields of a candidate that are left out of its document."""
 
 
 def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> list[Line | Table]:
-    """How the recording was read, the verdicts with their reasons, what was compared, and what stretches lose."""
+    """Report how the recording was read, the verdicts with reasons, the candidates, and the losses of stretches."""
     readings, question = plan.readings, plan.question
-    useful, private, *reasons = verdict(plan, policy)
+    usefulness, promise, *reasons = verdict(plan, policy)
     lines = [line for facts in readings.facts for line in summary(readings.source, facts)]
-    report: list[Line | Table] = [*map(Line, [*lines, ""]), Line(useful, bold=True), Line(private, bold=True)]
+    report: list[Line | Table] = [*map(Line, [*lines, ""]), Line(usefulness, bold=True), Line(promise, bold=True)]
     report += map(Line, reasons)
     report += [Line(f"- {note}") for note in (*readings.notes, *plan.states.notes)]
     if plan.gaps is not None:
-        report.append(Line(f"- {_gaps(plan.gaps)}"))
+        report.append(Line(f"- {_gaps_note(plan.gaps)}"))
     if plan.stay is not None:
-        stay = f"99 % of stays in a state are no longer than {_span(plan, plan.stay)}"
-        report.append(Line(f"- {stay} (of this recording; in no policy)"))
+        stay_note = f"99 % of stays in a state are no longer than {_span(plan, plan.stay)}"
+        report.append(Line(f"- {stay_note} (of this recording; in no policy)"))
     if plan.candidates:
         title = f"What was compared, all at epsilon {question.epsilon:g}, {question.adversary} adversary"
-        report.append(Table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates]))
+        report.append(Table(title, _COLUMNS, [_candidate_row(plan, candidate) for candidate in plan.candidates]))
         report.append(Line("off by: mean absolute error. guessing: the usual answer, always."))
         if plan.recommended.messages_per_day is not None:
-            latency, often = plan.recommended.latency_seconds or 0.0, plan.recommended.messages_per_day
-            size = plan.recommended.bytes_per_day
+            latency, messages = plan.recommended.latency_seconds or 0.0, plan.recommended.messages_per_day
+            traffic = plan.recommended.bytes_per_day
             report.append(
-                Line(f"* is known after {time_words(latency)}, in {often:.2g} messages ({size:.3g} bytes) a day.")
+                Line(f"* is known after {time_words(latency)}, in {messages:.2g} messages ({traffic:.3g} bytes) a day.")
             )
     if isinstance(policy, Policy):
         report.append(stretch_table(_stretches(policy), discretiser=policy.discretiser, changes=readings.changes))
@@ -81,93 +81,93 @@ def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> list[Line | Table]:
 
 
 def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
-    """Sentences: is it useful, is it private, and why."""
-    chosen, question = plan.recommended, plan.question
-    rows = _stretches(policy) if isinstance(policy, Policy) else ()
-    private = promise_words(question.epsilon, question.protect or 0, rows)
-    if chosen.kind == "none":
-        useful, *why = _nothing(plan)
-        return [useful, private, *why, *_adversary(plan)]
+    """List sentences on the plan: whether it is useful, whether it is private, then the reasons."""
+    release, question = plan.recommended, plan.question
+    stretches = _stretches(policy) if isinstance(policy, Policy) else ()
+    promise = promise_words(question.epsilon, question.protect or 0, stretches)
+    if release.kind == "none":
+        usefulness, *reasons = _useless_words(plan)
+        return [usefulness, promise, *reasons, *_adversary_note(plan)]
     lines = [
-        f"Useful: {answer_words(plan, chosen)}, {quality_words(chosen)}.",
-        private,
-        f"95 % of answers are off by at most {error_words(chosen.error_95)}.",
+        f"Useful: {answer_words(plan, release)}, {quality_words(release)}.",
+        promise,
+        f"95 % of answers are off by at most {error_words(release.error_95)}.",
     ]
-    if chosen.blocks is not None:
-        lines += _profile(plan, chosen.blocks)
-    if chosen.held_back_error is not None:
+    if release.blocks is not None:
+        lines += _profile_words(plan, release.blocks)
+    if release.held_back_error is not None:
         lines.append(
-            f"On the part of the recording that chose nothing it is off by {error_words(chosen.held_back_error)}."
+            f"On the part of the recording that chose nothing it is off by {error_words(release.held_back_error)}."
         )
-    best = _best(plan, "symbols") if chosen.kind == "windows" else None
-    if best is not None and best.useful:
+    symbols = _best_candidate(plan, "symbols") if release.kind == "windows" else None
+    if symbols is not None and symbols.useful:
         lines.append(
-            f"The best symbol stream is useful as well, over {_span(plan, best.window_ticks or 1)}: "
-            f"{quality_words(best)}."
+            f"The best symbol stream is useful as well, over {_span(plan, symbols.window_ticks or 1)}: "
+            f"{quality_words(symbols)}."
         )
-    elif best is not None:
+    elif symbols is not None:
         lines.insert(
-            3, f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(best)}."
+            3, f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(symbols)}."
         )
-    if chosen.attack is not None:
-        lines.append(_attacked(chosen.attack, chosen))
-    if chosen.known_chain is not None:
-        lines.append(_odds(chosen.known_chain, chosen, rows))
-    if chosen.stretch is not None:
-        lines.append(_stretch(chosen.stretch, question.protect or 0, chosen.epsilon))
-    protected = protected_sentence(chosen.discretiser)
-    stretch = f" about any {stretch_words(question.protect)}" if question.protect else ""
+    if release.attack is not None:
+        lines.append(_attack_words(release.attack, release))
+    if release.known_chain is not None:
+        lines.append(_odds_words(release.known_chain, release, stretches))
+    if release.stretch is not None:
+        lines.append(_stretch_words(release.stretch, question.protect or 0, release.epsilon))
+    subject = protected_sentence(release.discretiser)
+    stretch_note = f" about any {stretch_words(question.protect)}" if question.protect else ""
     lines.append(
-        f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g}{stretch} holds against "
-        f"the {chosen.adversary} adversary: proven if the readings are in the class of chains."
+        f"{subject[0].upper()}{subject[1:]}. Epsilon {release.epsilon:g}{stretch_note} holds against "
+        f"the {release.adversary} adversary: proven if the readings are in the class of chains."
     )
-    if chosen.every > 1:
-        lines.append(taken_words(_every(plan, chosen)))
-    if chosen.chains is not None and chosen.chains.changes and plan.covered is not None:
+    if release.every > 1:
+        lines.append(thinned_words(_interval(plan, release)))
+    if release.chains is not None and release.chains.changes and plan.covered is not None:
         lines.append(
-            f"That class has steps of odds ratios up to {chosen.chains.odds_bound:g}: it covers "
+            f"That class has steps of odds ratios up to {release.chains.odds_bound:g}: it covers "
             f"{covered_words(plan.covered)} of this recording, of every length."
         )
     if plan.left_out:
-        lines.append(_left_out(plan))
+        lines.append(_left_out_words(plan))
     if plan.question.missing == "ignore":
         lines.append(
             "Ticks without a reading have no state (--missing ignore). Which ones those are must not depend on states: "
             "no epsilon bounds what their pattern tells."
         )
-    return [*lines, *_adversary(plan)]
+    return [*lines, *_adversary_note(plan)]
 
 
-def taken_words(every: str) -> str:
-    """Which ticks a promise is about where not every reading is taken."""
+def thinned_words(interval: str) -> str:
+    """Say which ticks a promise is about, where only one reading per interval is taken."""
     return (
-        f"A tick is a reading that is taken, one {every}: the class is fitted to these, and readings between them "
+        f"A tick is a reading that is taken, one {interval}: the class is fitted to these, and readings between them "
         "are in no promise."
     )
 
 
-def _gaps(gaps: Gaps) -> str:
-    """A sentence on missing ticks: do they have to do with states, and by which test?"""
-    tested = f"(p = {gaps.before:.2g} and {gaps.after:.2g}, by simulated draws)"
+def _gaps_note(gaps: Gaps) -> str:
+    """Say whether gaps in the recording depend on the states before or after them, with the test's p-values."""
+    test_words = f"(p = {gaps.before:.2g} and {gaps.after:.2g}, by simulated draws)"
     if gaps.dependent:
-        return f"they are {gaps.number} gaps, and depend on the states before or after them {tested}"
+        return f"they are {gaps.number} gaps, and depend on the states before or after them {test_words}"
     if gaps.independent:
-        return f"they are {gaps.number} gaps; states before and after them are like all others {tested}"
+        return f"they are {gaps.number} gaps; states before and after them are like all others {test_words}"
     return f"they are {gaps.number} gaps: too few to tell whether they depend on states"
 
 
-def _left_out(plan: AutoPlan) -> str:
-    """For whom epsilon is, by what it would be for each donor if the plan had been made without him."""
-    lines = [f"{place} of {len(plan.left_out)}: {loss:.2g}" for place, loss in enumerate(plan.left_out, 1)]
-    beyond = sum(loss > plan.question.epsilon for loss in plan.left_out)
+def _left_out_words(plan: AutoPlan) -> str:
+    """Say what epsilon each donor would have if the plan had been made without that donor's recording."""
+    losses = [f"{number} of {len(plan.left_out)}: {loss:.2g}" for number, loss in enumerate(plan.left_out, 1)]
+    above = sum(loss > plan.question.epsilon for loss in plan.left_out)
     return (
         f"Epsilon {plan.question.epsilon:g} is for people like these. Planned without each of them in turn, epsilon is "
-        f"for recording {', '.join(lines)}: above the promise for {beyond} of {len(plan.left_out)}."
+        f"for recording {', '.join(losses)}: above the promise for {above} of {len(plan.left_out)}."
     )
 
 
-def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
-    """Whole stretches, to who knows all other days."""
+def _stretch_words(attack: StretchAttack, seconds: int, epsilon: float) -> str:
+    """Say how far the odds about a whole stretch moved for an attacker who knows all other days."""
     secret_words = {"more than usual": "saw more of it than usual", "at least half": "was mostly so"}
     return (
         f"Asked whether any {stretch_words(seconds)} {secret_words.get(attack.secret, 'saw its beginning')}, an "
@@ -177,17 +177,17 @@ def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
     )
 
 
-def _profile(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
-    """Say whose day has these parts, what a profile is compared with, and whether nothing else was useful."""
+def _profile_words(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
+    """Say in which time zone the parts of the day lie, what guessing is, and why a profile was chosen."""
     zone = plan.question.blocks.partition("/")[2]
-    parts = f"Parts of the day are those of {zone or 'UTC'}"
+    zone_words = f"Parts of the day are those of {zone or 'UTC'}"
     if not zone:
-        at, seconds = " and ".join(plan.readings.offsets), blocks.seconds
-        part = f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
-        parts += f", while the recording's times are at {at}" if at else ""
-        parts += f": another zone is named as --blocks {part}/Europe/Berlin"
+        offsets, seconds = " and ".join(plan.readings.offsets), blocks.seconds
+        length = f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
+        zone_words += f", while the recording's times are at {offsets}" if offsets else ""
+        zone_words += f": another zone is named as --blocks {length}/Europe/Berlin"
     lines = [
-        f"{parts}.",
+        f"{zone_words}.",
         "Guessing is one share for every part of the day, the best one: a profile shows a habit, which no promise "
         "about a stretch hides.",
     ]
@@ -196,8 +196,8 @@ def _profile(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
     return lines
 
 
-def _adversary(plan: AutoPlan) -> list[str]:
-    """Say whether the adversary that was asked for makes no difference, in a sentence."""
+def _adversary_note(plan: AutoPlan) -> list[str]:
+    """Say in one sentence that the adversary asked for makes no difference; an empty list if it does."""
     classes = [candidate.chains for candidate in (plan.recommended, *plan.candidates) if candidate.chains is not None]
     if plan.question.adversary == "universal" or not classes or not classes[0].changes:
         return []
@@ -207,49 +207,49 @@ def _adversary(plan: AutoPlan) -> list[str]:
     ]
 
 
-def _attacked(attack: Attack, chosen: Candidate) -> str:
-    reach = f" ({attack.low:.1%} to {attack.high:.1%})" if attack.low < attack.high else ""
+def _attack_words(attack: Attack, release: Candidate) -> str:
+    interval = f" ({attack.low:.1%} to {attack.high:.1%})" if attack.low < attack.high else ""
     return (
         f"There, the strongest of the attackers that were run ({attack.attacker}) is right {attack.success:.1%} of the "
-        f"time{reach}, and {attack.guess:.1%} without what is released; epsilon {chosen.epsilon:g} allows "
+        f"time{interval}, and {attack.guess:.1%} without what is released; epsilon {release.epsilon:g} allows "
         f"{attack.ceiling:.1%}."
     )
 
 
-def _odds(attack: Attack, chosen: Candidate, rows: Sequence[Stretch]) -> str:
-    """How far odds moved of an attacker who knows the habits beforehand, and of those who learn them.
+def _odds_words(attack: Attack, release: Candidate, stretches: Sequence[Stretch]) -> str:
+    """Say how far odds moved for an attacker who knows the habits beforehand, and for attackers who learn them.
 
-    `rows` are what the policy loses about stretches, a tick first.
+    `stretches` are the policy's losses about stretches, that of a single tick first.
     """
-    allowed = epsilon_to_odds(chosen.epsilon)
-    tick = epsilon_to_odds(rows[0].epsilon) if rows else allowed
-    tick_words = f", and {tick:.2g} on a tick alone" if tick < 0.9 * allowed else ""
+    allowed = epsilon_to_odds(release.epsilon)
+    tick_factor = epsilon_to_odds(stretches[0].epsilon) if stretches else allowed
+    tick_words = f", and {tick_factor:.2g} on a tick alone" if tick_factor < 0.9 * allowed else ""
     sentence = (
         f"There, the odds on a tick change by a factor of at most {attack.furthest:.2g} for an attacker who already "
-        f"knows the habits behind the recording. Epsilon {chosen.epsilon:g} allows {allowed:.2g}{tick_words}."
+        f"knows the habits behind the recording. Epsilon {release.epsilon:g} allows {allowed:.2g}{tick_words}."
     )
-    if chosen.learner is None:
+    if release.learner is None:
         return sentence
-    furthest = _range([_factor(factor) for factor in sorted(attack.furthest or 1.0 for attack in chosen.learners)])
-    beyond = _range([f"{share:.1%}" for share in sorted(attack.beyond or 0.0 for attack in chosen.learners)])
+    factors = _range_text([*map(_factor_text, sorted(attack.furthest or 1.0 for attack in release.learners))])
+    shares = _range_text([f"{share:.1%}" for share in sorted(attack.beyond or 0.0 for attack in release.learners)])
     return (
         f"{sentence} Habits are not protected: over the whole recording, the largest change for one who learns them "
-        f"({chosen.learner.attacker}) is by a factor of {furthest}. Odds change by more than {allowed:.2g} on "
-        f"{beyond} of ticks ({len(chosen.learners)} draws of the noise)."
+        f"({release.learner.attacker}) is by a factor of {factors}. Odds change by more than {allowed:.2g} on "
+        f"{shares} of ticks ({len(release.learners)} draws of the noise)."
     )
 
 
-def _factor(factor: float) -> str:
+def _factor_text(factor: float) -> str:
     return f"{float(f'{factor:.2g}'):g}" if factor < _WITHOUT_BOUND else f"more than {_WITHOUT_BOUND:,}"
 
 
-def _range(texts: Sequence[str]) -> str:
-    """The first and the last of increasing numbers in words; one number if they read alike."""
+def _range_text(texts: Sequence[str]) -> str:
+    """Join the first and the last of increasing numbers by "to"; one number if both read alike."""
     return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
-def _nothing(plan: AutoPlan) -> list[str]:
-    """Say that nothing is useful, then why, and which answer is nearest to it."""
+def _useless_words(plan: AutoPlan) -> list[str]:
+    """Say that no answer is useful, which answer comes nearest, and what would have to change."""
     question = plan.question
     if plan.reasons:
         return [
@@ -257,27 +257,27 @@ def _nothing(plan: AutoPlan) -> list[str]:
             *(f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]),
         ]
     kind = "symbols" if question.want == "now" else "windows"
-    best = _best(plan, kind, near=True)
+    best = _best_candidate(plan, kind, relative=True)
     lines = [f"Not useful: nothing could be compared at epsilon {question.epsilon:g}."]
     if best is not None:
-        wide = question.within is not None and best.useful and best.expected_error > question.within
-        lines = [f"Not useful: {answer_words(plan, best)}, {quality_words(best, least=True)}."]
-        if wide and question.within is not None:
+        lines = [f"Not useful: {answer_words(plan, best)}, {quality_words(best, at_least=True)}."]
+        if question.within is not None and best.useful and best.expected_error > question.within:
             lines.append(f"That is better than guessing, but not within {error_words(question.within)}.")
         if question.window is not None:
             lines.append("Only this length was compared: without --window others are, and one of them may be useful.")
-        if (day := _day(plan, _best(plan, kind) or best)) is not None:
+        if (error := _day_error(plan, _best_candidate(plan, kind) or best)) is not None:
             lines.append(
-                f"Over a day the noise alone is off by {error_words(day)}; the recording has too few days to judge it."
+                f"Over a day the noise alone is off by {error_words(error)}; "
+                "the recording has too few days to judge it."
             )
     if question.protect and best is not None and best.blocks is None:
         lines += _stretch_needs(plan, best)
     if question.want == "now" and best is not None:
-        lines.append(_limit(best))
+        lines.append(_limit_words(best))
     if plan.least_epsilon is not None:
         lines.append(
             f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful"
-            f"{_would_be(plan, plan.least_epsilon)}{_LEVELS[privacy_of(plan.least_epsilon)]}."
+            f"{_answer_at(plan, plan.least_epsilon)}{_LEVELS[privacy_of(plan.least_epsilon)]}."
         )
     elif plan.too_few:
         candidate, epsilon = plan.too_few
@@ -291,18 +291,18 @@ def _nothing(plan: AutoPlan) -> list[str]:
     return lines
 
 
-def _limit(best: Candidate) -> str:
-    """Say how often anybody can name the state now, whatever is done with the symbols."""
+def _limit_words(best: Candidate) -> str:
+    """Bound how often anybody can name the state now, however the symbols are used."""
     majority = 1.0 - best.guess_error
     limit = float(success_bound([majority, best.guess_error], best.epsilon))
-    likelier = f"naming the likelier state is right {percent(majority)} of the time"
+    guess_words = f"naming the likelier state is right {percent(majority)} of the time"
     if limit <= majority + 1e-9:
-        return f"At epsilon {best.epsilon:g} no symbol can beat that: {likelier}."
-    return f"At epsilon {best.epsilon:g} nobody can be right more often than {percent(limit)}; {likelier}."
+        return f"At epsilon {best.epsilon:g} no symbol can beat that: {guess_words}."
+    return f"At epsilon {best.epsilon:g} nobody can be right more often than {percent(limit)}; {guess_words}."
 
 
-def _would_be(plan: AutoPlan, epsilon: float) -> str:
-    """The answer that may be useful at a larger epsilon, in words."""
+def _answer_at(plan: AutoPlan, epsilon: float) -> str:
+    """Describe the answer that comes nearest to being useful at a larger epsilon; "" if that was not compared."""
     curves = [curve for curve in plan.curves if any(at == epsilon for at, _ in curve.points)]
     if plan.question.want != "now" or not curves:
         return ""
@@ -312,49 +312,52 @@ def _would_be(plan: AutoPlan, epsilon: float) -> str:
 
 
 def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
-    """The windows that the stretch needs for an error, and the longest stretch for which the best answer is useful."""
+    """Say which window length the protected stretch needs, and for which stretch a compared window could be useful."""
     question, period = plan.question, plan.readings.period
     if best.scale is None or best.chains is None or best.window_ticks is None or best.devices > 1:
         return []
-    limit, ticks, epsilon = question.within or AIM, question.ticks(period), f"epsilon {question.epsilon:g}"
+    error_limit, ticks, epsilon = question.within or AIM, question.ticks(period), f"epsilon {question.epsilon:g}"
     stretch = stretch_words(question.protect or 0)
-    length = math.ceil(float(best.scale) / limit)
-    how = f"noise of {float(best.scale):.3g} ticks / {limit:.2g}"
+    length = math.ceil(float(best.scale) / error_limit)
+    formula = f"noise of {float(best.scale):.3g} ticks / {error_limit:.2g}"
     if len(plan.bins) == 1 and best.chains.changes:  # the universal bound in closed form
-        how = f"({ticks} + {math.sqrt(best.chains.odds_bound):.3g} - 1)/{limit * question.epsilon:.2g} ticks"
-    sentences = [f"To protect any {stretch} at {epsilon}, an error of {percent(limit)} needs windows of "]
-    sentences[0] += f"{time_words(length * period)}: {how}."
+        formula = f"({ticks} + {math.sqrt(best.chains.odds_bound):.3g} - 1)/{error_limit * question.epsilon:.2g} ticks"
+    sentences = [f"To protect any {stretch} at {epsilon}, an error of {percent(error_limit)} needs windows of "]
+    sentences[0] += f"{time_words(length * period)}: {formula}."
     windows = [candidate for candidate in plan.candidates if candidate.kind == "windows" and candidate.devices == 1]
-    longest, widest = max((longest_useful(plan, window), window.window_ticks or 0) for window in windows)
-    if longest < 1:
+    longest_ticks, window_ticks = max((longest_useful(plan, window), window.window_ticks or 0) for window in windows)
+    if longest_ticks < 1:
         return [*sentences, f"No window that was compared could be useful and protect even a single tick at {epsilon}."]
     return [
         *sentences,
-        f"Windows of {_span(plan, widest)} could be useful and protect stretches of at most "
-        f"{longest} tick{'s' * (longest > 1)} ({time_words(longest * period)}) at {epsilon}.",
+        f"Windows of {_span(plan, window_ticks)} could be useful and protect stretches of at most "
+        f"{longest_ticks} tick{'s' * (longest_ticks > 1)} ({time_words(longest_ticks * period)}) at {epsilon}.",
     ]
 
 
-def _day(plan: AutoPlan, best: Candidate) -> float | None:
-    """By how much the noise of a window is off over a day, if that was not compared but could be asked for."""
+def _day_error(plan: AutoPlan, best: Candidate) -> float | None:
+    """Mean error that the noise alone makes over a day; `None` if no longer window can be asked for."""
     readings = plan.readings
     if not readings.steady or best.scale is None or best.window_ticks is None:
         return None
-    day = round(86_400.0 / readings.period)
-    if day <= best.window_ticks or plan.question.latency_seconds is not None:
+    day_ticks = round(86_400.0 / readings.period)
+    if day_ticks <= best.window_ticks or plan.question.latency_seconds is not None:
         return None
-    return group_error(best.scale, day, best.devices)[0]
+    return group_error(best.scale, day_ticks, best.devices)[0]
 
 
-def _best(plan: AutoPlan, kind: str, *, near: bool = False) -> Candidate | None:
-    """The most accurate candidate of a kind; of symbols, or with `near`, the one that comes nearest to half a guess."""
+def _best_candidate(plan: AutoPlan, kind: str, *, relative: bool = False) -> Candidate | None:
+    """The candidate of a kind with the least error; profiles only if there is no other; `None` if there is none.
+
+    For symbols, or if `relative`, errors are compared as shares of the error of guessing.
+    """
     candidates = [
         candidate
         for candidate in plan.candidates
         if candidate.kind == kind and candidate.devices in (1, plan.question.devices)
     ]
     candidates = [candidate for candidate in candidates if candidate.blocks is None] or candidates
-    if near or kind == "symbols":
+    if relative or kind == "symbols":
         return min(
             candidates, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9), default=None
         )
@@ -362,20 +365,20 @@ def _best(plan: AutoPlan, kind: str, *, near: bool = False) -> Candidate | None:
 
 
 def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
-    """Words for the answer of a candidate."""
+    """Describe the answer of a candidate: which share or state, over which time, from which release."""
     if candidate.window_ticks is None:
-        return f"a randomised symbol {_every(plan, candidate)}, for the state now"
-    of = plan.states.share_of
-    of = of if of.startswith(("above ", "at ")) else f"of '{of}'"
-    answer = "the share of each state" if candidate.answers == "histogram" else f"the share {of}"
+        return f"a randomised symbol {_interval(plan, candidate)}, for the state now"
+    share_of = plan.states.share_of
+    share_of = share_of if share_of.startswith(("above ", "at ")) else f"of '{share_of}'"
+    answer = "the share of each state" if candidate.answers == "histogram" else f"the share {share_of}"
     if candidate.blocks is not None:
         answer += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
-    group = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
-    symbols = f" from a randomised symbol {_every(plan, candidate)}" if candidate.kind == "symbols" else ""
-    return f"{answer} over {_span(plan, candidate.window_ticks)}{group}{symbols}"
+    group_words = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
+    symbol_words = f" from a randomised symbol {_interval(plan, candidate)}" if candidate.kind == "symbols" else ""
+    return f"{answer} over {_span(plan, candidate.window_ticks)}{group_words}{symbol_words}"
 
 
-def _every(plan: AutoPlan, candidate: Candidate) -> str:
+def _interval(plan: AutoPlan, candidate: Candidate) -> str:
     return "every tick" if candidate.every == 1 else f"every {_span(plan, candidate.every)}"
 
 
@@ -386,35 +389,35 @@ def _span(plan: AutoPlan, ticks: int) -> str:
     return f"about {time_words(float(f'{ticks * period:.2g}'))} ({ticks} ticks)"
 
 
-def quality_words(candidate: Candidate, *, least: bool = False) -> str:
-    """How good an answer is, beside guessing; with `least`, it is this bad or worse."""
+def quality_words(candidate: Candidate, *, at_least: bool = False) -> str:
+    """Compare an answer's error with that of guessing; with `at_least` the error may be larger than this."""
     if candidate.window_ticks is None:
-        right, by_guessing = 1.0 - candidate.expected_error, 1.0 - candidate.guess_error
-        return f"{100.0 * right:.1f} % right; {100.0 * by_guessing:.1f} % by guessing"
-    more = " or more" if least else ""
+        accuracy, guess_accuracy = 1.0 - candidate.expected_error, 1.0 - candidate.guess_error
+        return f"{100.0 * accuracy:.1f} % right; {100.0 * guess_accuracy:.1f} % by guessing"
+    suffix = " or more" if at_least else ""
     error, guess = error_words(candidate.expected_error), error_words(candidate.guess_error).partition(" ")[0]
-    return f"off by {error}{more} on average; guessing is off by {guess}"
+    return f"off by {error}{suffix} on average; guessing is off by {guess}"
 
 
 def error_words(share: float) -> str:
-    """An error of a share in percentage points, with two digits."""
+    """Write the error of a share in percentage points, with two digits."""
     digits = f"{100.0 * share:.2g}" if share < 0.995 else f"{100.0 * share:.0f}"
     return f"{digits} point{'' if digits == '1' else 's'}"
 
 
 def percent(share: float) -> str:
-    """A share in per cent, with two digits."""
+    """Write a share in per cent, with two digits."""
     return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.0f} %"
 
 
-def _row(plan: AutoPlan, candidate: Candidate) -> list[str]:
-    name = f"symbols {_every(plan, candidate).partition(' (')[0]}" if candidate.kind == "symbols" else "windows"
+def _candidate_row(plan: AutoPlan, candidate: Candidate) -> list[str]:
+    name = f"symbols {_interval(plan, candidate).partition(' (')[0]}" if candidate.kind == "symbols" else "windows"
     if candidate.blocks is not None:
         name = f"profile, {time_words(candidate.blocks.seconds)}"
     name += f", {candidate.devices} devices" if candidate.devices > 1 else ""
-    same = candidate.same_release(plan.recommended)
+    starred = candidate.same_release(plan.recommended)
     return [
-        name + (" *" if same else ""),
+        name + (" *" if starred else ""),
         "the state now" if candidate.window_ticks is None else _span(plan, candidate.window_ticks).partition(" (")[0],
         percent(candidate.expected_error),
         percent(candidate.error_95),
@@ -431,10 +434,10 @@ def auto_document(plan: AutoPlan, policy: AnyPolicy | None = None) -> dict[str, 
     """The plan as an object for JSON."""
     readings, question = plan.readings, plan.question
     ticks = question.ticks(readings.period * plan.recommended.every)
-    rows = _stretches(policy) if isinstance(policy, Policy) else ()
+    stretches = _stretches(policy) if isinstance(policy, Policy) else ()
     return {
         "useful": plan.recommended.kind != "none",
-        **promise_document(question.epsilon, question.protect or 0, ticks, rows),
+        **promise_document(question.epsilon, question.protect or 0, ticks, stretches),
         "stay_99_ticks": plan.stay,
         "recommended": candidate_document(plan.recommended),
         "candidates": [candidate_document(candidate) for candidate in plan.candidates],
@@ -444,7 +447,7 @@ def auto_document(plan: AutoPlan, policy: AnyPolicy | None = None) -> dict[str, 
         "gaps": None if plan.gaps is None else plan.gaps._asdict(),
         "left_out": [loss if math.isfinite(loss) else None for loss in plan.left_out],
         "protected": protected_sentence(plan.recommended.discretiser),
-        "stretches": stretch_documents(rows),
+        "stretches": stretch_documents(stretches),
         "readings": {
             "source": readings.source,
             "column": readings.column,
@@ -458,7 +461,7 @@ def auto_document(plan: AutoPlan, policy: AnyPolicy | None = None) -> dict[str, 
 
 
 def candidate_document(candidate: Candidate) -> dict[str, Any]:
-    """A candidate as an object for JSON; an error that is not known is null."""
+    """A candidate as an object for JSON; an unknown error is null."""
     fields = {name: value for name, value in vars(candidate).items() if name not in _NOT_SHOWN}
     return {
         **{name: None if isinstance(value, float) and math.isnan(value) else value for name, value in fields.items()},

@@ -1,4 +1,4 @@
-"""A guarantee in words: its subject, and its losses about stretches of time, the same wherever an epsilon is shown."""
+"""Describe a guarantee in words: its subject and its losses about stretches, the same wherever epsilon is shown."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _COLUMNS = ("stretch", "ticks", "epsilon", "if all else is as it was")
 
 
-def promise_words(epsilon: float | None, seconds: int, rows: Sequence[Stretch] = ()) -> str:
-    """The verdict on privacy, for a promise about any stretch of so many seconds; `rows` are other stretches."""
-    return privacy_sentence(epsilon, stretch_words(seconds), rows)
+def promise_words(epsilon: float | None, seconds: int, stretches: Sequence[Stretch] = ()) -> str:
+    """The verdict on privacy for a promise about any stretch of `seconds`; `stretches` holds the losses of others."""
+    return privacy_sentence(epsilon, stretch_words(seconds), stretches)
 
 
 def stretch_words(seconds: int) -> str:
-    """A time as it is said after "any"; 0 is a single tick."""
+    """Name a length of time as it follows the word "any"; 0 is a single tick."""
     if not seconds:
         return "single tick"
     size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
@@ -45,7 +45,7 @@ def stretch_words(seconds: int) -> str:
 
 
 def promise_document(epsilon: float | None, seconds: int, ticks: int, rows: Sequence[Stretch] = ()) -> dict[str, Any]:
-    """The same for JSON; `ticks` are the most of such a stretch."""
+    """The promise as fields for JSON; a stretch of `seconds` has at most `ticks` ticks."""
     return {
         "privacy": privacy_of(epsilon),
         "promise": promise_words(epsilon, seconds, rows),
@@ -57,7 +57,10 @@ def promise_document(epsilon: float | None, seconds: int, ticks: int, rows: Sequ
 def change_words(
     chains: ChainClass, epsilon: float, period_seconds: float | None = None, slack: float | None = None
 ) -> str:
-    """The time after which a promise is true, where another policy was before; `slack` of epsilon, as a plan's."""
+    """Say after how many ticks a promise holds on a device that had another policy before.
+
+    `slack` is the part of epsilon that the policy leaves unused; by default the slack of a plan.
+    """
     if (ticks := settling_ticks(chains, epsilon, slack)) is None:
         why = "the class has an impossible step" if chains.worst_odds is None else "nothing of epsilon is left for it"
         return f"after a change of policy the larger of both losses is told for ever: {why}"
@@ -68,47 +71,47 @@ def change_words(
 
 
 def time_words(seconds: float) -> str:
-    """A time in the largest unit that it has at least one of."""
+    """Write a time in its largest unit of which there is at least one."""
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}{'s' * (seconds != size)}"
 
 
 def stretch_table(
     stretches: Sequence[Stretch],
-    of: str = "",
+    suffix: str = "",
     discretiser: Discretiser | None = None,
     *,
     changes: bool = False,
     streams: Sequence[str] = (),
 ) -> Table:
-    """The stretches as a table, each of its stream if `streams` are named.
+    """Tabulate what is lost about stretches; `streams`, if given, names the stream of each.
 
-    Of a log of `changes` a reading is the state of several ticks.
+    `changes` says that the recording is a log of changes, of which one reading is the state of several ticks.
     """
-    rows: list[tuple[str, ...]] = [(stretch.name, str(stretch.ticks), *_cells(stretch)) for stretch in stretches]
+    rows: list[tuple[str, ...]] = [(stretch.name, str(stretch.ticks), *_loss_cells(stretch)) for stretch in stretches]
     columns = ("stream", *_COLUMNS) if streams else _COLUMNS
     if streams:
         rows = [(name, *row) for name, row in zip(streams, rows, strict=True)]
-    return Table(_TITLE + of + (f" ({_STATES})" if changes else _memory_warning(discretiser)), columns, rows)
+    return Table(_TITLE + suffix + (f" ({_STATES})" if changes else _memory_warning(discretiser)), columns, rows)
 
 
 def _memory_warning(discretiser: Discretiser | None) -> str:
-    """Warning about states that earlier readings have a part in."""
+    """Warn that one reading moves later states; "" if the discretiser does not remember readings."""
     return "" if discretiser is None or not discretiser.remembers else f" ({_STATES})"
 
 
-def _cells(stretch: Stretch) -> tuple[str, str]:
-    """The promise, and the floor that needs no class of chains, for people: rounded up."""
+def _loss_cells(stretch: Stretch) -> tuple[str, str]:
+    """Write a stretch's epsilon and its floor, which needs no class of chains; both are rounded up."""
     return loss_words(stretch.epsilon, ""), loss_words(stretch.floor, "")
 
 
 def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None = None) -> list[str]:
-    """The same as lines of text below an epsilon; none where there are no stretches."""
+    """List what is lost about stretches as lines of text; an empty list if there are no stretches."""
     if not stretches:
         return []
     lines = []
     for stretch in stretches:
-        epsilon, floor = _cells(stretch)
+        epsilon, floor = _loss_cells(stretch)
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
         floor_words = f"; {floor} if all else is as it was" if floor != epsilon else ""
         lines.append(f"  {stretch.name} ({ticks}): {epsilon}{floor_words}")
@@ -116,7 +119,7 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None 
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
-    """The same for JSON; an epsilon without a bound is null."""
+    """List what is lost about stretches for JSON; an infinite epsilon is null."""
     return [
         {
             "stretch": stretch.name,

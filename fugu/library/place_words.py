@@ -1,4 +1,4 @@
-"""The answer of a plan for places: verdicts, a report, and an object for JSON."""
+"""Describe a plan for places: verdicts, a report, and an object for JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.stretches import Stretch
-from fugu.library.auto_words import candidate_document, taken_words
+from fugu.library.auto_words import candidate_document, thinned_words
 from fugu.library.guarantee import promise_document, promise_words, stretch_documents, stretch_table
 from fugu.library.report import Line, Table
 from fugu.places.composition import measured_stretches
@@ -21,15 +21,15 @@ _COLUMNS = ("a point", "cells of", "of one", "off by", "95 % within", "held back
 
 
 def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> list[Line | Table]:
-    """How the recording was read, the verdicts with their reasons, what was compared, and what stretches lose."""
-    useful, private, *reasons = place_verdict(plan, policy)
+    """Report how the recording was read, the verdicts with reasons, the candidates, and the losses of stretches."""
+    usefulness, promise, *reasons = place_verdict(plan, policy)
     report: list[Line | Table] = [*map(Line, [*summary(plan.traces.source, plan.traces.facts), ""])]
-    report += [Line(useful, bold=True), Line(private, bold=True), *map(Line, reasons)]
-    report.append(Line(f"- {len(plan.traces.places)} places{_every(plan, 1, ', one ')}"))
+    report += [Line(usefulness, bold=True), Line(promise, bold=True), *map(Line, reasons)]
+    report.append(Line(f"- {len(plan.traces.places)} places{_interval(plan, 1, ', one ')}"))
     if plan.candidates:
         title = f"What was compared, all points together within epsilon {plan.question.epsilon:g} about one of them"
         report += [
-            Table(title, _COLUMNS, [_row(plan, place) for place in range(len(plan.candidates))]),
+            Table(title, _COLUMNS, [_candidate_row(plan, index) for index in range(len(plan.candidates))]),
             Line("of one: epsilon of a single point. off by: mean distance of the best guess from all points so far."),
             Line("guessing: the most central cell, always."),
         ]
@@ -39,14 +39,14 @@ def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> list[Line | Table
 
 
 def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
-    """Sentences: is it useful, is it private, and why."""
+    """List sentences on the plan: whether it is useful, whether it is private, then the reasons."""
     recommended, epsilon = plan.recommended, plan.question.epsilon
-    rows = _stretches(policy) if isinstance(policy, MeasurePolicy) else ()
-    private = promise_words(epsilon, 0, rows)
+    stretches = _stretches(policy) if isinstance(policy, MeasurePolicy) else ()
+    promise = promise_words(epsilon, 0, stretches)
     if recommended.kind == "points":
         lines = [
-            f"Useful: {place_words(plan, recommended)}, {_quality(recommended)}.",
-            private,
+            f"Useful: {place_words(plan, recommended)}, {_quality_words(recommended)}.",
+            promise,
             f"95 % of places are off by at most {recommended.error_95:.0f} m.",
             f"On the part of the recording that chose nothing they are off by {recommended.held_back_error:.0f} m.",
         ]
@@ -61,15 +61,15 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
             f"Protected is the cell at a tick, with epsilon {recommended.epsilon:g} of all points together "
             f"({recommended.point_epsilon:.3g} of one) against any side information about places. "
             "Habits are not protected. It is proven if places are in the class of chains.",
-            *([taken_words(_every(plan, recommended.every))] if recommended.every > 1 else []),
+            *([thinned_words(_interval(plan, recommended.every))] if recommended.every > 1 else []),
         ]
     if plan.reasons:
         reasons = [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]]
-        return [f"Not useful: {plan.reasons[0]}.", private, *reasons]
+        return [f"Not useful: {plan.reasons[0]}.", promise, *reasons]
     best = min(plan.candidates, key=lambda candidate: candidate.expected_error)
     lines = [
-        f"Not useful: {place_words(plan, best)}, {_quality(best, least=True)}.",
-        private,
+        f"Not useful: {place_words(plan, best)}, {_quality_words(best, at_least=True)}.",
+        promise,
         f"95 % of places are off by at most {best.error_95:.0f} m.",
     ]
     if plan.least_epsilon is not None:
@@ -77,30 +77,30 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
     return [*lines, f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}."]
 
 
-def _quality(candidate: Candidate, *, least: bool = False) -> str:
-    """How good points are, beside guessing; with `least`, they are this bad or worse."""
-    more = " or more" if least else ""
-    return f"off by {candidate.expected_error:.0f} m{more} on average; guessing is off by {candidate.guess_error:.0f}"
+def _quality_words(candidate: Candidate, *, at_least: bool = False) -> str:
+    """Compare the error of points with that of guessing; with `at_least` the error may be larger than this."""
+    suffix = " or more" if at_least else ""
+    return f"off by {candidate.expected_error:.0f} m{suffix} on average; guessing is off by {candidate.guess_error:.0f}"
 
 
 def place_words(plan: PlacePlan, candidate: Candidate) -> str:
-    """Words for the answer of a candidate."""
-    side = plan.sides[next(i for i, other in enumerate(plan.candidates) if other.same_release(candidate))]
-    return f"a point {_every(plan, candidate.every)} for cells of {side:g} m"
+    """Describe the answer of a candidate: how often there is a point, and for cells of which side."""
+    cell_side = plan.sides[next(i for i, other in enumerate(plan.candidates) if other.same_release(candidate))]
+    return f"a point {_interval(plan, candidate.every)} for cells of {cell_side:g} m"
 
 
 def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
-    rows = _stretches(policy) if isinstance(policy, MeasurePolicy) else ()
+    stretches = _stretches(policy) if isinstance(policy, MeasurePolicy) else ()
     return {
         "useful": plan.recommended.kind != "none",
-        **promise_document(plan.question.epsilon, 0, 1, rows),
+        **promise_document(plan.question.epsilon, 0, 1, stretches),
         "recommended": candidate_document(plan.recommended),
         "candidates": [candidate_document(candidate) for candidate in plan.candidates],
         "verdict": place_verdict(plan, policy),
         "least_epsilon": plan.least_epsilon,
         "protected": "the cell at a tick",
-        "stretches": stretch_documents(rows),
+        "stretches": stretch_documents(stretches),
         "readings": {
             "source": plan.traces.source,
             "kind": "places",
@@ -115,11 +115,11 @@ def _stretches(policy: MeasurePolicy) -> tuple[Stretch, ...]:
     return measured_stretches(policy.measurement, policy.stream_loss.epsilon, policy.clock.period_us)
 
 
-def _row(plan: PlacePlan, place: int) -> list[str]:
-    candidate = plan.candidates[place]
+def _candidate_row(plan: PlacePlan, index: int) -> list[str]:
+    candidate = plan.candidates[index]
     return [
-        _every(plan, candidate.every) + (" *" if candidate.same_release(plan.recommended) else ""),
-        f"{plan.sides[place]:g} m",
+        _interval(plan, candidate.every) + (" *" if candidate.same_release(plan.recommended) else ""),
+        f"{plan.sides[index]:g} m",
         f"{candidate.point_epsilon:.3g}",
         *(f"{error:.0f} m" for error in (candidate.expected_error, candidate.error_95)),
         "-" if candidate.held_back_error is None else f"{candidate.held_back_error:.0f} m",
@@ -127,5 +127,5 @@ def _row(plan: PlacePlan, place: int) -> list[str]:
     ]
 
 
-def _every(plan: PlacePlan, every: int, before: str = "") -> str:
-    return f"{before}every {time_words(every * plan.period)}"
+def _interval(plan: PlacePlan, every: int, prefix: str = "") -> str:
+    return f"{prefix}every {time_words(every * plan.period)}"

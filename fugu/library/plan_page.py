@@ -1,4 +1,4 @@
-"""The page of a plan: one file with its verdicts and pictures that needs nothing else, for phones as well."""
+"""Write the page of a plan: one HTML file with verdicts and pictures that loads no other file."""
 
 from __future__ import annotations
 
@@ -31,87 +31,87 @@ _ERRORS = "<h2>How far off answers are</h2>"
 
 
 def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
-    """The page as HTML."""
-    parts: list[str] = []
+    """The page of a plan from readings as HTML, with pictures of the recording."""
+    sections: list[str] = []
     if plan.curves:
-        parts += [_ERRORS, errors(plan, answer_words, percent)]
+        sections += [_ERRORS, errors(plan, answer_words, percent)]
     if plan.example is not None:
-        parts += [
+        sections += [
             "<h2>The last stretch: the truth, and what subscribers would see</h2>",
             *answer_pictures(plan, truth=True),
             '<p class="small">Of the part of the recording that was held back, with simulated noise.</p>',
         ]
-    return page(plan.readings.source, verdict(plan, policy), parts)
+    return page(plan.readings.source, verdict(plan, policy), sections)
 
 
-def page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
-    """A page with this headline, sentences and parts."""
-    first, *more = sentences
+def page(source: str, sentences: Sequence[str], sections: Sequence[str]) -> str:
+    """Write an HTML page: the first sentence as headline, the others as paragraphs, then the sections."""
+    headline, *reasons = sentences
     head = [
         '<!doctype html><html lang="en"><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
         f"<title>A plan for {escape(source)}</title><style>{_STYLE}</style>",
-        f"<h1>{escape(first)}</h1>",
-        *(f"<p>{escape(sentence)}</p>" for sentence in more),
+        f"<h1>{escape(headline)}</h1>",
+        *(f"<p>{escape(sentence)}</p>" for sentence in reasons),
     ]
-    return "\n".join([*head, *parts, "</html>"]) + "\n"
+    return "\n".join([*head, *sections, "</html>"]) + "\n"
 
 
 def errors(plan: AutoPlan | PlacePlan, words: Callable[[Any, Candidate], str], text: Callable[[float], str]) -> str:
-    """Mean absolute errors of every candidate at some epsilons, as a table, with that of guessing."""
+    """Tabulate each candidate's mean error at some epsilons; `words` names the candidate, `text` writes an error."""
     asked_epsilon = plan.question.epsilon
     epsilons = sorted({asked_epsilon, *_COLUMNS} & {epsilon for curve in plan.curves for epsilon, _ in curve.points})
-    heads = "".join(f"<th>{epsilon:g}{' (asked)' * (epsilon == asked_epsilon)}</th>" for epsilon in epsilons)
-    lines = [f"<tr><th>answer, by epsilon</th>{heads}<th>guessing</th></tr>"]
+    headings = "".join(f"<th>{epsilon:g}{' (asked)' * (epsilon == asked_epsilon)}</th>" for epsilon in epsilons)
+    rows = [f"<tr><th>answer, by epsilon</th>{headings}<th>guessing</th></tr>"]
     for candidate, points in plan.curves:
         error_at = dict(points)
         numbers = [text(error_at[at]) if at in error_at else "none" for at in epsilons]
         cells = [number.replace(" ", "\N{NO-BREAK SPACE}") for number in (*numbers, text(candidate.guess_error))]
-        weight = "<td><b>{}</b></td>" if candidate.same_release(plan.recommended) else "<td>{}</td>"
-        lines.append(f"<tr>{''.join(map(weight.format, (escape(words(plan, candidate)), *cells)))}</tr>")
-    return f"<table>{''.join(lines)}</table>"
+        template = "<td><b>{}</b></td>" if candidate.same_release(plan.recommended) else "<td>{}</td>"
+        rows.append(f"<tr>{''.join(map(template.format, (escape(words(plan, candidate)), *cells)))}</tr>")
+    return f"<table>{''.join(rows)}</table>"
 
 
 def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
-    """Released shares over the last windows, a lane for each set of states, and of profiles one of the last.
+    """Draw released shares over the last windows in one lane per set of states; of profiles only the last one.
 
-    With `truth`, the recording's shares too.
+    With `truth`, the recording's shares are drawn as well.
     """
     example, names, blocks = plan.example, plan.states.discretiser.states, plan.recommended.blocks
     if example is None:
         return []
     lanes = []
     for place, states in enumerate(plan.bins):
-        of = "the share" if len(plan.bins) == 1 else f"the share of {names[states[0]]}"
+        caption = "the share" if len(plan.bins) == 1 else f"the share of {names[states[0]]}"
         recorded, released = example.truth[:, place], example.released[:, place]
         if blocks is not None:
             recorded, released = example.truth[-1], example.released[-1]
-        lanes.append(_answers(of, recorded.tolist() if truth else [], released.tolist(), plan.recommended))
+        lanes.append(_answer_lane(caption, recorded.tolist() if truth else [], released.tolist(), plan.recommended))
     return [lanes_svg("What leaves, from the part of the recording that was held back", lanes, narrow=True)]
 
 
-def _answers(of: str, truth: list[float], released: list[float], release: Candidate) -> Lane:
-    """Answers in a row, or of a profile the parts of the last."""
-    blocks, within, count = release.blocks, release.error_95, len(released)
-    top = share_scale([*released, *truth])
+def _answer_lane(caption: str, recorded: list[float], released: list[float], release: Candidate) -> Lane:
+    """Draw successive answers in a lane, or the parts of the day of one profile; `recorded` may be empty."""
+    blocks, error_95, count = release.blocks, release.error_95, len(released)
+    scale = share_scale([*released, *recorded])
     noun = "answers" if blocks is None else "parts of a day"
-    mean_error = sum(abs(value - other) for value, other in zip(released, truth, strict=False)) / max(1, count)
+    mean_error = sum(abs(value - other) for value, other in zip(released, recorded, strict=False)) / max(1, count)
     lane = shares_lane(
         f"{count}",
-        f"{noun}, off by {error_words(mean_error)} on average" if truth else f"{noun}, with simulated noise",
-        f"{of}, the last {count} answers · band: 95 %{' · dashes: truth' if truth else ''}",
+        f"{noun}, off by {error_words(mean_error)} on average" if recorded else f"{noun}, with simulated noise",
+        f"{caption}, the last {count} answers · band: 95 %{' · dashes: truth' if recorded else ''}",
         160,
         (0.0, float(count)),
-        share_shapes([at + 0.5 for at in range(count)], released, truth, within, top),
-        top,
+        share_shapes([at + 0.5 for at in range(count)], released, recorded, error_95, scale),
+        scale,
     )
     if blocks is None:
         return lane
     return lane._replace(
-        head=f"{of} in each {time_words(blocks.seconds)} of the day ({blocks.zone}), the last days",
+        head=f"{caption} in each {time_words(blocks.seconds)} of the day ({blocks.zone}), the last days",
         height=176,
         marks=[(at + 0.5, label.partition("-")[0]) for at, label in enumerate(blocks.labels)],
-        shapes=part_shapes(released, truth, within, top),
+        shapes=part_shapes(released, recorded, error_95, scale),
         middles=True,
     )
 
