@@ -37,7 +37,7 @@ from fugu.mqtt import Broker, Link
 from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
-from fugu.planning.policy_builder import Whose
+from fugu.planning.policy_builder import Target
 from fugu.planning.question import Question
 from fugu.planning.states import states_of
 from fugu.recordings.readings import read_readings
@@ -97,7 +97,7 @@ def planned(file: Path, threshold: float, homes: int, seed: int) -> tuple[AutoPl
     hourly = next(
         candidate for candidate in plan.candidates if candidate.devices == homes and candidate.window_ticks == HOUR
     )
-    policy = auto_policy(plan._replace(recommended=hourly), Whose(epoch=EPOCH))
+    policy = auto_policy(plan._replace(recommended=hourly), Target(epoch=EPOCH))
     assert readings.moments is not None
     states = states_of(plan.states.discretiser, readings.values, readings.segments)
     return plan, policy, days_of(states, readings.moments)

@@ -1,4 +1,4 @@
-"""A policy from its file; check its promise, for a recording too, say what was found, and attack it."""
+"""Read a policy, check its promise, also against a recording, describe the check, and attack the policy."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     from fugu.planning.answers import WindowAccuracy
     from fugu.planning.recorded_policy import RecordedClass, Released, Trial
 
-__all__ = ["Check", "attack", "check", "checked_policy", "drawn", "load_policy", "missing_sentence"]
+__all__ = ["Check", "attack", "check", "checked_policy", "drawn_releases", "load_policy", "missing_sentence"]
 
 
 def load_policy(path: str | Path) -> AnyPolicy:
-    """Read a policy file, or that of a signed document with one policy; signatures are not checked.
+    """Read a policy file, or a signed document with one policy; signatures are not checked.
 
     Returns:
         A `Policy` of symbols and windows, or a `MeasurePolicy` of points.
 
     Raises:
-        PolicyError: it is no policy, or its compiled form is another one; names the file and the first difference.
-        OSError: it cannot be read.
+        PolicyError: the file is no policy, or its compiled form differs; names the file and the first difference.
+        OSError: the file cannot be read.
     """
     content = Path(path).read_bytes()
     try:
-        return read_policy(content) if content.lstrip()[:1] == b"{" else _in_document(content)
+        return read_policy(content) if content.lstrip()[:1] == b"{" else _policy_of_document(content)
     except PolicyError as error:
         raise PolicyError(f"{path}: {error}") from None
 
 
-def _in_document(content: bytes) -> AnyPolicy:
-    """The policy of a signed document; PolicyError as for a file of another kind if it is no document."""
+def _policy_of_document(content: bytes) -> AnyPolicy:
+    """Read the policy in a signed document. PolicyError: the content is no document, or has not one policy."""
     from fugu.contract.envelope import Envelope
     from fugu.contract.fleet_documents import PolicyDocument, check_compiled, read_document
 
@@ -70,11 +70,11 @@ class Check(NamedTuple):
 
     Attributes:
         policy: the policy that was checked.
-        epsilon: what was derived for the stretch of the promise, in nats; `None` if a measured stream claims no bound.
-        stretches: what longer stretches of time lose.
-        recorded: the recording beside the class of the policy, if there was one; `inside` is the verdict.
+        epsilon: the loss derived for the promise's stretch, in nats; `None` if a measured stream claims no bound.
+        stretches: losses about longer stretches of time.
+        recorded: comparison of the recording with the policy's class; `inside` is the verdict. `None`: no recording.
         loss: the bound and how it was derived.
-        windows: the same of the windows alone, where there are symbols too.
+        windows: the loss of the windows alone, if there are symbols too.
     """
 
     policy: AnyPolicy
@@ -85,7 +85,7 @@ class Check(NamedTuple):
     windows: Loss | None
 
 
-def _policy(policy: AnyPolicy | str | Path | None) -> AnyPolicy:
+def _as_policy(policy: AnyPolicy | str | Path | None) -> AnyPolicy:
     if isinstance(policy, str | Path):
         return load_policy(policy)
     if not isinstance(policy, Policy | MeasurePolicy):
@@ -98,41 +98,43 @@ def check(
     recording: Source | None = None,
     *,
     ceiling: float | str | None = None,
-    **read: Any,
+    **read_as: Any,
 ) -> Check:
-    """Check a policy as a device does: derive its guarantee anew.
+    """Check a policy as a device does, by deriving its guarantee from its tables and scales.
 
     Args:
         policy: A policy, or its file.
-        recording: Somebody's readings, as for `plan`: are they in the policy's class?
-        ceiling: Largest epsilon that is accepted, of a tick (1), or about any stretch of a time ("1@1h").
-        read: How the recording is read, as for `plan`: `time`, `column`, `only`, `zone`, `missing_values`, `rows`,
+        recording: Readings, as for `plan`; the check says whether they are in the policy's class.
+        ceiling: Largest accepted epsilon, about a tick (1) or about any stretch of a length ("1@1h").
+        read_as: How the recording is read, as for `plan`: `time`, `column`, `only`, `zone`, `missing_values`, `rows`,
             `period`, `gap`, `as_it_is`. A log of changes is looked at once a tick of the policy.
 
     Raises:
         GuaranteeError: the promise does not hold, or is above the ceiling.
         FuguError: the policy or the recording cannot be read or compared.
     """
-    accepted: Ceiling | None = None if ceiling is None else epsilon_of(str(ceiling))
-    policy = _policy(policy)
-    from fugu.contract.compiler import compile_policy  # it loads signatures, which a file that is none needs not
+    limit: Ceiling | None = None if ceiling is None else epsilon_of(str(ceiling))
+    policy = _as_policy(policy)
+    from fugu.contract.compiler import (
+        compile_policy,
+    )  # late: a file that is no policy must not need the signature library that this loads
 
     compile_policy(policy)
     if isinstance(policy, Policy):
-        loss = policy.verify(accepted)
+        loss = policy.verify(limit)
         windows_loss = None if policy.table is None else policy.verify_windows()
         bound = policy.bound(loss)
         rows = bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
-        chains = None
+        comparison = None
         if recording is not None:
             from fugu.library.recordings import recorded
             from fugu.planning.recorded_policy import recorded_class
             from fugu.recordings.options import read_options
 
-            options = read_options(**read)
-            chains = recorded_class(policy, recorded(recording, options)[0], options)
-        return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, chains, loss, windows_loss)
-    policy.verify(None if accepted is None else accepted.epsilon)
+            options = read_options(**read_as)
+            comparison = recorded_class(policy, recorded(recording, options)[0], options)
+        return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, comparison, loss, windows_loss)
+    policy.verify(None if limit is None else limit.epsilon)
     if recording is not None:
         raise UsageError("a recording is for streams of symbols and windows")
     if (claimed := policy.stream_loss.epsilon) is None:
@@ -145,15 +147,15 @@ def check(
 
 
 def attack(
-    policy: AnyPolicy | str | Path | None, recording: Source, *, known: int | None = None, **read: Any
+    policy: AnyPolicy | str | Path | None, recording: Source, *, known: int | None = None, **read_as: Any
 ) -> tuple[Trial, ...]:
-    """Attack what a device with a policy would release of a recording, which is the truth that attackers are judged by.
+    """Attack what a device with a policy would release of a recording; attackers are judged by the recording.
 
     Args:
         policy: A policy, or its file.
         recording: Readings, as for `plan`; or a list of recordings.
-        known: Attackers are told every so many states; 2: both neighbours of each.
-        read: How a recording is read, as for `check`.
+        known: Attackers know one state in every `known`; with 2, both neighbours of each state that they guess.
+        read_as: How a recording is read, as for `check`.
 
     Returns:
         A trial for each release and recording: its `attacks`, the most successful first.
@@ -163,32 +165,32 @@ def attack(
     """
     return tuple(
         trial
-        for recorded_policy in drawn(_policy(policy), recording, **read)
+        for recorded_policy in drawn_releases(_as_policy(policy), recording, **read_as)
         for trial in recorded_policy.attacked(known)
     )
 
 
-def drawn(policy: AnyPolicy, recording: Source, **read: Any) -> Iterator[Released]:
-    """Draw what a device with a policy would release of each recording; arguments and errors as of `attack`."""
-    from fugu.library.recordings import recorded, several
+def drawn_releases(policy: AnyPolicy, recording: Source, **read_as: Any) -> Iterator[Released]:
+    """Draw what a device with a policy would release of each recording; arguments and errors as for `attack`."""
+    from fugu.library.recordings import recorded, source_list
     from fugu.planning.recorded_policy import released
     from fugu.recordings.options import read_options
 
     if not isinstance(policy, Policy):
         raise PolicyError("measured points are not attacked here: plan_places attacks them as it plans")
-    options = read_options(**read)
-    for source in several(recording):
+    options = read_options(**read_as)
+    for source in source_list(recording):
         yield released(policy, recorded(source, options)[0], options)
 
 
 def checked_policy(check: Check) -> Result:
-    """A policy that was checked; exit code 3 if a recording is not in its class."""
+    """Describe a checked policy; the exit code is 3 if a recording is not in its class."""
     if not isinstance(policy := check.policy, Policy):
         document, report = _measure_document(policy, check.stretches), _measure_report(policy, check)
         return Result(document, [*report])
     details = policy, check.loss, check.windows, check.recorded
-    code = 0 if check.recorded is None or check.recorded.inside else NOTHING
-    return Result(_policy_document(*details), _policy_report(*details), code)
+    exit_code = 0 if check.recorded is None or check.recorded.inside else NOTHING
+    return Result(_policy_document(*details), _policy_report(*details), exit_code)
 
 
 def _policy_document(
@@ -199,7 +201,7 @@ def _policy_document(
         "claimed": policy.guarantee.epsilon,
         "privacy": privacy_of(policy.guarantee.epsilon),
         "protected": protected_sentence(policy.discretiser),
-        "stretches": stretch_documents(_rows(policy, policy.bound(loss))),
+        "stretches": stretch_documents(_stretches(policy, policy.bound(loss))),
         "weights": None if policy.table is None else policy.table.weights(),
         "flips": None if policy.table is None else dict(policy.table.flips),
     }
@@ -208,11 +210,11 @@ def _policy_document(
     if policy.windows:
         windows: dict[str, object] = {
             "rates": {window.name: str(window.rate) for window in policy.windows},
-            "errors": {window.name: _error(window, policy)._asdict() for window in policy.windows},
+            "errors": {window.name: _window_error(window, policy)._asdict() for window in policy.windows},
             "mechanisms": {window.name: window.mechanism for window in policy.windows},
         }
         if policy.windows_guarantee is not None and windows_loss is not None:
-            stretches = stretch_documents(_rows(policy, policy.windows_bound(windows_loss)))
+            stretches = stretch_documents(_stretches(policy, policy.windows_bound(windows_loss)))
             windows |= {**windows_loss._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
         document["windows"] = windows
     if policy.sums:
@@ -227,29 +229,29 @@ def _policy_document(
     return document
 
 
-def _rows(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...]:
+def _stretches(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...]:
     return () if bound is None else bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
 
 
-def _recorded(recorded: RecordedClass) -> str:
-    """Give the verdict on somebody's recording, in two digits, or in as many as tell its epsilon from the promise."""
-    digits = next((d for d in range(2, 9) if f"{recorded.epsilon:.{d}g}" != f"{recorded.claimed:.{d}g}"), 2)
+def _recording_sentence(recorded: RecordedClass) -> str:
+    """Say whether a recording is in the class; its epsilon gets as many digits as distinguish it from the promise."""
+    epsilon_digits = next((d for d in range(2, 9) if f"{recorded.epsilon:.{d}g}" != f"{recorded.claimed:.{d}g}"), 2)
     needed, declared, epsilon, claimed = (
-        f"{float(f'{number:.{places}g}'):g}"
-        for number, places in (
+        f"{float(f'{number:.{digits}g}'):g}"
+        for number, digits in (
             (recorded.odds_ratio, 2),
             (recorded.declared, 2),
-            (recorded.epsilon, digits),
-            (recorded.claimed, digits),
+            (recorded.epsilon, epsilon_digits),
+            (recorded.claimed, epsilon_digits),
         )
     )
-    steps = f"this recording needs odds ratio {needed}, and the class has {declared}"
+    steps_words = f"this recording needs odds ratio {needed}, and the class has {declared}"
     if recorded.inside:
-        return f"in the class: {steps}"
-    return f"not in the class: {steps}. Then epsilon is {epsilon}, not {claimed}"
+        return f"in the class: {steps_words}"
+    return f"not in the class: {steps_words}. Then epsilon is {epsilon}, not {claimed}"
 
 
-def _error(window: Window, policy: Policy) -> WindowAccuracy:
+def _window_error(window: Window, policy: Policy) -> WindowAccuracy:
     from fugu.planning.answers import error_of  # a policy that cannot be read needs no gateway
 
     return error_of(window, policy.clock.period_us)
@@ -259,28 +261,28 @@ def _policy_report(
     policy: Policy, loss: Loss, windows_loss: Loss | None, recorded: RecordedClass | None
 ) -> Iterator[Part]:
     if recorded is not None:
-        yield Line(_recorded(recorded))
-    holds = "the guarantee holds" if windows_loss is None else "both guarantees hold"
-    yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+        yield Line(_recording_sentence(recorded))
+    verdict = "the guarantee holds" if windows_loss is None else "both guarantees hold"
+    yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {verdict}")
     yield Line(f"  {policy.privacy}")
     yield Line(f"  {protected_sentence(policy.discretiser)}")
-    both = "" if windows_loss is None else ", for symbols and windows together"
-    yield from _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
-    if named := policy.chains.named_streams:
-        together = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in named)
-        yield Line(f"  for all that these streams tell together, if each has a policy of this class: {together}")
-    rows = () if policy.table is None else policy.table.weights()
-    for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
+    scope = "" if windows_loss is None else ", for symbols and windows together"
+    yield from _guarantee_lines(policy, policy.guarantee, loss, scope, policy.bound(loss))
+    if streams := policy.chains.named_streams:
+        rates = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in streams)
+        yield Line(f"  for all that these streams tell together, if each has a policy of this class: {rates}")
+    weight_rows = () if policy.table is None else policy.table.weights()
+    for state, (name, weights) in enumerate(zip(policy.discretiser.states, weight_rows, strict=False)):
         yield Line(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
     for flip, value in () if policy.table is None else policy.table.flips:
         yield Line(f"  {flip}: {value}")
     yield Line(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and windows_loss is not None:
-        yield from _show_guarantee(
+        yield from _guarantee_lines(
             policy, policy.windows_guarantee, windows_loss, ", for windows alone", policy.windows_bound(windows_loss)
         )
     for window in policy.windows:
-        error = f"its share is off by {_error(window, policy).share_mean:.2%} on average"
+        error = f"its share is off by {_window_error(window, policy).share_mean:.2%} on average"
         yield Line(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
             f"loss of every tick; {error}"
@@ -291,7 +293,7 @@ def _policy_report(
 
 
 def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> dict[str, Any]:
-    reach, stream = ConstraintSets(policy.measurement), policy.stream_loss
+    sets, stream = ConstraintSets(policy.measurement), policy.stream_loss
     return {
         "privacy": privacy_of(policy.stream_loss.epsilon),
         "protected": protected_sentence(policy.discretiser),
@@ -301,16 +303,16 @@ def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> di
         "adversary": stream.adversary,
         "start": stream.start,
         "stretches": stretch_documents(stretches),
-        "sets": [states.bit_count() for states in reach.all()],
-        "repeats_from": reach.start,
-        "tables": _tables(policy),
+        "sets": [states.bit_count() for states in sets.all()],
+        "repeats_from": sets.start,
+        "tables": _table_documents(policy),
     }
 
 
 def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
     stretches = check.stretches
-    reach = ConstraintSets(policy.measurement)
-    sets = reach.all()
+    constraint_sets = ConstraintSets(policy.measurement)
+    sets = constraint_sets.all()
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
     yield Line(
         f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise"
@@ -326,17 +328,17 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
         yield Line(f"  {line}")
     yield Line(f"  {missing_sentence(policy)}")
     counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
-    yield Line(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
-    for table in _tables(policy):
+    yield Line(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {constraint_sets.start} on")
+    for table in _table_documents(policy):
         name = "fallback" if table["number"] == 0 else f"table {table['number']}"
         until = "" if table["until"] is None else f" to {table['until'] - 1}"
-        drawn = "a staircase" if table["points"] is None else f"{table['points']} points"
+        noise = "a staircase" if table["points"] is None else f"{table['points']} points"
         states = "any set of" if table["possible_states"] is None else table["possible_states"]
-        yield Line(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
+        yield Line(f"  {name}: {noise}, for {states} possible states, from tick {table['first']}{until}")
 
 
 def _stream_loss_words(policy: MeasurePolicy, derived: Any) -> str:
-    """Words for what a whole measured stream loses."""
+    """Describe the loss of a whole measured stream."""
     from fugu.places.composition import START_WORDS
 
     stream = policy.stream_loss
@@ -349,10 +351,10 @@ def _stream_loss_words(policy: MeasurePolicy, derived: Any) -> str:
 
 
 def missing_sentence(policy: PolicyHeader) -> str:
-    """Which state missing readings have; without one, how far off they can put estimates."""
-    states, named = policy.discretiser.states, policy.discretiser.missing
-    if named is not None:
-        return f"missing readings are in state {states.index(named)} ({named}), protected like the others"
+    """Say which state missing readings have; if they have none, by how much they can distort estimates."""
+    states, state = policy.discretiser.states, policy.discretiser.missing
+    if state is not None:
+        return f"missing readings are in state {states.index(state)} ({state}), protected like the others"
     if policy.missing_share is None:
         return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
     # With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
@@ -364,7 +366,7 @@ def missing_sentence(policy: PolicyHeader) -> str:
     )
 
 
-def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
+def _table_documents(policy: MeasurePolicy) -> list[dict[str, Any]]:
     return [
         {
             "number": table.number,
@@ -377,7 +379,7 @@ def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
     ]
 
 
-def _show_guarantee(
+def _guarantee_lines(
     policy: Policy, claimed: Guarantee, derived: Loss, scope: str, bound: StretchBound | None
 ) -> Iterator[Part]:
     ticks = claimed.stretch_ticks
@@ -385,7 +387,7 @@ def _show_guarantee(
     epsilon = derived.epsilon if bound is None else bound.epsilon(ticks)
     yield Line(f"  claimed  epsilon {claimed.epsilon:.10g}{stretch_words}, {claimed.adversary} adversary{scope}")
     yield Line(f"  derived  epsilon {epsilon:.10g} ({derived.bound})")
-    for line in stretch_lines(_rows(policy, bound), policy.discretiser):
+    for line in stretch_lines(_stretches(policy, bound), policy.discretiser):
         yield Line(f"  {line}")
     period, slack = policy.clock.period_us / 1_000_000, max(claimed.epsilon - epsilon, 0.0)
     yield Line(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")

@@ -1,4 +1,4 @@
-"""Tables of a gateway, from its store or an export of it, as DataFrames."""
+"""Read tables of a gateway, from its store or from an export, as DataFrames."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 __all__ = ["history", "span_of"]
 
-_LATEST = 2 * 86_400
-"""Seconds after now: nothing that is stored is later."""
+_AFTER_NOW = 2 * 86_400
+"""Seconds after now; no stored time is later."""
 
 
 def span_of(since: str | None, until: str | None) -> Span:
-    """Read a stretch of wall-clock time, as Unix seconds or ISO 8601, in UTC where there is no zone.
+    """Read a stretch of wall-clock time from two moments: Unix seconds or ISO 8601, in UTC if a moment has no zone.
 
     Raises:
         UsageError: a time cannot be read, or the end is not after the beginning.
     """
-    first = 0 if since is None else moment(since, "--from")
-    end = int(time.time()) + _LATEST if until is None else moment(until, "--to")
-    if first >= end:
+    start = 0 if since is None else moment(since, "--from")
+    end = int(time.time()) + _AFTER_NOW if until is None else moment(until, "--to")
+    if start >= end:
         raise UsageError("--from must be before --to")
-    return Span(first * 10**6, end * 10**6)
+    return Span(start * 10**6, end * 10**6)
 
 
 def history(
@@ -44,15 +44,15 @@ def history(
     since: str | None = None,
     until: str | None = None,
 ) -> DataFrame:
-    """Read what a fleet has published, which costs no privacy.
+    """Read a table of what a fleet has published; reading it costs no privacy.
 
     Args:
         source: A gateway's store or `gateway.toml`, or a folder that `fugu gateway export` wrote.
         table: `estimates`, `symbols`, `windows`, `releases`, `points`, `measurements` or `policies`.
-        device: Only this device, or these.
-        stream: Only streams of this name.
+        device: Only rows of this device or of these devices.
+        stream: Only rows of streams with this name.
         since: The first moment, as Unix seconds or ISO 8601 (UTC where there is no zone).
-        until: The moment after the last.
+        until: The first moment after the stretch, in the same form.
 
     Returns:
         A pandas DataFrame; the columns are those of the table in the manual's page on months of many devices.
@@ -63,16 +63,16 @@ def history(
     """
     span = span_of(since, until)
     if Path(source).is_dir():
-        return _read(Path(source), table, device, stream, span)
+        return _load(Path(source), table, device, stream, span)
     from gateway.history.export import export_history
 
     place = Place.of(str(source))
     with TemporaryDirectory() as folder:
         export_history(place.store, place.ledger, span, Path(folder) / "history", lag=place.lag)
-        return _read(Path(folder) / "history", table, device, stream, span)
+        return _load(Path(folder) / "history", table, device, stream, span)
 
 
-def _read(folder: Path, table: str, device: str | Sequence[str] | None, stream: str | None, span: Span) -> DataFrame:
+def _load(folder: Path, table: str, device: str | Sequence[str] | None, stream: str | None, span: Span) -> DataFrame:
     import pandas as pd
 
     tables = sorted(file.name.partition(".")[0] for file in folder.iterdir() if file.name[0] != ".")
@@ -85,9 +85,9 @@ def _read(folder: Path, table: str, device: str | Sequence[str] | None, stream: 
         filters.append(("stream", "==", stream))
     if table != "policies":
         filters += [
-            ("time", sign, pd.Timestamp(at, unit="us", tz="UTC"))
-            for sign, at in ((">=", span.since), ("<", span.until))
+            ("time", operator, pd.Timestamp(moment_us, unit="us", tz="UTC"))
+            for operator, moment_us in ((">=", span.since), ("<", span.until))
         ]
-    place = next(file for file in folder.iterdir() if file.name.partition(".")[0] == table)
-    frame = pd.read_parquet(place, filters=filters or None)
+    parquet_file = next(file for file in folder.iterdir() if file.name.partition(".")[0] == table)
+    frame = pd.read_parquet(parquet_file, filters=filters or None)
     return frame.drop(columns="date", errors="ignore")

@@ -1,4 +1,4 @@
-"""A planned measurement, or a release over a network, as a result."""
+"""Describe a planned measurement, or a release over a network, as the result of a command."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _MECHANISMS = ("staircase", "optimal")
 _MOST_NAMED = 12
 _MOST_ROWS = 24
 _UNKNOWN = Errors(None, None, None, None)
-_MUCH = 1.05
+_NOTABLE = 1.05
 _MOST_CORNERS = 8
 
 
 def planned_measurement(plan: MeasurePlan) -> Result:
-    """A plan of points; in JSON errors are in lattice steps, and a number that is not known is null."""
+    """Describe a plan of points; in JSON errors are in lattice steps, and an unknown number is null."""
     return Result(_measure_document(plan), _measure_report(plan))
 
 
@@ -87,9 +87,9 @@ def _set_document(planned: SetPlan) -> dict[str, Any]:
 
 
 def _notes(plan: MeasurePlan) -> list[str]:
-    """The meaning of the numbers, in plain sentences."""
+    """List sentences on what the numbers of a plan mean."""
     spec, worst, stream = plan.spec, plan.worst, plan.stream
-    notes = _requirement(plan)
+    notes = _graph_sentences(plan)
     if worst.fallback:
         notes.append(
             "The states that remain possible would all be measured the same, so only the fallback table is used. An "
@@ -100,7 +100,7 @@ def _notes(plan: MeasurePlan) -> list[str]:
             "The hull of the graph is flat: points would have told for certain which part of the states it was. It was "
             f"widened, so that no two possible states are further apart than {float(plan.factor):g} epsilon."
         )
-    if stream.epsilon is not None and stream.epsilon > _MUCH * plan.epsilon_any:
+    if stream.epsilon is not None and stream.epsilon > _NOTABLE * plan.epsilon_any:
         notes.append(
             f"Each point loses {spec.epsilon:g}, but neighbouring ticks tell of one another: all points together lose "
             f"up to {stream.epsilon:.10g} about one tick. Measuring less often, or a smaller epsilon, brings that down."
@@ -114,23 +114,24 @@ def _notes(plan: MeasurePlan) -> list[str]:
     return [*notes, *spec.notes]
 
 
-def _requirement(plan: MeasurePlan) -> list[str]:
-    """Say what a graph in names protects, and what it leaves to be told."""
+def _graph_sentences(plan: MeasurePlan) -> list[str]:
+    """Say what a policy graph given by names hides, and what it lets points tell; empty for another graph."""
     spec = plan.spec
-    least, most = (f"by a factor of up to {math.exp(epsilon):.3g}" for epsilon in (spec.epsilon, plan.epsilon_any))
+    pair, other = (f"by a factor of up to {math.exp(epsilon):.3g}" for epsilon in (spec.epsilon, plan.epsilon_any))
     if groups := spec.wording.get("apart"):
         other_states = [name for name in spec.names if not any(name in group for group in groups)]
-        listed = "; ".join(_listed(group) for group in (*groups, other_states) if group)
+        group_words = "; ".join(_names(group) for group in (*groups, other_states) if group)
         return [
-            f"Hidden: which state of its group it is ({listed}). One point changes the odds of two of a group {least}.",
-            f"May be told: which group it is; one point changes those odds {most}, and all together may tell it. To "
+            f"Hidden: which state of its group it is ({group_words}). One point changes the odds of two of a group "
+            f"{pair}.",
+            f"May be told: which group it is; one point changes those odds {other}, and all together may tell it. To "
             f"hide that as well: --hide {','.join(groups[0])}",
         ]
     if hidden := spec.wording.get("hidden"):
         return [
             f"Hidden: whether it is {', and whether it is '.join(hidden)}. One point changes the odds of such a state "
-            f"and any other {least}.",
-            f"May be told: which of the others it is; one point changes those odds {most}.",
+            f"and any other {pair}.",
+            f"May be told: which of the others it is; one point changes those odds {other}.",
         ]
     return []
 
@@ -141,64 +142,64 @@ def _measure_report(plan: MeasurePlan) -> Iterator[Part]:
     spec = plan.spec
     dimensions = spec.values.shape[1]
     ((kind, value),) = spec.rule.items()
-    how = f"{kind} {value:g}" if kind == "radius" else kind
+    rule = f"{kind} {value:g}" if kind == "radius" else kind
     yield Line(
-        f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: {how}, "
-        f"{len(edge_list(spec.graph))} pairs that must not be told apart"
+        f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: {rule}"
+        f", {len(edge_list(spec.graph))} pairs that must not be told apart"
     )
     if spec.wording:
-        number, group_of = connected_components(spec.graph, directed=False)
-        pairs = [[(a, b) for a, b in edge_list(spec.graph) if group_of[a] == group] for group in range(number)]
+        group_count, group_of = connected_components(spec.graph, directed=False)
+        pairs = [[(a, b) for a, b in edge_list(spec.graph) if group_of[a] == group] for group in range(group_count)]
         rows = [
             (
-                _listed([name for name, own in zip(spec.names, group_of, strict=True) if own == group]),
-                _listed([f"{spec.names[a]} - {spec.names[b]}" for a, b in pairs[group]]),
+                _names([name for name, other in zip(spec.names, group_of, strict=True) if other == group]),
+                _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in pairs[group]]),
             )
-            for group in range(number)
+            for group in range(group_count)
         ]
         yield Table("Policy graph", ("states", "edges"), rows)
-    yield Table("Possible states", ("", ""), _constraint(plan))
-    yield Table("Protection" + ("" if len(plan.sets) == 1 else " once it repeats"), ("", ""), _facts(plan))
-    yield Table("Epsilon", ("", ""), _epsilons(plan))
-    if stream := plan.stream.stretches:
-        yield Table(*stretch_table(stream))
-    yield from _errors(plan)
+    yield Table("Possible states", ("", ""), _possible_rows(plan))
+    yield Table("Protection" + ("" if len(plan.sets) == 1 else " once it repeats"), ("", ""), _protection_rows(plan))
+    yield Table("Epsilon", ("", ""), _epsilon_rows(plan))
+    if stretches := plan.stream.stretches:
+        yield Table(*stretch_table(stretches))
+    yield from _error_parts(plan)
     if plan.named is not None:
         yield Line(
             f"After one point an attacker names the state rightly {plan.named:.1%} of the time, without any "
             f"{plan.prior.max():.1%}."
         )
     if len(plan.sets) > 1:
-        yield from _sets(plan)
+        yield from _set_parts(plan)
     for note in _notes(plan):
         yield Line(note, bold=True)
 
 
-def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
+def _possible_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     schedule, states = plan.schedule, plan.spec.states
     sizes = [int(possible.sum()) for possible in schedule.constraints]
     if len({possible.tobytes() for possible in schedule.constraints}) == 1:
         return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
-    first = [("at tick 0", f"{sizes[0]} of {states} states")] if schedule.start else []
-    later, begin = sizes[schedule.start :], schedule.ticks[schedule.start]
-    sets = f"{schedule.period} sets in turn, of {min(later)} to {max(later)} states"
-    return [*first, (f"from tick {begin} on", f"{later[0]} of {states} states" if schedule.period == 1 else sets)]
+    start = [("at tick 0", f"{sizes[0]} of {states} states")] if schedule.start else []
+    counts, tick = sizes[schedule.start :], schedule.ticks[schedule.start]
+    cycle = f"{schedule.period} sets in turn, of {min(counts)} to {max(counts)} states"
+    return [*start, (f"from tick {tick} on", f"{counts[0]} of {states} states" if schedule.period == 1 else cycle)]
 
 
-def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
+def _protection_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     spec, planned = plan.spec, plan.worst
     shape = ("a point", "a segment", "a polygon", "a solid")[planned.hull.rank]
     size = "flat" if planned.hull.rank < planned.hull.dimensions else f"{float(planned.area):g}"
     corners = _vertices(planned.hull)
-    listed = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
-    more = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
+    corner_words = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
+    omission = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
     inside = planned.degrees[planned.possible]
     rows = [
         ("sensitivity hull", f"{shape} with {len(corners)} corners"),
-        ("its corners", listed + more),
+        ("its corners", corner_words + omission),
         (("its size", "its length", "its area", "its volume")[planned.hull.dimensions], size),
-        ("exposed by the graph alone", _listed([spec.names[state] for state in planned.exposed])),
-        ("edges added for them", _listed([f"{spec.names[a]} - {spec.names[b]}" for a, b in planned.protection.added])),
+        ("exposed by the graph alone", _names([spec.names[state] for state in planned.exposed])),
+        ("edges added for them", _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in planned.protection.added])),
     ]
     if spec.states <= _MOST_NAMED:
         degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(planned.degrees.tolist()) if count)
@@ -208,28 +209,28 @@ def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
     else:
         low, middle, high = int(inside.min()), float(np.median(inside)), int(inside.max())
         rows.append(("degree of protection", f"{low} to {high} states, median {middle:g}"))
-        most = max(
+        largest_factor = max(
             factor for factor, possible in zip(plan.unbounded_factors, planned.possible, strict=True) if possible
         )
-        rows.append(("factor against absence (unbounded)", f"up to {float(most):.4g}"))
+        rows.append(("factor against absence (unbounded)", f"up to {float(largest_factor):.4g}"))
     return rows
 
 
-def _epsilons(plan: MeasurePlan) -> list[tuple[str, str]]:
+def _epsilon_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     spec, stream = plan.spec, plan.stream
     all_points = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.10g}"
-    how = "" if stream.epsilon is None else f"  ({stream.adversary} adversary; {stream.bound})"
+    bound_words = "" if stream.epsilon is None else f"  ({stream.adversary} adversary; {stream.bound})"
     return [
         ("one point, protected pairs", f"{spec.epsilon:g}"),
         ("one point, any two possible states", f"{plan.epsilon_any:.6g}  (factor {float(plan.factor):g})"),
-        ("all points, about one tick", all_points + how),
+        ("all points, about one tick", all_points + bound_words),
     ]
 
 
-def _errors(plan: MeasurePlan) -> Iterator[Part]:
-    worth, unit = _unit(plan)
+def _error_parts(plan: MeasurePlan) -> Iterator[Part]:
+    factor, unit = _unit(plan)
     rows = [
-        (name, *("-" if value is None else f"{value * worth:.4g}" for value in plan.errors.get(name, _UNKNOWN)))
+        (name, *("-" if value is None else f"{value * factor:.4g}" for value in plan.errors.get(name, _UNKNOWN)))
         for name in _MECHANISMS
     ]
     columns = ("", "noise alone", "released point", "estimate from it alone", "gateway's estimate")
@@ -242,9 +243,9 @@ def _errors(plan: MeasurePlan) -> Iterator[Part]:
     )
 
 
-def _sets(plan: MeasurePlan) -> Iterator[Part]:
+def _set_parts(plan: MeasurePlan) -> Iterator[Part]:
     listed_sets = plan.sets[:_MOST_ROWS]
-    worth, unit = _unit(plan)
+    factor, unit = _unit(plan)
     yield Table(
         f"Sets of possible states, in the order in which they come (error of K-norm noise: {unit})",
         ("from tick", "states", "exposed", "edges added", "least protection", "area", "factor", "error"),
@@ -257,17 +258,17 @@ def _sets(plan: MeasurePlan) -> Iterator[Part]:
                 "fallback" if planned.fallback else str(int(planned.degrees[planned.possible].min())),
                 f"{float(planned.area):g}",
                 "1" if planned.fallback else f"{float(planned.protection.factor):g}",
-                f"{math.sqrt(noise_error(planned.hull)) / plan.spec.epsilon * worth:.4g}",
+                f"{math.sqrt(noise_error(planned.hull)) / plan.spec.epsilon * factor:.4g}",
             )
             for planned in listed_sets
         ],
     )
-    hidden = len(plan.schedule.constraints) - len(listed_sets)
-    yield Line("* comes back for ever." + (f" {hidden} more sets are not shown." if hidden > 0 else ""))
+    unlisted = len(plan.schedule.constraints) - len(listed_sets)
+    yield Line("* comes back for ever." + (f" {unlisted} more sets are not shown." if unlisted > 0 else ""))
 
 
 def _unit(plan: MeasurePlan) -> tuple[float, str]:
-    """Factor that converts errors, and their unit after that."""
+    """The factor from lattice steps to the unit in which errors are shown, and the name of that unit."""
     resolution, unit = plan.spec.resolution, plan.spec.unit
     if len(set(resolution)) > 1 or (resolution[0] == 1.0 and not unit):
         return 1.0, "lattice steps"
@@ -279,13 +280,13 @@ def _vertices(hull: Hull) -> list[list[float]]:
     return [[value / hull.scale for value in vertex] if hull.scale > 1 else list(vertex) for vertex in vertices]
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED} more"
-    return ", ".join(names[:_MOST_NAMED]) + more if names else "none"
+def _names(names: Sequence[str]) -> str:
+    omission = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED} more"
+    return ", ".join(names[:_MOST_NAMED]) + omission if names else "none"
 
 
 def planned_network(spec: NetworkSpec, plan: NetworkPlan) -> Result:
-    """The noise of each mechanism for a release over a network, the least first."""
+    """Describe the noise of each mechanism for a release over a network, with the least noise marked."""
     return Result(_network_document(spec, plan), _network_report(spec, plan))
 
 
@@ -306,7 +307,7 @@ def _network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
                 "protects_correlated": noise.protects,
                 "reason": noise.reason,
             }
-            for noise in plan.found
+            for noise in plan.noises
         ],
         "refused": plan.refused,
     }
@@ -321,12 +322,12 @@ def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Iterator[Part]:
             "yes" if noise.protects else "no",
             noise.reason,
         )
-        for noise in plan.found
+        for noise in plan.noises
     ]
     title = f"Noise for one answer about {count} variable{'s' * (count > 1)} at epsilon {spec.epsilon:g}"
     yield Table(title, ("mechanism", "scale", "protects", "determined by"), rows)
-    for mechanism, why in plan.refused.items():
-        yield Line(f"{mechanism}: {why}")
+    for mechanism, reason in plan.refused.items():
+        yield Line(f"{mechanism}: {reason}")
     yield Line(
         "scale: of the Laplace noise on the answer, in its own unit. It protects the secrets against somebody who "
         "believes this network and knows no variable for certain, for one release."

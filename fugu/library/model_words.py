@@ -1,4 +1,4 @@
-"""Chains as tables and sentences: fitted to states and over cells."""
+"""Describe fitted chains, over states or over cells, as tables and sentences."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MOST_ROWS = 12
 
 
 def fitted_chain(model: ChainModel, recording: JointRecording) -> Result:
-    """A chain: its streams, its estimates, a test of its order, and its class."""
-    return Result(model.to_json(), _report(model, recording), warnings=(model.warning,))
+    """Describe a chain fitted to states: its streams, its estimates, a test of its order, and its class."""
+    return Result(model.to_json(), _chain_report(model, recording), warnings=(model.warning,))
 
 
 def fitted_grid(model: GridModel, traces: Traces, document: dict[str, Any], order: int, output: Path | None) -> Result:
-    """A chain over cells, with its document, and the file that it was written to."""
-    report = [*_grid(model, traces)]
+    """Describe a chain over cells; `document` is the chain for JSON, `output` the file it was written to, if any."""
+    report = [*_grid_report(model, traces)]
     if order == 2:
         pairs, count = len(document["shows"]), len(document["names"])
         report.append(Line(f"Order 2: {pairs} pairs of a cell before and a cell now that come back, of {count} cells."))
@@ -38,7 +38,7 @@ def fitted_grid(model: GridModel, traces: Traces, document: dict[str, Any], orde
     return Result(document, report, warnings=(WARNING,))
 
 
-def _report(model: ChainModel, recording: JointRecording) -> Iterator[Part]:
+def _chain_report(model: ChainModel, recording: JointRecording) -> Iterator[Part]:
     for stream, readings in zip(model.streams, recording.streams, strict=True):
         yield Line(
             f"{stream.name}: {stream.source}, column {stream.column}, {stream.states} states; "
@@ -62,30 +62,30 @@ def _report(model: ChainModel, recording: JointRecording) -> Iterator[Part]:
                 )
             ],
         )
-    yield _tested(model)
+    yield _order_line(model)
     if model.attacked is not None:
         yield Line(model.attacked.words)
     yield Line(f"No class: {model.refused}." if model.refused else f"Class: {model.class_words}.")
 
 
-def _tested(model: ChainModel) -> Line:
-    """The test of the chain against one that knows a tick more of the past."""
-    test, single = model.more, len(model.streams) == 1 and model.order == 1
+def _order_line(model: ChainModel) -> Line:
+    """Report the test of the chain against a chain that depends on one tick more of the past."""
+    test, is_single = model.more, len(model.streams) == 1 and model.order == 1
     p_value = f"{test.p_value:.2g}" if test.p_value > 0.0 else "below 1e-300"
     figures = f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_value}, {test.nats_per_step:.2g} nats per step"
-    words = f"order {model.order} is enough, as far as this shows"
+    advice = f"order {model.order} is enough, as far as this shows"
     if test.p_value <= _NOTABLE:
-        words = "a tick further back tells something as well; the size of it is the gain per step"
-        words += " (--order 2 fits pairs)" * single
-    return Line(f"Order {model.order}? {figures}: {words}.")
+        advice = "a tick further back tells something as well; the size of it is the gain per step"
+        advice += " (--order 2 fits pairs)" * is_single
+    return Line(f"Order {model.order}? {figures}: {advice}.")
 
 
-def _grid(model: GridModel, traces: Traces) -> Iterator[Part]:
-    size = len(model.cells)
+def _grid_report(model: GridModel, traces: Traces) -> Iterator[Part]:
+    cell_count = len(model.cells)
     columns, rows = (model.cells.max(axis=0) + 1).tolist()
     period = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"
-    found_rows, apart = traces.rows - traces.missing, len(set(traces.trace.tolist()))
-    yield Line(f"{traces.source}: {traces.rows} rows, {found_rows} places of {apart} traces")
+    place_rows, trace_count = traces.rows - traces.missing, len(set(traces.trace.tolist()))
+    yield Line(f"{traces.source}: {traces.rows} rows, {place_rows} places of {trace_count} traces")
     if traces.missing:
         if model.missing is None:
             yield Line(f"{traces.missing} rows without a place were left out; no transition is counted across them")
@@ -102,10 +102,10 @@ def _grid(model: GridModel, traces: Traces) -> Iterator[Part]:
         f"Cells of {model.metres:g} m{period}",
         ("", ""),
         [
-            ("cells of the chain", f"{size}, within {columns} columns and {rows} rows"),
+            ("cells of the chain", f"{cell_count}, within {columns} columns and {rows} rows"),
             ("cells visited in all", f"{model.visited} ({model.outside} places lie outside the chain)"),
             ("transitions counted", f"{model.counts.sum()}, {moves / model.counts.sum():.1%} of them to another cell"),
-            ("different transitions", f"{np.count_nonzero(model.counts)} of {size * size}"),
+            ("different transitions", f"{np.count_nonzero(model.counts)} of {cell_count * cell_count}"),
             ("south-west corner", f"{model.origin[0]:.6f}, {model.origin[1]:.6f}"),
             ("a cell in degrees", f"{model.step[0]:.6g} high, {model.step[1]:.6g} wide"),
         ],

@@ -1,4 +1,4 @@
-"""From a recording, a question and an epsilon to a plan: its policy, its errors, its attackers, its files."""
+"""Plan from a recording, a question and an epsilon: policy, errors, attackers and files."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import answer_words, auto_document, auto_report, percent, verdict
 from fugu.library.place_words import place_document, place_report, place_verdict, place_words
 from fugu.library.plan_page import answer_pictures, errors, place_page, plan_page
-from fugu.library.recordings import Source, readings_of, recorded, several
+from fugu.library.recordings import Source, readings_of, recorded, source_list
 from fugu.library.report import Report, plain
 from fugu.mqtt.broker import Broker
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.candidates import Candidate
 from fugu.planning.errors import TooShortError
-from fugu.planning.policy_builder import Whose, replacing
+from fugu.planning.policy_builder import Target, replacing
 from fugu.planning.question import Question, Want
 from fugu.recordings.options import ReadOptions, read_options
 from fugu.recordings.readings import Facts
@@ -48,14 +48,14 @@ from fugu.recordings.summary import summary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plan", "Planner", "plan", "planner", "question_of", "refuse_overwriting", "whose_of"]
+__all__ = ["Plan", "Planner", "plan", "planner", "question_of", "refuse_overwriting", "target_of"]
 
 _WANTS: tuple[Want, ...] = get_args(Want)
 _MISSING: tuple[Literal["ignore"], ...] = ("ignore",)
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 
 Planner = Callable[..., "Plan"]
-"""Of recordings that were read: from a question, `seed` and, if anybody looks, `progress`, to a plan."""
+"""A function that plans from recordings read before; it takes a question and optionally `seed` and `progress`."""
 
 
 class Errors(NamedTuple):
@@ -81,9 +81,9 @@ class Errors(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """How plans of a kind are told; each function takes the plan's details, and most its policy."""
+    """Functions that describe one kind of plan; each takes the plan's details and, as a rule, its policy."""
 
-    policy: Callable[[Any, Whose], AnyPolicy]
+    policy: Callable[[Any, Target], AnyPolicy]
     words: Callable[[Any, Candidate], str]
     verdict: Callable[[Any, AnyPolicy | None], list[str]]
     report: Callable[[Any, AnyPolicy | None], Report]
@@ -109,7 +109,7 @@ class Plan:
 
     details: AutoPlan | PlacePlan = field(repr=False)
     file: Path | None
-    whose: Whose
+    target: Target
 
     @property
     def _kind(self) -> _Kind:
@@ -117,7 +117,7 @@ class Plan:
 
     @property
     def recommended(self) -> Candidate:
-        """The release that is recommended; of kind `none` if none is."""
+        """The recommended release; its kind is `none` if no release is useful."""
         return self.details.recommended
 
     @property
@@ -127,22 +127,22 @@ class Plan:
 
     @cached_property
     def policy(self) -> AnyPolicy | None:
-        """The policy for a device, checked as the device will; `None` if nothing is recommended."""
-        return self._kind.policy(self.details, self.whose) if self.useful else None
+        """The policy for a device, checked as the device will check it; `None` if no release is recommended."""
+        return self._kind.policy(self.details, self.target) if self.useful else None
 
     @property
     def verdict(self) -> list[str]:
-        """Sentences: is it useful, is it private, and why."""
+        """Sentences on the plan: whether it is useful, whether it is private, then the reasons."""
         return self._kind.verdict(self.details, self.policy)
 
     @property
     def privacy(self) -> Privacy:
-        """Class of the epsilon that was asked for: private, weak or none."""
+        """The class of the epsilon that was asked for: private, weak or none."""
         return privacy_of(self.details.question.epsilon)
 
     @property
     def errors(self) -> tuple[Errors, ...]:
-        """How far off each candidate is; `pandas.DataFrame(plan.errors)` makes a table of them."""
+        """The errors of each candidate; `pandas.DataFrame(plan.errors)` makes a table of them."""
         return tuple(
             Errors(
                 answer=self._kind.words(self.details, candidate),
@@ -158,18 +158,18 @@ class Plan:
 
     @property
     def attackers(self) -> dict[str, Attack | StretchAttack]:
-        """Attacks on what is recommended, run on the held back part of the recording; empty without a recommendation.
+        """Attacks on the recommended release, run on the held-back part of the recording; empty if there is no release.
 
-        `strongest` is right most often; `knows the habits` is bounded by epsilon; `learns the habits` is not;
-        `about a stretch` asks about whole stretches, knowing all other days.
+        The attacker `strongest` is right most often. Epsilon bounds `knows the habits`, but not `learns the habits`.
+        The attacker `about a stretch` knows all other days and asks about whole stretches.
         """
         recommended = self.recommended
-        named = zip(
+        attacks = zip(
             ("strongest", "knows the habits", "learns the habits", "about a stretch"),
             (recommended.attack, recommended.known_chain, recommended.learner, recommended.stretch),
             strict=True,
         )
-        return {name: attack for name, attack in named if attack is not None}
+        return {name: attack for name, attack in attacks if attack is not None}
 
     def __repr__(self) -> str:
         return f"<Plan: {' '.join(self.verdict[:2])}>"
@@ -186,31 +186,31 @@ class Plan:
         return self.html()
 
     def html(self, *, truth: bool = False) -> str:
-        """The plan as a piece of HTML: sentences and pictures.
+        """The plan as a fragment of HTML: sentences and pictures.
 
         Args:
-            truth: Draw the recording beside the released values. It is private: store no such notebook.
+            truth: Draw the recording beside the released values. It is private: do not store such a notebook.
         """
         pictures = []
         if isinstance(self.details, AutoPlan):
             if self.details.curves:
                 pictures.append(errors(self.details, answer_words, percent))
             pictures += answer_pictures(self.details, truth=truth)
-        useful, private, *more = self.verdict
-        sentences = f"<p><b>{escape(useful)}<br>{escape(private)}</b></p>" + "".join(
-            f"<p>{escape(sentence)}</p>" for sentence in more
+        usefulness, promise, *reasons = self.verdict
+        sentences = f"<p><b>{escape(usefulness)}<br>{escape(promise)}</b></p>" + "".join(
+            f"<p>{escape(sentence)}</p>" for sentence in reasons
         )
         return f'<div style="max-width:760px;font:12px system-ui">{sentences}{"".join(pictures)}</div>'
 
     def plot(self, *, truth: bool = False, ax: Axes | None = None) -> Axes:
-        """Draw released values of the held back part of the recording, with what 95 % of answers are within.
+        """Draw released values of the held-back part of the recording, with the band that holds 95 % of the answers.
 
         Args:
-            truth: Draw the recording too. It is private: store no such picture.
+            truth: Draw the recording too. It is private: do not store such a picture.
             ax: Axes of matplotlib (default: new ones).
 
         Raises:
-            FuguError: nothing is recommended that can be drawn.
+            FuguError: the plan recommends no windows, so there is nothing to draw.
             ModuleNotFoundError: matplotlib is not installed: `pip install 'fugu-edge[notebook]'`.
         """
         from matplotlib import pyplot
@@ -218,16 +218,16 @@ class Plan:
         if not isinstance(self.details, AutoPlan) or self.details.example is None:
             raise FuguError("there are no released shares to draw: the plan recommends no windows")
         axes = pyplot.subplots(figsize=(8.0, 3.0))[1] if ax is None else ax
-        series, within = self.details.example, self.recommended.error_95
-        places = np.arange(len(series.released))
-        for place, states in enumerate(self.details.bins):
+        series, error_95 = self.details.example, self.recommended.error_95
+        answers = np.arange(len(series.released))
+        for lane, states in enumerate(self.details.bins):
             names = [self.details.states.discretiser.states[state] for state in states]
-            (line,) = axes.plot(places, series.released[:, place], marker="o", label=f"released: {', '.join(names)}")
-            low, high = series.released[:, place] - within, series.released[:, place] + within
-            axes.fill_between(places, low, high, alpha=0.2, color=line.get_color())
+            (line,) = axes.plot(answers, series.released[:, lane], marker="o", label=f"released: {', '.join(names)}")
+            low, high = series.released[:, lane] - error_95, series.released[:, lane] + error_95
+            axes.fill_between(answers, low, high, alpha=0.2, color=line.get_color())
             if truth:
                 axes.step(
-                    places, series.truth[:, place], where="mid", color=pyplot.rcParams["text.color"], label="recording"
+                    answers, series.truth[:, lane], where="mid", color=pyplot.rcParams["text.color"], label="recording"
                 )
         axes.set(xlabel="answer", ylabel="share", ylim=(-0.05, 1.05))
         axes.legend()
@@ -246,23 +246,21 @@ class Plan:
         broker: Broker | None = None,
         sensor: Sequence[str] | None = None,
     ) -> tuple[Path, ...]:
-        """Write the plan's files to a folder: `policy.json`, `agent.toml` and `plan.html`, and say which.
+        """Write the plan's files to a folder: `policy.json`, `agent.toml` and `plan.html`; return their paths.
 
-        Only their owner may read `plan.html`, which has pictures of the recording.
-
-        The page draws a part of the recording beside what is released: it is for its owner. Without a recommendation
-        there is the page only.
+        `plan.html` draws a part of the recording, so only its owner may read the file. Without a recommendation only
+        the page is written.
 
         Args:
-            folder: A folder, new or not.
-            force: Overwrite a plan that is there: the policy takes the place of the one that it has.
-            not_private: Write a plan whose `privacy` is none; its owner then writes the ceiling in `agent.toml`.
-            broker: Connection of the agent (default: port 1883 of this machine).
-            sensor: Lines of the agent's sensor, in TOML (default: it replays what was held back).
+            folder: The folder; created if it does not exist.
+            force: Overwrite a plan in the folder; the new policy replaces the old one.
+            not_private: Write a plan whose `privacy` is none; its owner then writes the ceiling into `agent.toml`.
+            broker: The agent's connection (default: port 1883 of this machine).
+            sensor: TOML lines of the agent's sensor (default: a replay of the held-back part of the recording).
 
         Raises:
-            FuguError: the folder holds a plan, or it is not private.
-            OSError: it cannot be written.
+            FuguError: the folder holds a plan already, or this plan is not private.
+            OSError: a file cannot be written.
         """
         folder = Path(folder)
         if self.useful and self.privacy == "none" and not not_private:
@@ -279,8 +277,8 @@ class Plan:
                 texts[_AGENT] = configuration
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / _POLICY).exists() and _POLICY in texts:
-            before = (folder / _POLICY).read_text(encoding="utf-8")
-            texts[_POLICY] = replacing(read_policy(texts[_POLICY]), before).to_json()
+            old_policy = (folder / _POLICY).read_text(encoding="utf-8")
+            texts[_POLICY] = replacing(read_policy(texts[_POLICY]), old_policy).to_json()
         for name, text in texts.items():
             if name == _PAGE:  # it has pictures of the recording
                 write_secret(folder / name, text)
@@ -291,15 +289,15 @@ class Plan:
         return tuple(folder / name for name in texts)
 
     def page(self) -> str:
-        """Text of `plan.html`: the verdict, with pictures of the recording too."""
+        """The text of `plan.html`: the verdict, and pictures of the recording."""
         return self._kind.page(self.details, self.policy)
 
     def configuration(self, broker: Broker | None = None, sensor: Sequence[str] | None = None) -> str:
-        """Text of `agent.toml`, with arguments as of `save`; empty if nothing could be replayed."""
+        """The text of `agent.toml`; "" without a policy, or without a file of places. Arguments as for `save`."""
         if self.policy is None or (isinstance(self.details, PlacePlan) and self.file is None):
             return ""
-        at = _connection(broker or Broker())
-        return _agent_configuration(self.details, self.policy, self.file or Path(), at, sensor)
+        connection = _broker_keys(broker or Broker())
+        return _agent_configuration(self.details, self.policy, self.file or Path(), connection, sensor)
 
 
 def _agent_configuration(
@@ -309,11 +307,11 @@ def _agent_configuration(
     broker: Mapping[str, object],
     sensor: Sequence[str] | None,
 ) -> str:
-    """The configuration of an agent, whose `sensor` by default replays what the plan held back of one recording.
+    """Write an agent's configuration; the default `sensor` replays the part of one recording that the plan held back.
 
-    `broker` has the keys of its connection.
+    `broker` holds the keys of the table `[broker]`.
     """
-    lines, step = list[str](), 1
+    file_lines, rows_per_tick = list[str](), 1
     rows: NDArray[np.int64] | None
     if isinstance(plan, PlacePlan):
         assert isinstance(policy, MeasurePolicy)
@@ -331,15 +329,15 @@ def _agent_configuration(
             ceiling = f"{{ epsilon = {ceiling}, seconds = {plan.question.protect} }}"
         ceilings = [f"ceiling = {ceiling}"]
         if plan.readings.changes:
-            step = plan.recommended.every
-            lines = [
+            rows_per_tick = plan.recommended.every
+            file_lines = [
                 f"time = {json.dumps(facts.time)}  # its rows are changes, each holds until the next",
                 f"every = {policy.clock.period_us / 1e6!r}  # seconds",
             ]
         if facts.codes:
-            lines.append(f"missing_values = {json.dumps(facts.codes)}  # they are no readings")
+            file_lines.append(f"missing_values = {json.dumps(facts.codes)}  # they are no readings")
     if facts.only:
-        lines.append(f"only = {json.dumps([f'{name}={cell}' for name, cell in facts.only])}")
+        file_lines.append(f"only = {json.dumps([f'{name}={cell}' for name, cell in facts.only])}")
     if sensor is None and rows is None:
         sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
     elif sensor is None and rows is not None:
@@ -347,28 +345,28 @@ def _agent_configuration(
             'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
             f"file = {json.dumps(str(recording.resolve()))}",
             f"column = {json.dumps(column)}",
-            *lines,
+            *file_lines,
             "loop = false  # a second time its readings would be told with new noise, beyond the promise",
-            _held_back(rows, plan.held_back, step),
+            _held_back_line(rows, plan.held_back, rows_per_tick),
         ]
     if privacy_of(plan.question.epsilon) == "none":
         ceilings = [f"# Not private: write the ceiling yourself if you accept that.\n# {line}" for line in ceilings]
-    head = toml_lines({"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite"})
-    stream = ["", "[[streams]]", f"policy = {json.dumps(_POLICY)}", "", "[streams.sensor]", *(sensor or ()), ""]
-    return "\n".join([*head, *ceilings, "", "[broker]", *toml_lines(broker), *stream])
+    head_lines = toml_lines({"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite"})
+    stream_lines = ["", "[[streams]]", f"policy = {json.dumps(_POLICY)}", "", "[streams.sensor]", *(sensor or ()), ""]
+    return "\n".join([*head_lines, *ceilings, "", "[broker]", *toml_lines(broker), *stream_lines])
 
 
-def _held_back(rows: NDArray[np.int64], held_back: NDArray[np.int64], step: int) -> str:
-    """Spans of the file's rows, or of its ticks, that hold readings of the third set and no others.
+def _held_back_line(rows: NDArray[np.int64], held_back: NDArray[np.int64], rows_per_tick: int) -> str:
+    """Write the TOML line of the spans of the file's rows, or ticks, that hold only held-back readings.
 
-    `rows` are (n,), -1 where a reading is from none; `step` is how many there are to one of the agent's ticks.
+    `rows` (n,) is the row of each reading, -1 if no row holds it; `rows_per_tick` is their number per agent's tick.
     """
-    used = np.ones(len(rows), dtype=bool)
-    used[held_back] = False
-    held_rows, others = (np.unique(rows[which & (rows >= 0)]) for which in (~used, used))
-    held_rows = np.setdiff1d(held_rows, others)
-    parts = np.split(held_rows, np.flatnonzero(np.diff(np.searchsorted(others, held_rows))) + 1)
-    spans = [(-(-int(part[0]) // step), int(part[-1]) // step + 1) for part in parts]
+    is_used = np.ones(len(rows), dtype=bool)
+    is_used[held_back] = False
+    held_rows, used_rows = (np.unique(rows[chosen & (rows >= 0)]) for chosen in (~is_used, is_used))
+    held_rows = np.setdiff1d(held_rows, used_rows)
+    runs = np.split(held_rows, np.flatnonzero(np.diff(np.searchsorted(used_rows, held_rows))) + 1)
+    spans = [(-(-int(part[0]) // rows_per_tick), int(part[-1]) // rows_per_tick + 1) for part in runs]
     spans_text = json.dumps([(first, end) for first, end in spans if first < end])
     return f"rows = {spans_text}  # held back: nothing was chosen by them"
 
@@ -379,8 +377,8 @@ def refuse_overwriting(folder: Path) -> None:
         raise FuguError(f"{folder} holds a plan already: name another folder, or add --force to overwrite it")
 
 
-def _connection(broker: Broker) -> dict[str, object]:
-    """Keys of `[broker]` that are not the default, with files by their absolute names."""
+def _broker_keys(broker: Broker) -> dict[str, object]:
+    """The keys of `[broker]` that differ from the default, with absolute paths of files; host and port always."""
     keys = {
         option.name: getattr(broker, option.name)
         for option in fields(broker)
@@ -390,10 +388,10 @@ def _connection(broker: Broker) -> dict[str, object]:
     return {"host": broker.host, "port": broker.port, **keys, **files}
 
 
-def whose_of(fleet: str, device: str, stream: str | None, epoch: float | None = None) -> Whose:
-    """Name a stream; a TopicError for a name that no topic has."""
+def target_of(fleet: str, device: str, stream: str | None, epoch: float | None = None) -> Target:
+    """Name the stream that a plan is for. TopicError: a topic cannot hold one of the names."""
     topic_of("symbols", fleet, device, stream or "readings")
-    return Whose(fleet, device, stream, epoch)
+    return Target(fleet, device, stream, epoch)
 
 
 def plan(
@@ -417,42 +415,42 @@ def plan(
     seed: int = 1,
     **options: Any,
 ) -> Plan:
-    """Plan what a device may release of readings like these, and how useful that is.
+    """Plan what a device may release of readings like those of the recording, and how useful the release is.
 
-    NaN and None are missing readings. Rows out of order, or with the time of the next row, are treated as in a CSV
-    file, whose columns have the same meaning.
+    NaN and None are missing readings. Columns, and rows that are out of order or share a time, are treated as in a CSV
+    file.
 
     Args:
         recording: A path, a pandas Series or DataFrame, or a numpy array; a list of several people's recordings.
         question: "now" (the state), "share" (of time), "histogram" (of states), "profile" (of the parts of a day),
-            "place"; by default what suits the readings.
-        epsilon: The most that may be lost, in nats, about any stretch of `protect`: see `epsilon_to_odds`.
+            "place"; by default the question that suits the readings.
+        epsilon: The largest loss, in nats, about any stretch of length `protect`: see `epsilon_to_odds`.
         protect: A time as "10m" or "1h", or seconds; "tick" for a single reading. By default 10 minutes where ticks
             are 30 s or more apart, else a tick.
         column: Column of the readings, where there are several.
-        time: Column of the times, with their unit if that is to be said, as "time:ms".
-        only: Cells that wanted rows have, as {"sensor": "hall"}.
-        zone: Zone of times that have none, as "Europe/Berlin".
-        missing_values: Cells that are no reading, as -127 and 85.
+        time: Column of the times, with their unit if it is not recognised, as "time:ms".
+        only: Cells that a row must have to be read, as {"sensor": "hall"}.
+        zone: Zone of times without a zone, as "Europe/Berlin".
+        missing_values: Cells that count as missing readings, as -127 and 85.
         rows: What rows are: "events", "samples" or "changes".
         period: Seconds from row to row, if there are no times; for a log of changes, how often to look.
-        gap: No value of a log of changes holds longer, as "8h".
-        as_it_is: Names of rules that need not ask.
-        fleet: Whose policy it is.
-        device: Of which device.
-        stream: Which of its streams (default: after the column).
-        seed: Of the simulated devices.
+        gap: Longest time for which a value of a log of changes holds, as "8h".
+        as_it_is: Names of rules that do not ask, but read the recording as it is.
+        fleet: Fleet of the policy.
+        device: Device of the policy.
+        stream: Stream of the policy (default: named after the column).
+        seed: Seed of the simulated devices.
         options: `baseline`, `threshold`, `states`, `within`, `adversary`, `devices`, `latency`, `blocks`, `days`,
             `window`, `missing`, `cell`: the options of `fugu plan auto`, with the same words.
 
     Raises:
         QuestionError: the recording can be read in more than one way; its `options` are the answers.
-        FuguError: the recording does not fit, or cannot answer such a question. One line says what to do.
+        FuguError: the recording does not fit, or cannot answer the question. One line says what to do.
     """
-    with _python_words():
-        _refuse_unknown(options)
+    with _python_option_names():
+        _refuse_unknown_options(options)
         parsed_question = question_of(question, epsilon, protect, **options)
-        how = read_options(
+        read_as = read_options(
             time=time,
             column=column,
             only=only,
@@ -464,13 +462,13 @@ def plan(
             as_it_is=as_it_is,
             day_parts=parsed_question.day_parts,
         )
-        whose = whose_of(fleet, device, stream)
-        return planner(several(recording), parsed_question, whose, how)(parsed_question, seed=seed)
+        target = target_of(fleet, device, stream)
+        return planner(source_list(recording), parsed_question, target, read_as)(parsed_question, seed=seed)
 
 
 @contextmanager
-def _python_words() -> Iterator[None]:
-    """Errors name options as Python does: `baseline=`, not `--baseline`."""
+def _python_option_names() -> Iterator[None]:
+    """Rewrite the options in errors as Python writes them: `baseline=`, not `--baseline`."""
     try:
         yield
     except FuguError as error:
@@ -479,43 +477,43 @@ def _python_words() -> Iterator[None]:
         raise
 
 
-def planner(sources: Sequence[Source], question: Question, whose: Whose, options: ReadOptions) -> Planner:
-    """Read recordings once, to plan from them with one question or several; errors as `plan`.
+def planner(sources: Sequence[Source], question: Question, target: Target, options: ReadOptions) -> Planner:
+    """Read recordings once and return a function that plans from them for one question after another.
 
-    The question says whether they are read as readings or as places.
+    The `question` decides whether the recordings are read as readings or as places. Errors as for `plan`.
     """
     file = Path(sources[0]) if isinstance(sources[0], str | Path) else None
     tables = [recorded(source, options)[0] for source in sources]
-    find: Callable[..., AutoPlan | PlacePlan]
+    compute: Callable[..., AutoPlan | PlacePlan]
     facts: tuple[Facts, ...]
     if question.of_places(tables[0], options.column or options.time):
         if len(sources) > 1:
             raise UsageError("a plan for places takes one recording")
         traces = read_places(tables[0], options)
-        facts, source, find = (traces[0].facts,), traces[0].source, partial(plan_places, *traces)
+        facts, source, compute = (traces[0].facts,), traces[0].source, partial(plan_places, *traces)
     else:
         file_tables = [table if table.path else source for table, source in zip(tables, sources, strict=True)]
         readings = readings_of(file_tables, options)
-        facts, source, find = readings.facts, readings.source, partial(plan_auto, readings)
+        facts, source, compute = readings.facts, readings.source, partial(plan_auto, readings)
 
-    def planned(asked: Question, seed: int = 1, **progress: Any) -> Plan:
+    def make_plan(new_question: Question, seed: int = 1, **progress: Any) -> Plan:
         try:
-            return Plan(find(asked, np.random.default_rng(seed), **progress), file, whose)
+            return Plan(compute(new_question, np.random.default_rng(seed), **progress), file, target)
         except TooShortError as error:
             error.lines = tuple(line for fact in facts for line in summary(source, fact))
             raise
 
-    return planned
+    return make_plan
 
 
-def _refuse_unknown(options: Mapping[str, Any]) -> None:
-    """Refuse an option that `plan` does not have, and say which may have been meant."""
+def _refuse_unknown_options(options: Mapping[str, Any]) -> None:
+    """Raise a UsageError for an option that `plan` does not have; the error suggests one with a similar name."""
     names = {name for function in (plan, question_of) for name in signature(function).parameters}
     names -= {"recording", "options", "want"}
     for name in options:
         if name not in names:
-            near = get_close_matches(name, sorted(names), n=1)
-            advice = f"did you mean {near[0]}?" if near else "help(fugu.plan) has the options"
+            similar = get_close_matches(name, sorted(names), n=1)
+            advice = f"did you mean {similar[0]}?" if similar else "help(fugu.plan) has the options"
             raise UsageError(f"plan has no option {name!r}: {advice}")
 
 
@@ -543,37 +541,37 @@ def question_of(
         UsageError: a word cannot be read.
         FuguError: a number is out of range, or two options contradict each other.
     """
-    looks_back, is_time = (None, False) if baseline is None else arguments.span(str(baseline), "baseline")
-    share = None
+    baseline_length, is_baseline_time = (None, False) if baseline is None else arguments.span(str(baseline), "baseline")
+    error_limit = None
     if within is not None:
         percent = str(within).endswith("%")
-        share = arguments.positive(arguments.number(str(within).removesuffix("%"), "within"), "within")
-        share /= 100.0 if percent else 1.0
-        if share >= 1.0:
+        error_limit = arguments.positive(arguments.number(str(within).removesuffix("%"), "within"), "within")
+        error_limit /= 100.0 if percent else 1.0
+        if error_limit >= 1.0:
             raise FuguError(f"within is a share, as 5% or 0.05, got {within!r}")
-    seconds = None
+    latency_seconds = None
     if latency is not None:
-        seconds, is_latency_time = arguments.span(str(latency), "latency")
+        latency_seconds, is_latency_time = arguments.span(str(latency), "latency")
         if not is_latency_time:
             raise UsageError("latency is a time, as 30s, 10m or 1h")
-    length, is_length_time = (None, False) if window is None else arguments.span(str(window), "window")
+    window_length, is_length_time = (None, False) if window is None else arguments.span(str(window), "window")
     names = states.split(",") if isinstance(states, str) else states
     return Question(
         epsilon=arguments.positive(float(epsilon), "epsilon"),
         want=None if want is None else arguments.one_of(want, "want", _WANTS),
-        baseline=looks_back,
-        baseline_is_time=is_time,
+        baseline=baseline_length,
+        baseline_is_time=is_baseline_time,
         threshold=None if threshold is None else arguments.number(str(threshold), "threshold"),
         states=None if names is None else tuple(str(name).strip() for name in names),
-        within=share,
+        within=error_limit,
         adversary=arguments.adversary(adversary),
         devices=devices,
-        latency_seconds=seconds,
+        latency_seconds=latency_seconds,
         blocks=blocks,
         days=days,
         protect=arguments.protected(None if protect is None else str(protect)),
         missing=None if missing is None else arguments.one_of(missing, "missing", _MISSING),
         cell=None if cell is None else arguments.positive(float(cell), "cell"),
-        window=length,
+        window=window_length,
         window_is_time=is_length_time,
     )

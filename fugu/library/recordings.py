@@ -1,4 +1,4 @@
-"""Recordings that are already in memory: pandas and numpy, as a file would have them."""
+"""Read recordings from files, or from pandas and numpy objects as if they were files."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from fugu.recordings.readings import AS_FOUND, Loaded, Readings, joined, load, r
 from fugu.recordings.summary import Recording
 from fugu.recordings.table import Table
 
-__all__ = ["Source", "read", "readings_of", "recorded", "several"]
+__all__ = ["Source", "read", "readings_of", "recorded", "source_list"]
 
 Source = Any
-"""A path of a file, a pandas Series or DataFrame, or a numpy array; pandas is not loaded to tell."""
+"""A path of a file, a pandas Series or DataFrame, or a numpy array; `Any`, so that pandas need not be loaded."""
 
 _TIME = "time"
-_WANTED = "the path of a file, a pandas Series or DataFrame, or a numpy array"
+_FORMS = "the path of a file, a pandas Series or DataFrame, or a numpy array"
 
 
-def several(source: Source | Sequence[Source]) -> list[Source]:
-    """The recordings of several donors, or one."""
+def source_list(source: Source | Sequence[Source]) -> list[Source]:
+    """Put a recording into a list; a list or tuple of several donors' recordings becomes a list."""
     return [*source] if isinstance(source, list | tuple) else [source]
 
 
 def read(recording: Source, **options: Any) -> Recording:
-    """Understand a recording: its columns, its times, its gaps.
+    """Read a recording, and report its columns, times and gaps.
 
     Args:
         recording: A path, a pandas Series or DataFrame, or a numpy array.
@@ -42,41 +42,41 @@ def read(recording: Source, **options: Any) -> Recording:
             `gap`, `as_it_is`.
 
     Raises:
-        QuestionError: it can be read in more than one way; its `options` are the answers.
-        FuguError: it cannot be read; one line says what to do.
+        QuestionError: the recording can be read in more than one way; its `options` are the answers.
+        FuguError: the recording cannot be read; one line says what to do.
     """
-    how = read_options(**options)
-    loaded, _ = recorded(recording, how)
-    if place_columns(loaded) is not None and how.column is None:
-        traces = read_traces(loaded, how)
+    parsed = read_options(**options)
+    loaded, _ = recorded(recording, parsed)
+    if place_columns(loaded) is not None and parsed.column is None:
+        traces = read_traces(loaded, parsed)
         return Recording(None, traces, traces.facts, loaded.name)
-    readings = readings_of([recording if loaded.path is None else loaded], how)
+    readings = readings_of([recording if loaded.path is None else loaded], parsed)
     return Recording(readings, None, readings.facts[0], loaded.name)
 
 
 def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> Readings:
-    """Read recordings as a plan does, one after another.
+    """Read recordings as a plan does, and join them one after another.
 
     Raises:
-        FuguError: a recording does not fit: one line says what, where, and what to do.
-        QuestionError: one can be read in more than one way.
+        FuguError: a recording does not fit: one line says why, where, and what to do.
+        QuestionError: a recording can be read in more than one way.
     """
-    every = []
-    for loaded, timed in (recorded(source, options) for source in sources):
-        readings = read_readings(loaded, options if timed else replace(options, period=None))
-        every.append(readings if timed else readings._replace(moments=None))  # nobody knows the time of day
-    return joined(every)
+    recordings = []
+    for loaded, has_times in (recorded(source, options) for source in sources):
+        readings = read_readings(loaded, options if has_times else replace(options, period=None))
+        recordings.append(readings if has_times else readings._replace(moments=None))  # nobody knows the time of day
+    return joined(recordings)
 
 
 def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
-    """A recording as a table; and whether its times are known, or only its period.
+    """Load a recording as a table. Return the table, and whether its times are known rather than only its period.
 
-    Columns have the meaning that they have in a file. An index of times is a column `time`; without times, the period
-    says how many seconds lie between any two rows.
+    Columns have the same meaning as in a file. An index of times becomes a column `time`; without times, the period
+    is the number of seconds between any two rows.
 
     Raises:
-        UsageError: it is no recording, or nobody knows its times.
-        FuguError: it is of no form, or cannot be read.
+        UsageError: the source is no recording, or has neither times nor a period.
+        FuguError: the file has no known form, or cannot be read.
     """
     match source:
         case Loaded():
@@ -89,51 +89,51 @@ def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
         case np.ndarray():
             if source.ndim != 1:
                 raise UsageError(f"an array of readings has one dimension, got {source.ndim}: give one column")
-            return _table("the array", {options.column or "value": _cells(source.tolist(), "value")}, None, options)
-    kind = {base.__name__ for base in type(source).__mro__ if base.__module__.partition(".")[0] == "pandas"}
-    if "Series" in kind:
+            return _load("the array", {options.column or "value": _texts(source.tolist(), "value")}, None, options)
+    class_names = {base.__name__ for base in type(source).__mro__ if base.__module__.partition(".")[0] == "pandas"}
+    if "Series" in class_names:
         name = "value" if source.name is None or time_rank(str(source.name)) is not None else str(source.name)
-        return _table("the Series", {name: _cells(source, name)}, source.index, options)
-    if "DataFrame" not in kind:
-        raise UsageError(f"a recording is {_WANTED}, got {type(source).__name__}")
+        return _load("the Series", {name: _texts(source, name)}, source.index, options)
+    if "DataFrame" not in class_names:
+        raise UsageError(f"a recording is {_FORMS}, got {type(source).__name__}")
     names = [str(name) for name in source.columns]
-    if again := [name for place, name in enumerate(names) if name in names[:place]]:
-        raise UsageError(f"the DataFrame has two columns {again[0]!r}: rename or drop one of them")
+    if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
+        raise UsageError(f"the DataFrame has two columns {repeated[0]!r}: rename or drop one of them")
     cells = {}
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         try:
             is_time = name == options.time or time_rank(name) is not None
-            cells[name] = _cells(source.iloc[:, place], name, is_time)
+            cells[name] = _texts(source.iloc[:, index], name, is_time)
         except UsageError:
             if name == options.column or options.column not in names:
                 raise
-    return _table("the DataFrame", cells, source.index, options)
+    return _load("the DataFrame", cells, source.index, options)
 
 
-def _table(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> tuple[Loaded, bool]:
-    ranked = [(rank, cell) for cell in cells if (rank := time_rank(cell)) is not None]
-    named = options.time or min(ranked, default=(0, None))[1]
-    indexed = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
-    if indexed and named is not None and options.time is None:
-        raise UsageError(f"{name} has times in its index and in column {named!r}: drop one, or name that by time=")
-    timed = indexed or named is not None
+def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> tuple[Loaded, bool]:
+    time_columns = [(rank, cell) for cell in cells if (rank := time_rank(cell)) is not None]
+    times = options.time or min(time_columns, default=(0, None))[1]
+    has_dates = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
+    if has_dates and times is not None and options.time is None:
+        raise UsageError(f"{name} has times in its index and in column {times!r}: drop one, or name that by time=")
+    timed = has_dates or times is not None
     if not timed and options.period is None:
         raise UsageError(f"{name} has no times: give it an index of times (a DatetimeIndex), or period= in seconds")
-    if indexed and named is None:
-        named, cells = _TIME, {_TIME: _cells(index, _TIME, True), **cells}
+    if has_dates and times is None:
+        times, cells = _TIME, {_TIME: _texts(index, _TIME, True), **cells}
     length = len(next(iter(cells.values()), []))
     if not timed:
-        named, cells = _TIME, {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **cells}
+        times, cells = (_TIME, {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **cells})
     if not length:
         raise FuguError(f"{name} has no rows")
     changes = None if timed else False
-    return Loaded(name, Table("a table in memory", cells, range(1, length + 1), time=named, changes=changes)), timed
+    return Loaded(name, Table("a table in memory", cells, range(1, length + 1), time=times, changes=changes)), timed
 
 
-def _cells(values: Iterable[Any], column: str, times: bool = False) -> list[str]:
+def _texts(values: Iterable[Any], column: str, are_times: bool = False) -> list[str]:
     cells = []
     for row, value in enumerate(values, 1):
-        cell = (_time_cell if times else _cell)(value)
+        cell = (_time_text if are_times else _cell_text)(value)
         if cell is None:
             raise UsageError(
                 f"line {row}, column {column} is of type {type(value).__name__}, no number, word or truth value: "
@@ -143,8 +143,8 @@ def _cells(values: Iterable[Any], column: str, times: bool = False) -> list[str]
     return cells
 
 
-def _cell(value: Any) -> str | None:
-    """A reading as text, empty where it is missing; `None` if it is none."""
+def _cell_text(value: Any) -> str | None:
+    """Write a reading as text, "" if it is missing; `None` if the value has a type that no reading has."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return ""
     if isinstance(value, str):
@@ -154,8 +154,8 @@ def _cell(value: Any) -> str | None:
     return repr(float(value)) if isinstance(value, int | float | Decimal | np.integer | np.floating) else None
 
 
-def _time_cell(value: Any) -> str | None:
-    """A time as text: a date in seconds; in ISO 8601 where it has no zone."""
+def _time_text(value: Any) -> str | None:
+    """Write a time as text: Unix seconds if it has a zone, ISO 8601 if not; other values as readings."""
     if isinstance(value, datetime) and type(value).__name__ != "NaTType":
         return repr(value.timestamp()) if value.tzinfo else value.isoformat()
-    return _cell(value)
+    return _cell_text(value)

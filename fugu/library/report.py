@@ -1,4 +1,4 @@
-"""A result: an object for machines, and for people lines and tables, which are shown as a terminal or a page can."""
+"""The result of a command: an object for machines, and for people lines and tables, as text or HTML."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NOTHING = 3
 
 
 class Line(NamedTuple):
-    """A sentence or a few; a verdict is `bold`."""
+    """One or more sentences; a verdict is `bold`."""
 
     text: str
     bold: bool = False
 
 
 class Table(NamedTuple):
-    """A table below its title: the first column stands to the left, the others to the right."""
+    """A table with a title: the first column is aligned to the left, the others to the right."""
 
     title: str
     columns: Sequence[str]
@@ -37,14 +37,14 @@ Report = Iterable[Part]
 
 @dataclass(frozen=True)
 class Result:
-    """Answer of a command: as JSON, as text (`str`) and as HTML, which notebooks show.
+    """The answer of a command: as JSON, as text (`str`) and as HTML, which notebooks show.
 
     Attributes:
-        document: an object for JSON, or the text of a file that is JSON; or what makes it, if it is asked for.
+        document: an object for JSON, the text of a JSON file, or a function that makes either when it is needed.
         report: lines and tables.
         code: exit code of the command.
         warnings: sentences for stderr.
-        error: the answer to the command, once all else is shown.
+        error: raised after the report was shown; `None` if the command succeeded.
     """
 
     document: object
@@ -62,20 +62,20 @@ class Result:
     def _repr_html_(self) -> str:
         return "".join(map(_html, self.report))
 
-    def written(self, lines: Iterable[str], warnings: Iterable[str] = ()) -> Result:
-        """The same with lines about files that were written, and with warnings."""
+    def with_lines(self, lines: Iterable[str], warnings: Iterable[str] = ()) -> Result:
+        """Copy the result, append lines to its report, and replace its warnings."""
         return replace(self, report=(*self.report, *map(Line, lines)), warnings=tuple(warnings))
 
 
-def newest(table: Table, most: int, noun: str = "") -> Iterator[Part]:
-    """The end of a long table, and how much of it that is."""
-    yield table._replace(rows=table.rows[-most:])
-    if len(table.rows) > most:
-        yield Line(f"The newest {most} of {len(table.rows)}{noun}; --json shows all.")
+def newest(table: Table, limit: int, noun: str = "") -> Iterator[Part]:
+    """Yield the last rows of a long table, and a line that says how many of all rows they are."""
+    yield table._replace(rows=table.rows[-limit:])
+    if len(table.rows) > limit:
+        yield Line(f"The newest {limit} of {len(table.rows)}{noun}; --json shows all.")
 
 
 def plain(report: Report) -> str:
-    """The report as lines of plain text."""
+    """Write the report as lines of plain text."""
     return "\n".join(line for part in report for line in _lines(part))
 
 
@@ -84,9 +84,9 @@ def _lines(part: Line | Table) -> list[str]:
         return [part.text]
     widths = [max(map(len, cells)) for cells in zip(part.columns, *part.rows, strict=True)]
     lines = [part.title]
-    for first, *others in (part.columns, *part.rows):
-        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    for label, *numbers in (part.columns, *part.rows):
+        cells = (cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))
+        lines.append("  ".join([label.ljust(widths[0]), *cells]).rstrip())
     return lines
 
 

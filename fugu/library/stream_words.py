@@ -1,4 +1,4 @@
-"""Plans of streams and windows as results: JSON, and tables and sentences."""
+"""Describe plans of streams and windows as results of commands: JSON, tables and sentences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fugu.planning.window_plan import JointPlan
 from fugu.privacy.chain_class import Covered
 from fugu.privacy.window_mechanisms import Mechanism, PlannedNoise, Together, WindowRelease, WindowRequest
 
-__all__ = ["compared_noise", "lost_by_releases", "planned_stream", "planned_streams", "planned_windows"]
+__all__ = ["compared_noise", "planned_stream", "planned_streams", "planned_windows", "releases_loss"]
 
 
 _FEW_BITS = 0.01
@@ -44,10 +44,10 @@ _SEGMENTS = (
 
 
 def planned_stream(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> Result:
-    """A plan of a stream.
+    """Describe the plan of a symbol stream.
 
-    In JSON rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked
-    what was asked for. Information per hour is null, and bits_per_tick still given, if a tick's length is not known.
+    In JSON rho0 and rho1 are the exact values threshold / 2^32. Epsilon is the loss of the table, and epsilon_asked the
+    loss that was allowed. Information per hour is null if a tick's length is unknown; bits_per_tick is always given.
     """
     details = plan, source, discretiser
     return Result(lambda: _plan_document(*details), _plan_report(*details))
@@ -83,7 +83,7 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
 
 def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
     seconds, loss = plan.request.period_seconds, option.release.loss._asdict()
-    flips = _flips(option) if option.table.states == 2 else (None, None)
+    flips = _flip_weights(option) if option.table.states == 2 else (None, None)
     return {
         "every": option.every,
         "period_seconds": None if seconds is None else seconds * option.every,
@@ -106,11 +106,11 @@ def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser
     unit = "bits/tick" if request.period_seconds is None else "bits/hour"
     for note in source.notes:
         yield Line(note)
-    yield Line(f"Chains: {chosen.release.chains.label}; one reading every {_length(plan, chosen.every)}")
-    if between := _between(plan):
+    yield Line(f"Chains: {chosen.release.chains.label}; one reading every {_interval(plan, chosen.every)}")
+    if between := _between_words(plan):
         yield Line(between)
     yield Line(protected_sentence(discretiser))
-    yield Table("The stream", ("", ""), _facts(plan))
+    yield Table("The stream", ("", ""), _stream_facts(plan))
     yield Table(*stretch_table(chosen.stretches, discretiser=discretiser))
     period = request.period_seconds and chosen.every * request.period_seconds
     yield Line(change_words(chosen.release.chains, request.epsilon, period))
@@ -123,8 +123,8 @@ def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser
         yield Line(sentence, bold=True)
 
 
-def _between(plan: StreamPlan) -> str:
-    """Cost of states between the readings being known, in words; empty where nobody is supposed to know any."""
+def _between_words(plan: StreamPlan) -> str:
+    """Say what it costs that readings between ticks may be known; "" if the noise does not allow for that."""
     if plan.chosen.release.guarantee.adversary == plan.request.adversary:
         return ""
     cost = (
@@ -137,16 +137,16 @@ def _between(plan: StreamPlan) -> str:
 
 
 def _advice(plan: StreamPlan) -> list[str]:
-    chosen = plan.chosen
+    option = plan.chosen
     sentences = []
-    if chosen.utility.bits_per_reading < _FEW_BITS:
+    if option.utility.bits_per_reading < _FEW_BITS:
         sentences.append(
-            f"At this period a symbol carries only {chosen.utility.bits_per_reading:.2g} bits: neighbouring readings "
+            f"At this period a symbol carries only {option.utility.bits_per_reading:.2g} bits: neighbouring readings "
             "tell so much of one another that each must be hidden almost entirely."
         )
     if plan.better is not None:
         sentences.append(_recommendation(plan, plan.better))
-    elif any(isinstance(o, Option) and o.utility.accuracy > chosen.utility.accuracy + 0.01 for o in plan.periods):
+    elif any(isinstance(o, Option) and o.utility.accuracy > option.utility.accuracy + 0.01 for o in plan.periods):
         sentences.append(
             "Sampling less often makes each estimate better, but an hour of them carries less information."
         )
@@ -156,48 +156,48 @@ def _advice(plan: StreamPlan) -> list[str]:
 
 
 def _recommendation(plan: StreamPlan, better: Option) -> str:
-    chosen = plan.chosen
-    factor = better.bits_per_hour / chosen.bits_per_hour
-    right = f"{better.utility.accuracy:.1%} of the estimates right instead of {chosen.utility.accuracy:.1%}"
+    option = plan.chosen
+    factor = better.bits_per_hour / option.bits_per_hour
+    accuracy_words = f"{better.utility.accuracy:.1%} of the estimates right instead of {option.utility.accuracy:.1%}"
     if better.utility.accuracy < better.utility.majority + 0.01:
-        right += " (a guess without any symbol is as good: epsilon is small for so rare a state)"
+        accuracy_words += " (a guess without any symbol is as good: epsilon is small for so rare a state)"
     return (
-        f"Sampling less often is the better choice: one reading every {_length(plan, better.every)} makes {right}. It "
-        f"carries {factor:.3g} times the information in the same time, at the same epsilon. "
+        f"Sampling less often is the better choice: one reading every {_interval(plan, better.every)} makes "
+        f"{accuracy_words}. It carries {factor:.3g} times the information in the same time, at the same epsilon. "
         f"Plan it with --every {better.every}."
     )
 
 
-def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
-    chosen, flips, promise = plan.chosen, _flips(plan.chosen), plan.chosen.release.guarantee
-    facts = [*chosen.table.flips] or [("Pr(each wrong symbol)", f"{flips[0] / SCALE:.10f}  ({flips[0]} of 2^32)")]
+def _stream_facts(plan: StreamPlan) -> list[tuple[str, str]]:
+    option, flips, guarantee = plan.chosen, _flip_weights(plan.chosen), plan.chosen.release.guarantee
+    facts = [*option.table.flips] or [("Pr(each wrong symbol)", f"{flips[0] / SCALE:.10f}  ({flips[0]} of 2^32)")]
     facts += [
-        ("epsilon achieved", f"{chosen.epsilon:.10f}  ({promise.adversary}; {chosen.release.loss.bound})"),
-        ("symbols that are not the state", f"{chosen.flips:.2%}"),
-        ("gateway's estimate is right", f"{chosen.utility.accuracy:.2%}"),
-        ("a guess without any symbol", f"{chosen.utility.majority:.2%}"),
+        ("epsilon achieved", f"{option.epsilon:.10f}  ({guarantee.adversary}; {option.release.loss.bound})"),
+        ("symbols that are not the state", f"{option.flips:.2%}"),
+        ("gateway's estimate is right", f"{option.utility.accuracy:.2%}"),
+        ("a guess without any symbol", f"{option.utility.majority:.2%}"),
     ]
     if len(flips) == 2:
-        enter, leave = chosen.transition[0, 1], chosen.transition[1, 0]
+        enter, leave = option.transition[0, 1], option.transition[1, 0]
         distribution = [leave / (enter + leave), enter / (enter + leave)]
-        bound = success_bound(distribution, chosen.release.loss.epsilon_01, chosen.release.loss.epsilon_10)
+        bound = success_bound(distribution, option.release.loss.epsilon_01, option.release.loss.epsilon_10)
         facts.append(("an attacker is right, if readings are in the class, at most", f"{bound:.2%}"))
     return facts
 
 
-def _flips(option: Option) -> tuple[int, ...]:
-    """Weights of wrong symbols, of 2^32: of both states if there are two, else the one that all have."""
+def _flip_weights(option: Option) -> tuple[int, ...]:
+    """Weights of a wrong symbol, as shares of 2^32: one per state if there are two states, else a single common one."""
     table = option.table
     return table.thresholds if table.states == 2 else (table.weights()[0][1],)
 
 
 def _period_row(plan: StreamPlan, option: Option | Refusal) -> list[str]:
-    name = _length(plan, option.every) + (" *" if option.every == plan.chosen.every else "")
+    name = _interval(plan, option.every) + (" *" if option.every == plan.chosen.every else "")
     if isinstance(option, Refusal):
-        return [name, *["-"] * (len(_flips(plan.chosen)) + 4)]
+        return [name, *["-"] * (len(_flip_weights(plan.chosen)) + 4)]
     return [
         name,
-        *(f"{flip / SCALE:.5f}" for flip in _flips(option)),
+        *(f"{flip / SCALE:.5f}" for flip in _flip_weights(option)),
         f"{option.utility.accuracy:.2%}",
         f"{option.utility.majority:.2%}",
         f"{option.utility.bits_per_reading:.4f}",
@@ -205,7 +205,7 @@ def _period_row(plan: StreamPlan, option: Option | Refusal) -> list[str]:
     ]
 
 
-def _length(plan: StreamPlan, every: int) -> str:
+def _interval(plan: StreamPlan, every: int) -> str:
     seconds = plan.request.period_seconds
     if seconds is not None:
         return f"{seconds * every:g} s"
@@ -224,13 +224,13 @@ def compared_noise(
     notes: Sequence[str],
     planned_noises: Sequence[PlannedNoise],
     best: PlannedNoise,
-    refused: Mapping[Mechanism, str] | None = None,
+    refusals: Mapping[Mechanism, str] | None = None,
 ) -> Result:
-    """The noise of mechanisms, the best with its stretches; `refused` says why others cannot be had, if compared."""
-    every = [_noise_document(request, plan) for plan in planned_noises]
-    compared = {} if refused is None else {"mechanisms": every, "refused": refused}
-    document = {**_noise_document(request, best), "notes": notes, **compared}
-    return Result(document, _noise_report(request, notes, planned_noises, best, refused))
+    """Describe the noise of mechanisms; `refusals`, if they were compared, says why each other one is impossible."""
+    documents = [_noise_document(request, plan) for plan in planned_noises]
+    comparison = {} if refusals is None else {"mechanisms": documents, "refused": refusals}
+    document = {**_noise_document(request, best), "notes": notes, **comparison}
+    return Result(document, _noise_report(request, notes, planned_noises, best, refusals))
 
 
 def _noise_report(
@@ -238,7 +238,7 @@ def _noise_report(
     notes: Sequence[str],
     planned_noises: Sequence[PlannedNoise],
     best: PlannedNoise,
-    refused: Mapping[Mechanism, str] | None,
+    refusals: Mapping[Mechanism, str] | None,
 ) -> Iterator[Part]:
     yield Line(promise_words(request.epsilon, 0, best.stretches), bold=True)
     for note in notes:
@@ -247,14 +247,14 @@ def _noise_report(
     if request.segments is not None:
         span += f", independent segments of at most {request.segments} ticks"
     title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
-    yield Table(title, _COLUMNS, [_row(plan, least=refused is not None and plan is best) for plan in planned_noises])
-    for other, why in (refused or {}).items():
-        yield Line(f"{other}: {why}")
-    error = _error(request, best)
-    share = "" if request.length is None else f", {_percent(error.share_95)} of the window"
+    yield Table(title, _COLUMNS, [_row(plan, least=refusals is not None and plan is best) for plan in planned_noises])
+    for mechanism, reason in (refusals or {}).items():
+        yield Line(f"{mechanism}: {reason}")
+    error = _number_error(request, best)
+    share_words = "" if request.length is None else f", {_percent(error.share_95)} of the window"
     yield Line(
         f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and "
-        f"by at most {error.count_95}{share}, 95 % of the time."
+        f"by at most {error.count_95}{share_words}, 95 % of the time."
     )
     yield Table(*stretch_table(best.stretches, f" ({best.noise.mechanism})"))
     yield Line(
@@ -273,13 +273,13 @@ def _noise_report(
 def _row(plan: PlannedNoise, *, least: bool) -> tuple[str, ...]:
     noise = plan.noise
     name = f"{noise.mechanism} (least)" if least else noise.mechanism
-    raised = f"; raised from {noise.scale:.6g} to what a device accepts" if plan.raised else ""
-    further = "yes" if noise.composes else "no"
-    return name, str(plan.scale), f"{float(plan.scale):.6g}", further, noise.start, noise.reason + raised
+    raise_words = f"; raised from {noise.scale:.6g} to what a device accepts" if plan.raised else ""
+    composes = "yes" if noise.composes else "no"
+    return name, str(plan.scale), f"{float(plan.scale):.6g}", composes, noise.start, noise.reason + raise_words
 
 
-def _error(request: WindowRequest, plan: PlannedNoise) -> WindowAccuracy:
-    """The error of a number; of a window that has no end in sight, cut off nowhere."""
+def _number_error(request: WindowRequest, plan: PlannedNoise) -> WindowAccuracy:
+    """The error of one number of a window; practically unlimited if the request has no window length."""
     return window_error(plan.scale, _LONGEST if request.length is None else request.length)
 
 
@@ -297,7 +297,7 @@ def _noise_document(request: WindowRequest, plan: PlannedNoise) -> dict[str, Any
         "segments": request.segments,
         "error": {
             name: value
-            for name, value in _error(request, plan)._asdict().items()
+            for name, value in _number_error(request, plan)._asdict().items()
             if request.length is not None or name.startswith("count")
         },
         "composes": noise.composes,
@@ -311,7 +311,7 @@ def _noise_document(request: WindowRequest, plan: PlannedNoise) -> dict[str, Any
 def planned_windows(
     plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
 ) -> Result:
-    """The windows of a policy, with the errors of their answers; `protect` and `period` are seconds."""
+    """Describe the windows of a policy, with the errors of their answers; `protect` and `period` are in seconds."""
     details = plan, protect, period, notes, discretiser
     return Result(_joint_document(*details), _joint_report(*details))
 
@@ -324,7 +324,7 @@ def _joint_report(
         yield Line(note)
     yield Line(protected_sentence(discretiser))
     releases = "Windows" if plan.table is None else "Windows and symbols"
-    how = f"{plan.guarantee.adversary} adversary, {plan.start} start"
+    setting = f"{plan.guarantee.adversary} adversary, {plan.start} start"
     rows, lines = [], []
     for window in plan.windows:
         error = error_of(window, _microseconds(period))
@@ -332,9 +332,9 @@ def _joint_report(
         noise = f"{float(Fraction(window.scale)):.6g}", f"{error.count_mean:.3g}", str(error.count_95)
         rows.append((window.name, str(window.length), states, *noise, *map(_percent, error[2:])))
         span = f"{window.length} ticks" if period is None else time_words(window.length * period)
-        of = "share" if window.query.blocks is None else "share of each part of the day"
-        lines.append(Line(f"the {of} over {span} is within {_percent(error.share_95)} (95 % of the time)"))
-    yield Table(f"{releases} at epsilon {plan.guarantee.epsilon:g} together, {how}", _WINDOW_COLUMNS, rows)
+        share_of = "share" if window.query.blocks is None else "share of each part of the day"
+        lines.append(Line(f"the {share_of} over {span} is within {_percent(error.share_95)} (95 % of the time)"))
+    yield Table(f"{releases} at epsilon {plan.guarantee.epsilon:g} together, {setting}", _WINDOW_COLUMNS, rows)
     yield from lines
     if (mechanism := plan.windows[0].mechanism) != "chain":
         yield Line(
@@ -342,8 +342,8 @@ def _joint_report(
             f"epsilon {plan.loss.epsilon:.6g}"
         )
     if plan.table is not None:
-        unchanged = ", ".join(f"{row[x] / 2**32:.4f}" for x, row in enumerate(plan.table.weights()))
-        yield Line(f"a symbol every tick is the true state with probability {unchanged}, by state")
+        probabilities = ", ".join(f"{row[x] / 2**32:.4f}" for x, row in enumerate(plan.table.weights()))
+        yield Line(f"a symbol every tick is the true state with probability {probabilities}, by state")
         if plan.windows_loss is not None:
             yield Line(
                 f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g} of a tick"
@@ -384,7 +384,7 @@ def _microseconds(period: float | None) -> int | None:
 
 
 def _percent(share: float) -> str:
-    """A share in percent, rounded up to two digits."""
+    """Write a share in percent, rounded up to two digits."""
     return f"{_TWO_DIGITS.create_decimal(Decimal(100.0 * share)).normalize():f} %"
 
 
@@ -393,23 +393,23 @@ def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
 
 
 def planned_streams(plan: StreamsPlan) -> Result:
-    """A plan of streams; in JSON `apart` is null if it is not known, and "infinite" without a bound."""
+    """Describe a plan of streams; in JSON `apart` is null if it was not computed, and "infinite" without a bound."""
     return Result(_streams_document(plan), _streams_report(plan))
 
 
 def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
-    request, chains, lost = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
-    yield Line(promise_words(request.epsilon, request.protect, _of_streams(plan)), bold=True)
+    request, chains, epsilon = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
+    yield Line(promise_words(request.epsilon, request.protect, _joint_stretches(plan)), bold=True)
     states_words = "joint states, steps" if chains.steps == 1 else "pairs of states, two steps"
-    odds = f"of odds ratios up to {chains.odds_ratio:.4g}"
-    yield Line(f"Class: {chains.states} {states_words} {odds}, which may change from tick to tick.")
-    for note in _notes(plan):
+    odds_words = f"of odds ratios up to {chains.odds_ratio:.4g}"
+    yield Line(f"Class: {chains.states} {states_words} {odds_words}, which may change from tick to tick.")
+    for note in _class_notes(plan):
         yield Line(f"{note[0].upper()}{note[1:]}.")
     for stream in request.model.streams:
         yield Line(f"{stream.name}: {protected_sentence(stream.discretiser)}")
-    together = "" if len(plan.streams) == 1 else ", all streams together"
-    achieved = f"epsilon achieved: {lost:.10f} of {request.epsilon:g}"
-    yield Line(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
+    suffix = "" if len(plan.streams) == 1 else ", all streams together"
+    epsilon_words = f"epsilon achieved: {epsilon:.10f} of {request.epsilon:g}"
+    yield Line(f"{epsilon_words} ({request.adversary}; {plan.loss.bound}){suffix}")
     if symbols := [(stream, stream.utility) for stream in plan.streams if stream.utility is not None]:
         yield Table(
             "Symbols, one every tick",
@@ -417,9 +417,9 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
             [
                 (
                     *(stream.name, f"{stream.rate:.6g} nats", f"{1.0 - max(stream.table.weights()[0]) / SCALE:.4%}"),
-                    *(f"{worth.accuracy:.2%}", f"{worth.majority:.2%}", f"{worth.bits_per_reading:.4g}"),
+                    *(f"{utility.accuracy:.2%}", f"{utility.majority:.2%}", f"{utility.bits_per_reading:.4g}"),
                 )
-                for stream, worth in symbols
+                for stream, utility in symbols
                 if stream.table is not None
             ],
         )
@@ -448,35 +448,35 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
     discretisers = (stream.discretiser for stream in request.model.streams)
     yield Table(
         *stretch_table(
-            _of_streams(plan),
+            _joint_stretches(plan),
             discretiser=next((discretiser for discretiser in discretisers if discretiser.remembers), None),
         )
     )
     yield Line(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
 
 
-def _notes(plan: StreamsPlan) -> tuple[str, ...]:
-    """The cost of a class in the place of one chain."""
+def _class_notes(plan: StreamsPlan) -> tuple[str, ...]:
+    """Say what it costs to plan for a class instead of one chain; empty if that is not the case."""
     return cost_words(plan.chains, plan.chains.typical) if plan.request.known or plan.chains.steps > 1 else ()
 
 
-def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
-    """Joint loss of all of them."""
+def _joint_stretches(plan: StreamsPlan) -> tuple[Stretch, ...]:
+    """The losses of all streams together about stretches."""
     return plan.bound.rows(max(1, round(plan.request.period_seconds * 1_000_000)), plan.request.epsilon)
 
 
 def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
     request = plan.request
     return {
-        **promise_document(request.epsilon, request.protect, request.stretch_ticks, _of_streams(plan)),
+        **promise_document(request.epsilon, request.protect, request.stretch_ticks, _joint_stretches(plan)),
         "settling_ticks": settling_ticks(plan.chains, request.epsilon),
         "epsilon": request.epsilon,
         "adversary": request.adversary,
         "epsilon_achieved": plan.bound.epsilon(request.stretch_ticks),
-        "stretches": stretch_documents(_of_streams(plan)),
+        "stretches": stretch_documents(_joint_stretches(plan)),
         "bound": plan.loss.bound,
         "chains": plan.chains.model_dump(mode="json"),
-        "notes": list(_notes(plan)),
+        "notes": list(_class_notes(plan)),
         "apart": "infinite" if plan.apart == math.inf else plan.apart,
         "streams": [
             {
@@ -495,13 +495,13 @@ def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
     }
 
 
-def lost_by_releases(
-    releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together], notes: Sequence[str]
+def releases_loss(
+    releases: Sequence[WindowRelease], start: Covered, losses: Sequence[Together], notes: Sequence[str]
 ) -> Result:
-    """Loss of several releases together, for some starts; `notes` say how the class came about."""
-    documents, bounds = [asdict(release) for release in releases], [row._asdict() for row in rows]
+    """Describe the loss of several releases together for a kind of start; `notes` say how the class was made."""
+    documents, loss_documents = [asdict(release) for release in releases], [row._asdict() for row in losses]
     title = f"What {len(releases)} release{'s' * (len(releases) > 1)} lose about a tick together, {start} start"
-    cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in rows]
+    cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in losses]
     footnote = "each row is a bound for every tick, against the ignorant adversary where no other is named."
     report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), cells), Line(footnote)]
-    return Result({"releases": documents, "start": start, "bounds": bounds, "notes": notes}, report)
+    return Result({"releases": documents, "start": start, "bounds": loss_documents, "notes": notes}, report)

@@ -1,4 +1,4 @@
-"""A group of homes planned from recordings: its verdicts, its table for the helper, and the policies of its homes."""
+"""Plan a group of homes from recordings: verdicts, the table for the group's helper, and the homes' policies."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fugu.contract.policy import Policy
 from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import error_words
 from fugu.library.guarantee import promise_document
-from fugu.library.plans import question_of, whose_of
-from fugu.library.recordings import Source, readings_of, several
+from fugu.library.plans import question_of, target_of
+from fugu.library.recordings import Source, readings_of, source_list
 from fugu.library.report import Line, Report, Table, plain
-from fugu.planning.policy_builder import Whose, replacing
+from fugu.planning.policy_builder import Target, replacing
 from fugu.planning.question import Question
 from fugu.planning.street import SIZES, Size, StreetPlan, plan_street
 from fugu.recordings.options import ReadOptions, read_options
@@ -35,8 +35,8 @@ from fugu.recordings.summary import time_words
 __all__ = ["Street", "read_group", "street", "street_of"]
 
 _GROUP, _POLICIES = "group.toml", "policies"
-_SHOWN = (10, 24, 58, 140, 350, 1000)
-_READ_BY = ("time", "column", "only", "zone", "missing_values", "rows", "period", "gap", "as_it_is")
+_SHOWN_SIZES = (10, 24, 58, 140, 350, 1000)
+_READ_OPTIONS = ("time", "column", "only", "zone", "missing_values", "rows", "period", "gap", "as_it_is")
 
 
 @dataclass(frozen=True)
@@ -44,25 +44,25 @@ class Street:
     """A plan of a group.
 
     Attributes:
-        details: everything that was computed; it holds the days of the recordings.
-        whose: fleet and stream, and tick 0.
-        zone: of the recordings' days.
-        group: the group's document as its helper has signed it; `None` before that.
+        details: everything that was computed, including the days of the recordings.
+        target: fleet, stream and tick 0 of the policies.
+        zone: time zone of the recordings' days.
+        group: the group's document, signed by its helper; `None` before the helper has signed.
     """
 
     details: StreetPlan = field(repr=False)
-    whose: Whose
+    target: Target
     zone: ZoneInfo
     group: SharedWindow | None
 
     @property
     def useful(self) -> bool:
-        """True if the sum of so many homes is twice as good as guessing."""
+        """True if the group's sum is twice as good as guessing."""
         return self.details.size.useful
 
     @property
     def condition(self) -> str:
-        """The sentence without which no epsilon of a sum is said."""
+        """The condition under which the epsilon of a sum holds."""
         return (
             f"That is so if the helper keeps its word and {self.details.honest} of the homes in the sum are real and "
             "honest. Otherwise the exact count can be seen."
@@ -70,33 +70,33 @@ class Street:
 
     @cached_property
     def fields(self) -> dict[str, object]:
-        """The group's table in the file of its helper. FuguError: no group has such windows or names."""
+        """The group's table for its helper's file. FuguError: no group can have such windows or names."""
         if self.group is not None:
             return self.group.group.model_dump(mode="json", exclude={"document", "fleet", "helper"}, exclude_none=True)
-        epoch = self.whose.epoch
+        epoch = self.target.epoch
         if epoch is None:
             today = datetime.now(self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
             epoch = today.timestamp()
-        fields = self.details.fields("street", self.whose.stream or "readings", round(epoch))
+        fields = self.details.fields("street", self.target.stream or "readings", round(epoch))
         try:
-            GroupDocument.model_validate_json(json.dumps({**fields, "fleet": self.whose.fleet, "helper": 64 * "0"}))
+            GroupDocument.model_validate_json(json.dumps({**fields, "fleet": self.target.fleet, "helper": 64 * "0"}))
         except ValidationError as error:
             raise FuguError(f"no group can be like that: {first_problem(error, 'document')}") from None
         return fields
 
     @property
     def policies(self) -> dict[str, Policy]:
-        """The policies by device, checked as devices will; empty before the helper has signed.
+        """The policies by device, checked as devices will check them; empty before the helper has signed.
 
         Raises:
-            FuguError: the document does not suit the recordings.
+            FuguError: the signed document does not fit the recordings.
         """
         if self.group is None:
             return {}
-        names, homes = self._names(), self.details.policies(self.group, self.whose, self._names())
-        return dict(zip(names, homes, strict=True))
+        names, policies = self._home_names(), self.details.policies(self.group, self.target, self._home_names())
+        return dict(zip(names, policies, strict=True))
 
-    def _names(self) -> list[str]:
+    def _home_names(self) -> list[str]:
         sources = [home.source for home in self.details.recordings]
         if len(sources) == 1:
             return [f"home-{number}" for number in range(1, self.details.homes + 1)]
@@ -105,55 +105,56 @@ class Street:
 
     @property
     def verdict(self) -> list[str]:
-        """Sentences: is it useful, is it private, under which condition, and how many homes may be missing."""
+        """Sentences: is the sum useful, is it private, under which condition, and how many homes may be missing."""
         plan, size = self.details, self.details.size
         window = time_words(plan.length * plan.period)
         error = f"off by {error_words(size.off)} on average; guessing is off by {error_words(size.constant)}"
-        yes = "Useful" if self.useful else "Not useful"
+        usefulness = "Useful" if self.useful else "Not useful"
         sentences = [
-            f"{yes}: the sum of {size.homes} homes over {window}, {error}.",
-            f"{self._promise()['promise']} {self.condition}",
+            f"{usefulness}: the sum of {size.homes} homes over {window}, {error}.",
+            f"{self._promise_document()['promise']} {self.condition}",
             f"{plan.homes - plan.honest - plan.colluding} of {plan.homes} homes may be missing: a sum opens with "
             f"{plan.honest + plan.colluding} or more.",
         ]
         if not math.isnan(size.habit):
-            more = "more" if size.beats_habit else "less"
+            comparison = "more" if size.beats_habit else "less"
             sentences.append(
                 f"Habit (the mean of that part of the day over other days of the same kind of weekday) is off by "
-                f"{error_words(size.habit)}. The sum tells {more}."
+                f"{error_words(size.habit)}. The sum tells {comparison}."
             )
-        sentences += self._least("useful", plan.least_useful), self._least("better than habit", plan.least_beside_habit)
+        least_homes = {"useful": plan.least_useful, "better than habit": plan.least_beside_habit}
+        sentences += [self._least_homes(verdict, homes) for verdict, homes in least_homes.items()]
         if not plan.shared_dates:
             sentences.append(
                 "Homes were days of the recording, drawn by the kind of weekday. Real homes have more in common (the "
                 "weather, a feast), which a habit does not know."
             )
-        need = f"noise of {float(plan.neediest.scale):.0f} ticks, as if it were alone"
+        noise = f"noise of {float(plan.neediest.scale):.0f} ticks, as if it were alone"
         if len(plan.recordings) > 1:
-            sentences.append(f"{plan.neediest.source} needs the most: {need}. Each home has that of the whole group.")
+            sentences.append(f"{plan.neediest.source} needs the most: {noise}. Each home has that of the whole group.")
         else:
-            sentences.append(f"A home needs {need}.")
+            sentences.append(f"A home needs {noise}.")
         return sentences
 
-    def _least(self, verdict: str, homes: int | None) -> str:
-        if homes:
-            return f"From {homes} homes on it is {verdict}."
+    def _least_homes(self, verdict: str, least_homes: int | None) -> str:
+        if least_homes:
+            return f"From {least_homes} homes on it is {verdict}."
         return f"No {SIZES[0]} to {SIZES[-1]:,} homes are {verdict}."
 
-    def _promise(self) -> dict[str, Any]:
+    def _promise_document(self) -> dict[str, Any]:
         question = self.details.question
         return promise_document(question.epsilon, question.protect or 0, question.ticks(self.details.period))
 
     @property
     def report(self) -> Report:
-        """The plan as lines and a table; as text it is `str(street)`."""
-        useful, private, *more = self.verdict
-        sizes = sorted({*(size for size in self.details.sizes if size.homes in _SHOWN), self.details.size})
+        """The plan as lines and a table; `str(street)` is the same as text."""
+        usefulness, promise, *sentences = self.verdict
+        sizes = sorted({*(size for size in self.details.sizes if size.homes in _SHOWN_SIZES), self.details.size})
         rows = [[f"{size.homes:,}", *map(error_words, size[1:])] for size in sizes]
         return [
-            Line(useful, bold=True),
-            Line(private, bold=True),
-            *map(Line, more),
+            Line(usefulness, bold=True),
+            Line(promise, bold=True),
+            *map(Line, sentences),
             Table("Mean errors of a sum, a fifth of the homes away", ["homes", "sum", "guessing", "habit"], rows),
         ]
 
@@ -172,7 +173,7 @@ class Street:
             return values | {"useful": size.useful, "beats_habit": size.beats_habit}
 
         return {
-            **{"useful": self.useful, **self._promise(), "condition": self.condition, "homes": plan.homes},
+            **{"useful": self.useful, **self._promise_document(), "condition": self.condition, "homes": plan.homes},
             **{"honest": plan.honest, "colluding": plan.colluding, "noise": plan.noise},
             "may_be_missing": plan.homes - plan.honest - plan.colluding,
             **{"least_useful": plan.least_useful, "least_better_than_habit": plan.least_beside_habit},
@@ -182,11 +183,11 @@ class Street:
         }
 
     def save(self, folder: str | Path, *, force: bool = False) -> tuple[Path, ...]:
-        """Write `group.toml`, the group's table for its helper's file; and `policies/` once its document is signed.
+        """Write `group.toml`, the table for the group's helper; or `policies/` once the helper has signed.
 
         Raises:
-            FuguError: the folder holds a plan, or the document does not suit the recordings.
-            OSError: it cannot be written.
+            FuguError: the folder holds a plan already, or the signed document does not fit the recordings.
+            OSError: a file cannot be written.
         """
         folder = Path(folder)
         texts = {Path(_POLICIES, f"{name}.json"): policy.to_json() for name, policy in self.policies.items()}
@@ -205,7 +206,7 @@ class Street:
 
 
 def read_group(file: str | Path) -> SharedWindow:
-    """Read what `fugu helper group` prints: a document with its helper's signature. FuguError: it is none."""
+    """Read a group's signed document, as `fugu helper group` prints it. FuguError: the file holds no such document."""
     try:
         return SharedWindow.model_validate_json(Path(file).read_text(encoding="utf-8"))
     except ValidationError as error:
@@ -215,20 +216,20 @@ def read_group(file: str | Path) -> SharedWindow:
 def street_of(
     sources: Sequence[Source],
     question: Question,
-    whose: Whose,
+    target: Target,
     options: ReadOptions,
     homes: int,
     *,
     group: SharedWindow | None = None,
-    **more: Any,
+    **plan_options: Any,
 ) -> Street:
-    """Read recordings and plan a group from them; `more` are arguments of `plan_street`. Errors as `street`."""
+    """Read recordings and plan a group; `plan_options` are arguments of `plan_street`. Errors as for `street`."""
     recordings = [readings_of([source], options) for source in sources]
     zone = options.zone if isinstance(options.zone, ZoneInfo) else ZoneInfo("UTC")
     document = None if group is None else group.group
-    details = plan_street(recordings, question, homes, zone=zone, document=document, **more)
+    details = plan_street(recordings, question, homes, zone=zone, document=document, **plan_options)
     column = re.sub(r"[^A-Za-z0-9_-]+", "-", recordings[0].column).strip("-").lower()
-    return Street(details, whose._replace(stream=whose.stream or column or None), zone, group)
+    return Street(details, target._replace(stream=target.stream or column or None), zone, group)
 
 
 def street(
@@ -246,33 +247,34 @@ def street(
     progress: Callable[[str, float], None] = lambda _part, _share: None,
     **options: Any,
 ) -> Street:
-    """Plan a group of homes of which only sums become known, with one noise for all of them.
+    """Plan a group of homes of which only sums become known, protected by one noise that all homes share.
 
     Args:
-        recordings: One recording that stands for all homes, or a list with one of each.
-        homes: How many there are.
-        epsilon: The most that may be lost, in nats, about any stretch of `protect` of one home.
-        protect: As for `plan`.
-        honest: How many have to be real, honest and silent: so many shares are the whole noise (default: half).
-        colluding: How many more are in every sum (default: a tenth).
-        group: A file with the signed document, of which policies are made; its noise is not changed.
-        fleet: Whose policies they are.
-        stream: Which stream of each home (default: after the column).
-        seed: Of the days that are drawn.
-        progress: Told what is being done, and the share of the work before it.
-        options: How recordings are read, and of the question `threshold`, `baseline`, `states`, `missing`, `window`
-            and `adversary`, as for `plan`.
+        recordings: One recording that stands for all homes, or a list with one recording per home.
+        homes: Number of homes.
+        epsilon: The largest loss, in nats, about any stretch of length `protect` in one home.
+        protect: Length of the protected stretches, as for `plan`.
+        honest: Number of homes that must be real, honest and silent: their shares add up to the whole noise (default:
+            half).
+        colluding: Number of further homes that a sum must have (default: a tenth).
+        group: A file with the signed document, from which policies are made; its noise is not changed.
+        fleet: Fleet of the policies.
+        stream: Stream of each home (default: named after the column).
+        seed: Seed of the days that are drawn.
+        progress: Called with the name of each part of the work, and the share of the work done before it.
+        options: How recordings are read, and the question's `threshold`, `baseline`, `states`, `missing`, `window` and
+            `adversary`, all as for `plan`.
 
     Raises:
         QuestionError: a recording can be read in more than one way; its `options` are the answers.
-        FuguError: a recording does not fit, or there is no such group. One line says what to do.
+        FuguError: a recording does not fit, or no such group is possible. One line says what to do.
     """
-    reading: Mapping[str, Any] = {name: options.pop(name) for name in _READ_BY if name in options}
+    read_as: Mapping[str, Any] = {name: options.pop(name) for name in _READ_OPTIONS if name in options}
     return street_of(
-        several(recordings),
+        source_list(recordings),
         question_of("share", epsilon, protect, **options),
-        whose_of(fleet, "home", stream),
-        read_options(**reading),
+        target_of(fleet, "home", stream),
+        read_options(**read_as),
         homes,
         group=None if group is None else read_group(group),
         honest=honest,

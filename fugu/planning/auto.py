@@ -38,7 +38,7 @@ from fugu.planning.candidates import (
     window_lengths,
 )
 from fugu.planning.errors import PlanningError
-from fugu.planning.policy_builder import PolicyHeader, Whose, build_window_policy
+from fugu.planning.policy_builder import PolicyHeader, Target, build_window_policy
 from fugu.planning.profiles import Profile
 from fugu.planning.question import (
     ChosenStates,
@@ -577,9 +577,9 @@ def _epsilons(curve: Curve, question: Question, answer_count: int | None = None)
             yield epsilon
 
 
-def auto_policy(plan: AutoPlan, identity: Whose | None = None) -> Policy:
+def auto_policy(plan: AutoPlan, identity: Target | None = None) -> Policy:
     """The policy of a recommendation, checked as a device would; PlanningError if it recommends nothing."""
-    candidate, identity = plan.recommended, identity or Whose()
+    candidate, identity = plan.recommended, identity or Target()
     column = re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column.rpartition(".")[2]).strip("-")[:32]
     if candidate.chains is None or candidate.kind == "none":
         raise PlanningError("nothing is recommended: there is no policy to write")

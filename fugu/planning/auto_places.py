@@ -34,7 +34,7 @@ from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.grid_model import GridModel, fit_grid
 from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
-from fugu.planning.policy_builder import Whose, build_measure_policy
+from fugu.planning.policy_builder import Target, build_measure_policy
 from fugu.planning.question import Cut, Part, Question, frame_ticks, one_in, three_sets
 from fugu.planning.states import states_of
 from fugu.planning.true_class import beyond_ceiling, true_class
@@ -219,11 +219,11 @@ def plan_places(
     )
 
 
-def place_policy(plan: PlacePlan, identity: Whose | None = None) -> MeasurePolicy:
+def place_policy(plan: PlacePlan, identity: Target | None = None) -> MeasurePolicy:
     """The policy of recommended points, checked as a device would; PlanningError if nothing is recommended."""
     if plan.spec is None:
         raise PlanningError("nothing is recommended: there is no policy to write")
-    recommended, identity = plan.recommended, identity or Whose()
+    recommended, identity = plan.recommended, identity or Target()
     names = {"fleet": identity.fleet, "device": identity.device, "stream": identity.stream or "place"}
     measure_plan = make_measure_plan(
         replace(plan.spec, header={**plan.spec.header, **names}), recommended.adversary, quick=True

@@ -238,13 +238,13 @@ class NetworkNoise(NamedTuple):
 class NetworkPlan(NamedTuple):
     """The mechanisms that can be had, the least noise first, and why others cannot."""
 
-    found: tuple[NetworkNoise, ...]
+    noises: tuple[NetworkNoise, ...]
     refused: dict[NetworkMechanism, str]
 
     @property
     def least(self) -> NetworkNoise:
         """The least noise that protects."""
-        return next(noise for noise in self.found if noise.protects)
+        return next(noise for noise in self.noises if noise.protects)
 
 
 def plan_network(spec: NetworkSpec) -> NetworkPlan:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a plan of one kind does without the others
 
 __all__ = [
     "PolicyHeader",
-    "Whose",
+    "Target",
     "build_measure_policy",
     "build_policy",
     "build_window_policy",
@@ -68,7 +68,7 @@ class PolicyHeader:
     useful_for: UsefulFor | None = None
 
 
-class Whose(NamedTuple):
+class Target(NamedTuple):
     """Stream that a plan is for, by default named after the column, and the Unix time of its tick 0, by default now."""
 
     fleet: str = "home"

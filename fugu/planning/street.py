@@ -28,7 +28,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.planning.candidates import Bins, window_scale
 from fugu.planning.errors import PlanningError
-from fugu.planning.policy_builder import PolicyHeader, Whose, make_policy
+from fugu.planning.policy_builder import PolicyHeader, Target, make_policy
 from fugu.planning.question import Question, choose_states, protected_seconds, sample_states, three_sets
 from fugu.planning.states import states_of
 from fugu.planning.true_class import true_class
@@ -128,7 +128,7 @@ class StreetPlan(NamedTuple):
             "deadline": round(max(600.0, self.length * self.period / 6)),
         }
 
-    def policies(self, shared: SharedWindow, identity: Whose, names: Sequence[str]) -> list[Policy]:
+    def policies(self, shared: SharedWindow, identity: Target, names: Sequence[str]) -> list[Policy]:
         """The policies of homes by their devices' names: of each recording one, or of all from the only one.
 
         Raises:
@@ -141,7 +141,7 @@ class StreetPlan(NamedTuple):
         homes = self.recordings if len(self.recordings) > 1 else self.recordings * len(names)
         return [self._home_policy(home, shared, identity, name) for home, name in zip(homes, names, strict=True)]
 
-    def _home_policy(self, home: Home, shared: SharedWindow, identity: Whose, name: str) -> Policy:
+    def _home_policy(self, home: Home, shared: SharedWindow, identity: Target, name: str) -> Policy:
         group = shared.group
         header = PolicyHeader(
             *(group.fleet, name, group.stream, home.discretiser, self.period),

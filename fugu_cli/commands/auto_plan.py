@@ -11,7 +11,7 @@ from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.sentences import LARGEST_PRIVATE
 from fugu.contract.stretches import LARGEST_PROTECTED
 from fugu.library.auto_words import error_words
-from fugu.library.plans import Plan, Planner, planner, question_of, refuse_overwriting, whose_of
+from fugu.library.plans import Plan, Planner, planner, question_of, refuse_overwriting, target_of
 from fugu.library.report import NOTHING, Line, Result
 from fugu.planning.auto import AutoPlan
 from fugu.planning.auto_places import PlacePlan
@@ -73,7 +73,7 @@ def plan_recordings(
         refuse_overwriting(output)
     question = question_asked(options)
     reading = reading_asked(options, question)
-    identity = whose_of(options.fleet, options.device, options.stream, options.epoch)
+    identity = target_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
     recording_words = str(files[0]) if len(files) == 1 else "RECORDINGS"  # of several donors only the number is told
     with working("planning", measured=True) as progress:
@@ -240,7 +240,7 @@ def plan_homes(
         street = street_of(
             files,
             question,
-            whose_of(options.fleet, options.device, options.stream, options.epoch),
+            target_of(options.fleet, options.device, options.stream, options.epoch),
             reading_asked(options, question),
             group.homes,
             group=None if group.group is None else read_group(group.group),

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from fugu.contract.policy import Policy
 from fugu.library.checks import check as checked
-from fugu.library.checks import checked_policy, drawn, load_policy
+from fugu.library.checks import checked_policy, drawn_releases, load_policy
 from fugu.library.report import Result
 from fugu_cli.app import KnownOption, PolicyArgument, command, command_group
 from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
@@ -81,7 +81,7 @@ def attack(
     with working("attacking") as progress:
         for file in files:
             progress(file.name)
-            for release in drawn(promise, file, **reading.words()):
+            for release in drawn_releases(promise, file, **reading.words()):
                 trials += release.attacked(known)
                 stretches += attack_released_stretches(promise, *release[:4])
     conditions = [sum_window.condition for sum_window in promise.sums] if isinstance(promise, Policy) else []

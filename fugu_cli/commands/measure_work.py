@@ -58,7 +58,7 @@ def plan_measure(
     if svg is not None:
         svg.write_text(draw_measure_plan(plan), encoding="utf-8")
     files = ((output, "policy"), (svg, "picture"))
-    return planned_measurement(plan).written(f"{label} written to {file}" for file, label in files if file is not None)
+    return planned_measurement(plan).with_lines(f"{label} written to {file}" for file, label in files if file)
 
 
 def _names(text: str) -> list[str]:

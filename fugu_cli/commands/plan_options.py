@@ -181,7 +181,7 @@ class JointOptions:
 class HeaderOptions:
     """Options for the header of a policy."""
 
-    whose: Annotated[
+    target: Annotated[
         str | None, Option("--for", metavar="FLEET/DEVICE/STREAM", help="Policy: the stream that it is for.")
     ] = None
     latency: Annotated[float, Option(metavar="SECONDS", help="Policy: how long a frame of symbols gathers.")] = 60.0
@@ -200,11 +200,11 @@ class HeaderOptions:
             UsageError: it has another number of names than the example.
         """
         count = example.count("/") + 1
-        if self.whose is None:
+        if self.target is None:
             return [None] * count
-        names: list[str | None] = [*self.whose.split("/")]
+        names: list[str | None] = [*self.target.split("/")]
         if len(names) != count:
-            raise UsageError(f"--for is like {example}, got {self.whose[:80]!r}")
+            raise UsageError(f"--for is like {example}, got {self.target[:80]!r}")
         return names
 
 

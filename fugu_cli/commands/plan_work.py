@@ -20,7 +20,7 @@ from fugu.contract.windows import Composing
 from fugu.host import arguments
 from fugu.library.checks import missing_sentence
 from fugu.library.report import Result
-from fugu.library.stream_words import compared_noise, lost_by_releases, planned_stream, planned_streams, planned_windows
+from fugu.library.stream_words import compared_noise, planned_stream, planned_streams, planned_windows, releases_loss
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
@@ -204,7 +204,7 @@ def _write_policies(result: Result, policies: Mapping[Path, Policy], warnings: I
         previous_text = file.read_text(encoding="utf-8") if file.exists() else None
         file.write_text(replacing(policy, previous_text).to_json(), encoding="utf-8")
     lines = [f"policy written to {file}: {missing_sentence(policy)}" for file, policy in policies.items()]
-    return result.written(lines, warnings)
+    return result.with_lines(lines, warnings)
 
 
 _SLOW_STATES = 6
@@ -333,7 +333,7 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
         with working(f"planning windows: noise of {name}"):
             best_plan = plan_noise(request, None if name == "auto" else name, period_us)
         plans = (best_plan,)
-    return compared_noise(request, notes, plans, best_plan, refusals).written((), warnings)
+    return compared_noise(request, notes, plans, best_plan, refusals).with_lines((), warnings)
 
 
 def _states(text: str, query: Query) -> tuple[int, ...]:
@@ -417,7 +417,7 @@ def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Re
     accounted_start = covered_start(request.accounted)
     with working("adding up"):
         rows = lost_together(request, releases)
-    return lost_by_releases(releases, accounted_start, rows, notes).written((), warnings)
+    return releases_loss(releases, accounted_start, rows, notes).with_lines((), warnings)
 
 
 def _release(text: str) -> WindowRelease:

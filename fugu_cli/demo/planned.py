@@ -23,10 +23,10 @@ from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import sure_words
 from fugu.host.files import write_secret
-from fugu.library.plans import Plan, Planner, planner, whose_of
+from fugu.library.plans import Plan, Planner, planner, target_of
 from fugu.library.report import NOTHING
 from fugu.planning.auto import AutoPlan, plan_auto
-from fugu.planning.policy_builder import Whose
+from fugu.planning.policy_builder import Target
 from fugu.planning.states import states_of
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, read_readings
@@ -178,8 +178,8 @@ def show_stretches(
         if is_stale():
             raise _AskedElseError("something else is asked for")
 
-    cards: list[dict[str, Any]]
-    solve, cards = _planner(readings, path, plan.whose), [{"name": "As you asked", "words": [], "at": 0, "options": {}}]
+    solve = _planner(readings, path, plan.target)
+    cards: list[dict[str, Any]] = [{"name": "As you asked", "words": [], "at": 0, "options": {}}]
     seconds = question_asked(options).protect or 0
     with suppress(_AskedElseError):
         for protect, name in _STRETCHES.items():
@@ -217,7 +217,7 @@ def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: Au
         OSError: the file cannot be read.
     """
     question = question_asked(options)
-    identity = whose_of(options.fleet, options.device, options.stream, options.epoch)
+    identity = target_of(options.fleet, options.device, options.stream, options.epoch)
     if readings is None:
         solve = planner([path], question, identity, reading_asked(options, question))
     else:
@@ -306,9 +306,9 @@ def _setting(name: str, value: Any) -> str:
     return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
 
 
-def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:
+def _planner(readings: Readings, path: Path, target: Target) -> Planner:
     """The planner of a recording that has been read."""
-    return lambda query, progress: Plan(plan_auto(readings, query, np.random.default_rng(1), progress), path, whose)
+    return lambda query, progress: Plan(plan_auto(readings, query, np.random.default_rng(1), progress), path, target)
 
 
 def replay_of(plan: Plan, folder: Path) -> Replay | None:
@@ -324,7 +324,7 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     symbols = details.recommended.kind == "symbols"
     if symbols and (details.recommended.answers != "now" or len(details.states.discretiser.states) > 2):
         return None
-    plan = replace(plan, whose=plan.whose._replace(epoch=_epoch(details)))
+    plan = replace(plan, target=plan.target._replace(epoch=_epoch(details)))
     if details.readings.rows is None:  # no agent can read the file as it is
         file = folder / "plain.csv"
         plan = replace(plan, details=details._replace(readings=_through_plain_file(details.readings, file)), file=file)

@@ -189,7 +189,7 @@ class _Scene:
         self.group = self._sign_group(plan, int(time.time()) + lead_seconds)
         # On this clock a minute is a second: so is the stretch that is protected.
         minute_plan = plan.details._replace(period=1.0, question=replace(plan.details.question, protect=_HOUR))
-        policies = dict(zip(names, minute_plan.policies(self.group, plan.whose, names), strict=True))
+        policies = dict(zip(names, minute_plan.policies(self.group, plan.target, names), strict=True))
         (folder / "policies").mkdir()
         for name, policy in policies.items():
             (folder / "policies" / f"{name}.json").write_text(policy.to_json())

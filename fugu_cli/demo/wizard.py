@@ -295,8 +295,8 @@ class _Wizard:
             command = f"YOUR-SENSOR | {command}"
         refuse_beside_gateway(folder, folder.parent)
         topic_of("symbols", fields["fleet"], fields["device"], "readings")  # names that no topic has are refused
-        identity = self._plan.whose._replace(fleet=fields["fleet"], device=fields["device"])
-        files = replace(self._plan, whose=identity).save(
+        identity = self._plan.target._replace(fleet=fields["fleet"], device=fields["device"])
+        files = replace(self._plan, target=identity).save(
             folder, not_private=self._not_private, broker=broker, sensor=lines
         )
         if self._plan.privacy != "none":  # else its owner has to write the ceiling

@@ -30,7 +30,7 @@ def written(folder: Path, document: Any) -> Path:
 
 
 def scales(plan: NetworkPlan) -> dict[str, float]:
-    return {each.mechanism: each.scale for each in plan.found}
+    return {each.mechanism: each.scale for each in plan.noises}
 
 
 def lost(spec: NetworkSpec, scale: float) -> float:
@@ -63,7 +63,7 @@ def test_the_flu_clique_of_the_paper(epsilon: float) -> None:
     assert by_mechanism["exact"] == pytest.approx(GOLDEN["exact_laplace_scale"][f"{epsilon:g}"], rel=1e-8)
     assert by_mechanism["group"] == pytest.approx(4 / epsilon)
     assert plan.least.mechanism == "exact"
-    for each in plan.found:
+    for each in plan.noises:
         assert (lost(spec, each.scale) <= epsilon) == each.protects, each.mechanism
 
 
@@ -97,13 +97,13 @@ def test_noise_of_any_network_really_gives_epsilon(seed: int, tmp_path: Path) ->
     spec = read_network(written(tmp_path, random_document(seed)))
     plan = plan_network(spec)
     by_mechanism = scales(plan)
-    for each in plan.found:
+    for each in plan.noises:
         if each.protects:
             assert lost(spec, each.scale) <= spec.epsilon * (1 + 1e-12), each.mechanism
             assert by_mechanism["exact"] <= each.scale * (1 + 1e-8)
     assert lost(spec, by_mechanism["exact"] * 0.999) > spec.epsilon
     assert by_mechanism["mqm"] <= by_mechanism["group"] * (1 + 1e-8)
-    assert [each.scale for each in plan.found] == sorted(by_mechanism.values())
+    assert [each.scale for each in plan.noises] == sorted(by_mechanism.values())
 
 
 @pytest.mark.parametrize("epsilon", [1.9, 3.7, 6.3])
@@ -153,7 +153,7 @@ def test_a_whole_blanket_separates_where_two_nodes_cannot(tmp_path: Path) -> Non
     sensors = [{"name": f"s{i}", "parents": ["a"], "table": noisy} for i in range(4)]
     document = {"epsilon": 2.5, "variables": [COIN, *sensors], "query": {"weights": [0, 1]}, "secrets": ["a"]}
     plan = plan_network(read_network(written(tmp_path, document)))
-    (mqm,) = (each for each in plan.found if each.mechanism == "mqm")
+    (mqm,) = (each for each in plan.noises if each.mechanism == "mqm")
     assert mqm.scale == pytest.approx(1 / (2.5 - 4 * np.log(1.5)))
     assert "quilt s0, s1, s2, s3" in mqm.reason
 

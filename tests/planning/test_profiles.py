@@ -16,7 +16,7 @@ from fugu.library.auto_words import auto_document, verdict
 from fugu.library.plan_page import plan_page
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.errors import PlanningError
-from fugu.planning.policy_builder import Whose
+from fugu.planning.policy_builder import Target
 from fugu.planning.profiles import Profile
 from fugu.planning.question import Cut, Part, Question
 from fugu.recordings.options import ReadOptions
@@ -80,7 +80,7 @@ def test_a_profile_is_recommended_where_nothing_else_is_useful(profile_plan: Aut
 
 @pytest.mark.long
 def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(profile_plan: AutoPlan) -> None:
-    policy = auto_policy(profile_plan, Whose(epoch=SINCE))
+    policy = auto_policy(profile_plan, Target(epoch=SINCE))
     (window,) = policy.windows
     assert window.blocks is not None
     assert (window.blocks.zone, window.blocks.seconds) == ("UTC", 4 * 3600)
@@ -99,7 +99,7 @@ def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
     assert plan.candidates[0].blocks is not None
     assert plan.candidates[0].blocks.labels == ("00:00-12:00", "12:00-24:00")
     if plan.recommended.kind != "none":
-        assert auto_policy(plan, Whose(epoch=SINCE)).windows[0].blocks is not None
+        assert auto_policy(plan, Target(epoch=SINCE)).windows[0].blocks is not None
 
 
 @pytest.mark.long
@@ -111,7 +111,7 @@ def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> No
     assert "in each 6 h of the day (UTC)" in verdict(plan)[0]
     assert any("another zone is named as --blocks 6h/Europe/Berlin" in sentence for sentence in verdict(plan))
     assert {curve.candidate.blocks.seconds // 3600 for curve in plan.curves if curve.candidate.blocks} == {4, 6}
-    [window] = auto_policy(plan, Whose(epoch=SINCE)).windows
+    [window] = auto_policy(plan, Target(epoch=SINCE)).windows
     assert window.blocks is not None
     assert (window.blocks.seconds, window.blocks.zone) == (6 * 3600, "UTC")
 
