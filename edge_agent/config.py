@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
 from edge_agent.sensors.source import ConfigError
-from fugu.host.child import forked
+from fugu.host.child import run_forked
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
@@ -33,7 +33,7 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
 
     The returned function waits for the outcome, and raises ConfigError with the text of whatever `load` would raise.
     """
-    wait_for_answer = forked(
+    wait_for_answer = run_forked(
         lambda: {"plan": _checked(Path(path))}, "the check of the configuration", " while reading the configuration"
     )
 

@@ -21,7 +21,7 @@ from fugu.contract.history import History, Noise, RelatedStream, history_alone, 
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.timeline import Drawn
-from fugu.host.child import Answer, answered
+from fugu.host.child import Answer, answer_of
 from fugu.host.process import end_with_parent
 
 __all__ = ["descriptions", "device_history", "sentences"]
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
         documents = descriptions(Path(config), json.load(sys.stdin))
         return {"descriptions": {stream: message.encode().decode() for stream, message in documents.items()}}
 
-    sys.stdout.write(json.dumps(answered(date_streams)))
+    sys.stdout.write(json.dumps(answer_of(date_streams)))
     return 0
 
 

@@ -20,7 +20,7 @@ from edge_agent.enrolled import open_trust, to_run
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Kind
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import TableDocument
-from fugu.host.child import answered
+from fugu.host.child import answer_of
 from fugu.host.process import end_with_parent
 
 MEMORY_BYTES = 1 << 29
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     path, kind, now, parent, clock_word = arguments
     end_with_parent(int(parent))
     payload = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
-    answer = answered(lambda: judge(Path(path), kind, payload, int(now), sure=clock_word == "sure"))
+    answer = answer_of(lambda: judge(Path(path), kind, payload, int(now), sure=clock_word == "sure"))
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
     return 0

@@ -13,7 +13,7 @@ import sys
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
-from fugu.host.child import Answer, answered
+from fugu.host.child import Answer, answer_of
 
 __all__ = ["Sealed", "seal"]
 
@@ -37,7 +37,7 @@ def main() -> None:
         count, *fields = json.load(sys.stdin)
         return {name: value.hex() for name, value in seal(count, *map(bytes.fromhex, fields))._asdict().items()}
 
-    json.dump(answered(answer_request), sys.stdout)
+    json.dump(answer_of(answer_request), sys.stdout)
 
 
 def seal(count: int, helper: bytes, signed: bytes, signature: bytes, key: bytes, seed: bytes, header: bytes) -> Sealed:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fugu.contract.errors import FrameError, FuguError
 from fugu.contract.group_frames import MAX_PAGE_BYTES, OpeningRequest
 from fugu.contract.topics import topic_of
-from fugu.host.child import forked
+from fugu.host.child import run_forked
 from fugu.host.process import Notifier, Wake
 from fugu.mqtt import Broker, Link
 from fugu_helper.members import Members
@@ -149,7 +149,7 @@ def _config_of(path: Path) -> dict[str, Any]:
 
         return running_config(path)
 
-    answer = forked(work, "the check of the configuration", f" while reading {path}")()
+    answer = run_forked(work, "the check of the configuration", f" while reading {path}")()
     if "refused" in answer:
         raise FuguError(answer["detail"])
     return answer

@@ -1,1 +1,1 @@
-"""Needs of a process on its machine; knows of no streams, policies or privacy, and needs no numpy."""
+"""Files, databases, clocks, processes and terminals; knows of no streams, policies or privacy, and needs no numpy."""

@@ -1,4 +1,4 @@
-"""A socket at which a process says how it is, to its own account and to root."""
+"""A socket at which a process tells its status, to its own account and to root."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _MOST_BYTES = 1 << 20
 
 
 class Answering:
-    """The running process's end; without one, where the system has none or its path is too long, nobody is told.
+    """The running process's end of the socket. There is none if the system has no such sockets or the path is too long.
 
-    Its socket is of mode 0600, and replaces what a killed process left there: what it belongs to has one process at a
-    time. With `own_folder` its folder is made, and there is no socket unless that is this account's alone.
+    The socket has mode 0600, and replaces a socket that a killed process left: one process at a time may use the path.
+    With `own_folder` its folder is made, and there is no socket unless the folder is this account's alone.
     """
 
     def __init__(self, path: Path, *, own_folder: bool = False) -> None:
         self._path = path
         self._socket: socket.socket | None = None
-        self._node = 0
+        self._inode = 0
         try:
             if own_folder:
-                _make_own(path.parent)
+                _make_private(path.parent)
             if path.is_socket():
                 path.unlink()
             server = socket.socket(socket.AF_UNIX)
             try:
                 os.fchmod(server.fileno(), 0o600)  # Linux gives the file this mode, less the umask
                 server.bind(str(path))
-                self._node = path.stat().st_ino
+                self._inode = path.stat().st_ino
                 path.chmod(0o600)
-                server.listen(_MOST_WAITING)  # until now nobody could connect
+                server.listen(_MOST_WAITING)  # only now can anybody connect
             except BaseException:
                 server.close()
                 raise
@@ -52,9 +52,9 @@ class Answering:
             pass
 
     def answer(self, text: Callable[[], str], seconds: float = 0.0) -> bool:
-        """Tell one that waits, or comes within some seconds, and has as many to take it; whether anybody did.
+        """Send `text()`, at most a megabyte, to one process that asks within some seconds. True if one has asked.
 
-        The text is of at most a megabyte. Where nobody can ask, that time passes.
+        The process has as many seconds again to read the text. Without a socket, only the time passes.
         """
         if self._socket is None:
             time.sleep(seconds)
@@ -71,26 +71,26 @@ class Answering:
 
     @property
     def is_open(self) -> bool:
-        """True if anybody can ask."""
+        """True if there is a socket, so that others can ask."""
         return self._socket is not None
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Close and remove the socket."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
             with suppress(OSError):
-                if self._path.stat().st_ino == self._node:  # else it is that of a process that has this one's place
+                if self._path.stat().st_ino == self._inode:  # else a later process has replaced it
                     self._path.unlink()
 
 
 def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
-    """Answer of the process; `None` if there is no process, or this account may not ask it.
+    """Ask the process at a socket. Return its text; `None` if there is no process, or this account may not ask it.
 
-    Raises FuguError unless the process is of this account or of root. With `owner_of_folder`, the account whose folder
-    the socket is in will do, too. In a folder that anybody may write to, anybody may have made the socket. Where only
-    the folder's owner may write, the socket is the owner's, whatever the process's account. Systemd 257 maps the folder
-    of a service's passing account, which on the disk is another's.
+    Raises FuguError unless the process belongs to this account or to root. With `owner_of_folder`, it may also belong
+    to the owner of the socket's folder. If only the owner may write to the folder, the socket is the owner's, whatever
+    the account of the process. Systemd 257 maps a service's temporary account to another one on the disk.
+    In a folder that anybody may write to, anybody may have made the socket.
     """
     answer_bytes = b""
     try:
@@ -113,7 +113,7 @@ def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
 
 
 def _account_of(connection: socket.socket) -> int | None:
-    """The number of the account at the other end; `None` on systems that do not tell it."""
+    """Return the number of the account at the other end; `None` on systems that do not tell it."""
     if not hasattr(socket, "SO_PEERCRED"):
         return None
     credentials = struct.Struct("3i")
@@ -121,8 +121,8 @@ def _account_of(connection: socket.socket) -> int | None:
     return int(account)
 
 
-def _make_own(folder: Path) -> None:
-    """Make a folder for this account alone; a PermissionError if there is another thing of its name."""
+def _make_private(folder: Path) -> None:
+    """Make a folder for this account alone. PermissionError if its path is taken, or open to others."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     folder_status = folder.lstat()

@@ -1,4 +1,4 @@
-"""The texts of options become values; what cannot be read is a usage problem, what is out of range is not."""
+"""Convert the texts of options to values: a text that cannot be read is a UsageError, a value out of range is not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LONGEST_STRETCH = 366 * 86_400
 
 
 def number(text: str, name: str) -> float:
-    """Read a finite number; a `UsageError` if the text is none."""
+    """Read a finite number. `UsageError` if the text is not one."""
     try:
         value = float(text)
     except ValueError:
@@ -47,7 +47,7 @@ def number(text: str, name: str) -> float:
 
 
 def span(text: str, name: str) -> tuple[float, bool]:
-    """Read a length of time as seconds and true, or a bare number and false; a `UsageError` if it is neither."""
+    """Read `10m` as seconds and True, or a bare number as it is and False. `UsageError` if the text is neither."""
     try:
         return seconds_of(text), text[-1:].isalpha()
     except ValueError as error:
@@ -55,7 +55,7 @@ def span(text: str, name: str) -> tuple[float, bool]:
 
 
 def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
-    """Read `1`, the most that may be told about a tick, or `1@1h`, about any hour; errors as `span`."""
+    """Read a ceiling of epsilon: `1` about any tick, or `1@1h` about any hour. Errors as of `number` and `span`."""
     from fugu.contract.stretches import Ceiling
 
     epsilon, separator, time = text.partition("@")
@@ -64,9 +64,9 @@ def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
 
 
 def protected(text: str | None) -> int | None:
-    """Read the stretch that epsilon is about, `10m`, `600` seconds or `tick`: whole seconds, 0 for a tick.
+    """Read the protected stretch, `10m`, `600` (seconds) or `tick`, as whole seconds, 0 for a tick.
 
-    Returns none where nothing is said. Errors as `span`.
+    `None` stays `None`. Errors as of `span`; `FuguError` for more than 366 days.
     """
     if text is None or text == "tick":
         return None if text is None else 0
@@ -77,19 +77,19 @@ def protected(text: str | None) -> int | None:
 
 
 def positive(value: float, name: str) -> float:
-    """Refuse with a `FuguError` a number that is not above zero, or not finite."""
+    """Return a number above zero. `FuguError` if it is not above zero, or not finite."""
     if not 0.0 < value < math.inf:
         raise FuguError(f"{name} must be above 0 and finite, got {value:g}")
     return value
 
 
 def period(value: float | None, default: float | None = None) -> float | None:
-    """The seconds of a tick that were given, checked as by `positive`, else those that are known."""
+    """Return the period of a tick in seconds, checked by `positive`; `default` if it was not given."""
     return default if value is None else positive(value, "period")
 
 
 def moment(text: str, name: str) -> int:
-    """Read a time, as Unix seconds or ISO 8601; a `UsageError` if it is neither."""
+    """Read a time, Unix seconds or ISO 8601, as Unix seconds. `UsageError` if the text is neither."""
     try:
         if text.isdecimal():
             seconds = int(text[:20])
@@ -104,10 +104,10 @@ def moment(text: str, name: str) -> int:
 
 
 def interval(text: str, name: str) -> tuple[float, float]:
-    """Read `x` or `low:high` with both inside (0, 1).
+    """Read `x` or `low:high`, numbers strictly inside (0, 1), as a pair; `x` becomes `(x, x)`.
 
     Raises:
-        UsageError: the text is neither.
+        UsageError: a bound is no number.
         FuguError: a number is not inside (0, 1), or low is above high.
     """
     low, colon, high = text.partition(":")
@@ -118,7 +118,7 @@ def interval(text: str, name: str) -> tuple[float, float]:
 
 
 def one_of(text: str, name: str, choices: tuple[_Choice, ...]) -> _Choice:
-    """Read one of several words; a `UsageError` if it is none of them."""
+    """Read one of several words. `UsageError` if the text is none of the choices."""
     for word in choices:
         if text == word:
             return word
@@ -126,11 +126,7 @@ def one_of(text: str, name: str, choices: tuple[_Choice, ...]) -> _Choice:
 
 
 def states(text: str) -> tuple[int, ...]:
-    """Read numbers of states, with commas between them.
-
-    Raises:
-        UsageError: one of them is none.
-    """
+    """Read the numbers of states, with commas between them. `UsageError` if one is no number of at most 4 digits."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
         raise UsageError(f"states are numbers from 0 on, with commas between them, got {text!r}")
@@ -138,18 +134,18 @@ def states(text: str) -> tuple[int, ...]:
 
 
 def adversary(text: str) -> Adversary:
-    """Read the name of an adversary; a `UsageError` if there is none of that name."""
+    """Read the name of an adversary. `UsageError` if there is no such adversary."""
     words: tuple[Adversary, ...] = get_args(Adversary)
     return one_of(text, "adversary", words)
 
 
 def _shortened(text: str) -> str:
-    """The text as an error shows it: short, on one line."""
+    """Return a text as an error shows it: quoted, on one line, of at most 40 characters."""
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
 def stream_units(texts: Sequence[str] | None) -> dict[str, Fraction]:
-    """Read words like `hr=1/10`: by stream, what a reading of 1 stands for."""
+    """Read texts like `hr=1/10`. Return by stream the value, in the policy's unit, that a reading of 1 stands for."""
     fractions = {}
     for text in texts or ():
         stream, _, unit = text.partition("=")

@@ -1,4 +1,4 @@
-"""Checks of an installation: what of the machine has to be right. Each finding is a line with what to do about it."""
+"""Checks of an installation and its machine. Each finding is a line that also says what to do."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ __all__ = [
 Verdict = Literal["ok", "warn", "FAIL"]
 _DAY = 86_400
 _NAMED = 5
-_BEGAN = 1_704_067_200  # of 2024, before which there was no such program
+_EARLIEST = 1_704_067_200  # the beginning of 2024; this program is younger
 _LOW_BYTES, _NO_BYTES = 256 << 20, 16 << 20
 _FEW_FILES = 100
 _RANDOM_BYTES = 4096
 _MARKS = frozenset({".pause", ".damaged"})
-"""Files beside a database that say nothing of anybody, and may be another account's."""
-_ODD_BITS = 543  # six standard deviations of the ones in so many fair bits
+"""Files beside a database that hold nothing private, and may belong to another account."""
+_ODD_BITS = 543  # six standard deviations of the number of ones in 4096 random bytes
 _VOLATILE = frozenset({"tmpfs", "ramfs"})
 _DISTRIBUTION = "fugu-edge"
 _REMEDIES = {
@@ -60,7 +60,7 @@ _REMEDIES = {
 
 
 class Finding(NamedTuple):
-    """Result of a check: what was looked at, what is so, and, unless it is as it should be, what to do."""
+    """Result of a check: its name, its verdict, and the facts, with what to do unless the verdict is "ok"."""
 
     check: str
     verdict: Verdict
@@ -68,23 +68,23 @@ class Finding(NamedTuple):
 
 
 def failed(findings: Iterable[Finding]) -> bool:
-    """True if something has to be done before the installation works."""
+    """True if a finding says that the installation does not work."""
     return any(finding.verdict == "FAIL" for finding in findings)
 
 
 def some_names(names: Sequence[str]) -> str:
-    """The first of many names, and how many more there are."""
-    rest_words = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + rest_words
+    """Join the first five names with commas, and say how many more there are."""
+    more_words = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more_words
 
 
 def lines(findings: Iterable[Finding]) -> list[str]:
-    """One line for each."""
+    """Return each finding as one line."""
     return [f"{finding.verdict:<4} {finding.check}: {' '.join(finding.text.split())}" for finding in findings]
 
 
 def randomness(read_random: Callable[[int], bytes] = lambda count: os.getrandom(count, os.GRND_NONBLOCK)) -> Finding:
-    """Check whether the kernel gives random bytes at once, and they do not look like anything else."""
+    """Check whether the kernel gives random bytes without waiting, and whether they look random."""
     try:
         first, second = read_random(_RANDOM_BYTES), read_random(_RANDOM_BYTES)
     except BlockingIOError:
@@ -96,9 +96,9 @@ def randomness(read_random: Callable[[int], bytes] = lambda count: os.getrandom(
 
 
 def clock(now: float, is_synchronised: bool) -> Finding:
-    """Check whether the clock can be right; `now` is Unix time in seconds."""
+    """Check whether the wall clock can be right; `now` is its Unix time in seconds."""
     date = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    if now < _BEGAN:
+    if now < _EARLIEST:
         return Finding("clock", "FAIL", f"it says {date}: set it, and let NTP keep it (timedatectl set-ntp true)")
     if not is_synchronised:
         return Finding("clock", "warn", f"{date}; not known to be synchronised: timedatectl set-ntp true, or chrony")
@@ -106,7 +106,7 @@ def clock(now: float, is_synchronised: bool) -> Finding:
 
 
 def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> list[Finding]:
-    """Check whether a folder takes files that last, and for how much longer."""
+    """Check whether a folder takes files that outlast a restart, and how much room is left."""
     name = f"disk of {label}"
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
@@ -123,14 +123,14 @@ def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo"
         findings = [Finding(name, "FAIL", f"{space_words}, {disk_status.f_favail} files more: make room")]
     elif free_bytes < _LOW_BYTES:
         findings = [Finding(name, "warn", f"{space_words}: make room before it is full")]
-    if (system := _file_system(folder, mounts)) in _VOLATILE:
-        text = f"{folder} is on {system}, which a restart empties: choose a folder on a disk"
+    if (file_system := _file_system(folder, mounts)) in _VOLATILE:
+        text = f"{folder} is on {file_system}, which a restart empties: choose a folder on a disk"
         findings.append(Finding(name, "FAIL", text))
     return findings
 
 
 def private_file(path: Path) -> Finding:
-    """Check whether a secret is there, and nobody but its owner may read it."""
+    """Check whether a secret file exists, and nobody but its owner may read it."""
     name = f"file {path.name}"
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -142,7 +142,7 @@ def private_file(path: Path) -> Finding:
 
 
 def private_database(path: Path) -> Iterator[Finding]:
-    """Check whether a database's file is its owner's alone, and what lies beside it: logs, sockets, copies."""
+    """Check whether only its owner may read a database's file, and the logs, sockets and copies beside it."""
     yield private_file(path)
     for file in sorted(path.parent.glob(f"{escape(path.name)}?*")):
         if file.suffix not in _MARKS and (finding := private_file(file)).verdict != "ok":
@@ -150,18 +150,18 @@ def private_database(path: Path) -> Iterator[Finding]:
 
 
 def certificate(label: str, path: Path, now: float) -> Finding:
-    """How long a certificate in a file is still good for; `now` is Unix time in seconds."""
+    """Check how long the certificate in a file is still valid; `now` is Unix time in seconds."""
     try:
         begin, end = certificate_end(path)
     except (OSError, ValueError) as error:
         return Finding(label, "FAIL", f"{path} cannot be read as a certificate: {cause(error)}")
     if now < begin:
         return Finding(label, "FAIL", f"{path} is not valid yet: is the clock right?")
-    return lasts(label, end, now)
+    return certificate_left(label, end, now)
 
 
-def lasts(label: str, end: float, now: float) -> Finding:
-    """How long a certificate is good for that ends at a Unix time in seconds."""
+def certificate_left(label: str, end: float, now: float) -> Finding:
+    """Check how long a certificate is still valid that ends at `end`; times are Unix seconds."""
     if now >= end:
         return Finding(label, "FAIL", "it has ended: renew it (fugu deploy)")
     days = int((end - now) / _DAY)
@@ -173,12 +173,12 @@ def lasts(label: str, end: float, now: float) -> Finding:
 def broker(
     address: str, reached: str, problem: str, *, end: float | None, writable: Mapping[str, bool] | None, now: float
 ) -> list[Finding]:
-    """Result of trying a broker, as in `fugu.mqtt.probe.Probe`; its certificate's end is `None` without TLS."""
+    """Judge the outcome of `fugu.mqtt.probe.probe`; `end` is when the broker's certificate ends, `None` without TLS."""
     findings = [Finding("broker", "ok", f"{address} accepts the connection")]
     if reached != "done":
         findings = [Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")]
     if end is not None:
-        findings.append(lasts("broker's certificate", end, now))
+        findings.append(certificate_left("broker's certificate", end, now))
     elif reached == "done" and address.rpartition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):
         findings.append(Finding("TLS", "warn", "it is off: whoever is on the network reads passwords (fugu deploy)"))
     if reached != "done":
@@ -192,7 +192,10 @@ def broker(
 
 
 def unit(name: str, show_unit: Callable[[str], str] | None = None) -> list[Finding]:
-    """State of a systemd unit; empty where systemd does not run or know it. `show_unit` gives lines of properties."""
+    """Check a systemd unit; no findings where systemd does not run, or does not know the unit.
+
+    `show_unit` returns the properties of the unit with this name, as lines NAME=VALUE.
+    """
     properties = dict(line.split("=", 1) for line in (show_unit or _unit_state)(name).splitlines() if "=" in line)
     if properties.get("LoadState") != "loaded":
         return []
@@ -209,7 +212,7 @@ def unit(name: str, show_unit: Callable[[str], str] | None = None) -> list[Findi
 
 
 def versions(requirements: Iterable[str] | None = None) -> list[Finding]:
-    """Check that Python and the libraries meet `requirements` (`name>=1.2,<3`), else those of the distribution."""
+    """Check Python, and the libraries against `requirements` (`name>=1.2,<3`), by default those of this program."""
     python = ".".join(map(str, sys.version_info[:3]))
     is_ok = sys.version_info >= (3, 11)
     findings = [Finding("Python", "ok" if is_ok else "FAIL", python if is_ok else f"{python}: install 3.11 or newer")]
@@ -229,7 +232,7 @@ def versions(requirements: Iterable[str] | None = None) -> list[Finding]:
         except importlib.metadata.PackageNotFoundError:
             findings.append(Finding(name, "FAIL", f"it is not installed: pip install '{requirement}'"))
             continue
-        fits_limits = all(_fits(version, limit) for limit in limits.split(",") if limit)
+        fits_limits = all(_fits_limit(version, limit) for limit in limits.split(",") if limit)
         text = version if fits_limits else f"{version}, not {limits}: pip install '{requirement}'"
         findings.append(Finding(name, "ok" if fits_limits else "FAIL", text))
     return findings
@@ -243,12 +246,12 @@ def _unit_state(name: str) -> str:
         return ""
 
 
-def _fits(version: str, limit: str) -> bool:
-    match = re.fullmatch(r"\s*(>=|<)\s*([0-9.]+)\s*", limit)  # no requirement of ours has another form
-    return match is None or (_numbers(version) >= _numbers(match[2])) == (match[1] == ">=")
+def _fits_limit(version: str, limit: str) -> bool:
+    match = re.fullmatch(r"\s*(>=|<)\s*([0-9.]+)\s*", limit)  # the requirements of this program have no other form
+    return match is None or (_version_numbers(version) >= _version_numbers(match[2])) == (match[1] == ">=")
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     match = re.match(r"[0-9]+(\.[0-9]+)*", version)
     return tuple(int(digits) for digits in match[0].split(".")) if match else ()
 
@@ -264,12 +267,12 @@ def _file_system(folder: Path, mounts: Path) -> str:
     return system_type
 
 
-_LISTENS = "0A"
+_LISTEN_STATE = "0A"
 """TCP_LISTEN in the kernel's tables."""
 
 
 def loopback_only(label: str, port: int, *, sockets: Path = Path("/proc/net")) -> Finding:
-    """Check whether what listens on a TCP port of this machine can be reached from this machine only."""
+    """Check whether a TCP port of this machine can be reached from this machine only."""
     addresses = listening(port, sockets)
     if addresses is None:
         return Finding(label, "warn", "this system does not say where it listens: see to it that it is 127.0.0.1 only")
@@ -286,7 +289,7 @@ def loopback_only(label: str, port: int, *, sockets: Path = Path("/proc/net")) -
 
 
 def listening(port: int, sockets: Path) -> set[IPv4Address | IPv6Address] | None:
-    """The addresses at which something listens on a TCP port, in any process; none if the system does not say."""
+    """Return the addresses at which any process listens on a TCP port; `None` if the system does not say."""
     addresses: set[IPv4Address | IPv6Address] = set()
     has_table = False
     for name in ("tcp", "tcp6"):
@@ -297,7 +300,7 @@ def listening(port: int, sockets: Path) -> set[IPv4Address | IPv6Address] | None
         has_table = True
         for _, local_address, _, state, *_ in map(str.split, rows):
             digits, _, port_digits = local_address.partition(":")
-            if state == _LISTENS and int(port_digits, 16) == port:
+            if state == _LISTEN_STATE and int(port_digits, 16) == port:
                 parts = (int(digits[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(digits), 8))
                 address = ip_address(b"".join(parts))
                 addresses.add(getattr(address, "ipv4_mapped", None) or address)

@@ -1,6 +1,6 @@
-"""Questions to a process of its own, whose libraries and faults cost the process that asks nothing; answers are JSON.
+"""Work in a process of its own, whose libraries and faults do not burden the process that asks. Answers are JSON.
 
-A question that was not answered has an answer, too: `refused` is the reason, as in statuses, and `detail` it in words.
+If the work fails, the answer has the reason, as in statuses, in `refused`, and a sentence in `detail`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, NoReturn
 from fugu.contract.errors import FuguError, Reason, cause
 from fugu.host.process import end_with_parent
 
-__all__ = ["Answer", "Child", "answered", "forked"]
+__all__ = ["Answer", "Child", "answer_of", "run_forked"]
 
 
 Answer = dict[str, Any]
 
 
-def answered(work: Callable[[], Answer], context_words: str = "") -> Answer:
-    """Return what some work returns, or why it was refused; `context_words` stands behind what nobody thought of."""
+def answer_of(work: Callable[[], Answer], context_words: str = "") -> Answer:
+    """Return what some work returns, or why it failed; `context_words` are added to an unexpected error."""
     try:
         return work()
     except FuguError as error:
@@ -33,18 +33,17 @@ def answered(work: Callable[[], Answer], context_words: str = "") -> Answer:
         return {"refused": Reason.UNEXPECTED, "detail": f"{cause(error)}{context_words}"}
 
 
-def forked(work: Callable[[], Answer], task: str, context_words: str = "") -> Callable[[], Answer]:
-    """Begin some work in a forked child that ends with it; call it before any thread is started.
+def run_forked(work: Callable[[], Answer], task: str, context_words: str = "") -> Callable[[], Answer]:
+    """Begin some work in a forked child that ends with the work; call this before any thread is started.
 
-    The returned function waits for the answer. `task`, a noun, is for the words of a refusal, `context_words` as of
-    `answered`.
+    Return a function that waits for the answer. `task` is a noun for error messages; `context_words` as of `answer_of`.
     """
     reader, writer = os.pipe()
     parent, child = os.getpid(), os.fork()
     if child == 0:
         end_with_parent(parent)
         os.close(reader)
-        _answer(work, context_words, writer)
+        _answer_in_child(work, context_words, writer)
     os.close(writer)
 
     def answer() -> Answer:
@@ -57,11 +56,11 @@ def forked(work: Callable[[], Answer], task: str, context_words: str = "") -> Ca
     return answer
 
 
-def _answer(work: Callable[[], Answer], context_words: str, writer: int) -> NoReturn:
-    """Work and write the answer in the child, and never return into the parent's code."""
+def _answer_in_child(work: Callable[[], Answer], context_words: str, writer: int) -> NoReturn:
+    """Do the work in the child and write the answer. The child ends here, and never runs the parent's code."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        answer = answered(work, context_words)
+        answer = answer_of(work, context_words)
         with os.fdopen(writer, "w") as pipe:
             json.dump(answer, pipe)
     finally:
@@ -69,40 +68,43 @@ def _answer(work: Callable[[], Answer], context_words: str, writer: int) -> NoRe
 
 
 class Child:
-    """A module that answers questions, each in so many seconds; `task` is for the words of a refusal.
+    """Runs a module as a process for each question, for at most `seconds`. `task` is a noun for error messages.
 
-    `queue` runs in the loop of whoever asks what a thread leaves for it.
+    `queue` takes work from a thread, and runs it in the loop of the process that asks.
     """
 
     def __init__(self, module: str, task: str, seconds: float, queue: Callable[[Callable[[], None]], None]) -> None:
-        self._module, self._what, self._seconds, self._later = module, task, seconds, queue
+        self._module, self._task, self._seconds, self._queue = module, task, seconds, queue
         self._lock = threading.Lock()
         self._running: set[int] = set()
 
     def ask(self, arguments: Sequence[str], question: bytes, on_answer: Callable[[Answer], None]) -> None:
-        """Ask in a thread, by arguments and standard input; `on_answer` gets the answer in the loop."""
+        """Ask in a thread, by arguments and standard input; `on_answer` is called with the answer in the loop."""
         thread_name = self._module.rpartition(".")[2]
         threading.Thread(target=self._ask, args=(arguments, question, on_answer), name=thread_name, daemon=True).start()
 
     def close(self) -> None:
-        """End what is under way."""
+        """Kill the processes that run."""
         with self._lock:
             for process_id in self._running:
                 os.kill(process_id, signal.SIGKILL)
 
     def _ask(self, arguments: Sequence[str], question: bytes, on_answer: Callable[[Answer], None]) -> None:
-        answer = {"refused": Reason.JUDGE, "detail": f"{self._what} died"}
+        answer = {"refused": Reason.JUDGE, "detail": f"{self._task} died"}
         try:
-            output = self._written([sys.executable, "-P", "-m", self._module, *arguments], question)
+            output = self._output_of([sys.executable, "-P", "-m", self._module, *arguments], question)
             answer = json.loads(output) if output else answer
         except TimeoutError:
-            answer["detail"] = f"{self._what} took too long"
+            answer["detail"] = f"{self._task} took too long"
         except (OSError, ValueError) as error:
-            answer["detail"] = f"{self._what} cannot run: {cause(error)}"
-        self._later(lambda: on_answer(answer))
+            answer["detail"] = f"{self._task} cannot run: {cause(error)}"
+        self._queue(lambda: on_answer(answer))
 
-    def _written(self, command: list[str], question: bytes) -> bytes:
-        """Output of a process, which is killed when its time is over; `subprocess` takes twice as long. OSError."""
+    def _output_of(self, command: list[str], question: bytes) -> bytes:
+        """Run a process on the question, and return its output; it is killed when its time is over. Raises OSError.
+
+        To start a process by `subprocess` takes twice as long.
+        """
         parent_end, child_end = socket.socketpair()
         with parent_end:
             with child_end, self._lock:
@@ -115,10 +117,10 @@ class Child:
                 parent_end.sendall(question)
                 parent_end.shutdown(socket.SHUT_WR)
                 return b"".join(iter(lambda: parent_end.recv(1 << 16), b""))
-            except ConnectionError:  # it has ended without having read everything
+            except ConnectionError:  # the process has ended without reading the whole question
                 return b""
             finally:
-                with self._lock:  # so that nobody kills another process of its number
+                with self._lock:  # so that `close` never kills another process with this number
                     self._running.discard(process_id)
                     os.kill(process_id, signal.SIGKILL)
                 os.waitpid(process_id, 0)

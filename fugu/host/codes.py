@@ -1,4 +1,4 @@
-"""Codes for no reading, as sensors and programs write them when they have none: -127, 65535, "error"."""
+"""Codes that sensors and programs write when they have no reading: -127, 65535, "error"."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Codes"]
 class Codes:
     """Words and numbers that stand for no reading.
 
-    Numbers are equal by value: -127 is also "-127.00" and "-127,0". Words are equal in small letters. A reading of
-    several cells, joined by commas, is none if one of them is a code.
+    Numbers are compared by value: -127 is also "-127.00" and "-127,0". Words are compared in lower case. Of a reading
+    with several cells, joined by commas, one code is enough.
     """
 
     def __init__(self, codes: Iterable[str]) -> None:
@@ -35,7 +35,7 @@ class Codes:
 
 
 def _number(word: str) -> float:
-    """A number, also with a decimal comma; NaN if it is none."""
+    """Read a number, also with a decimal comma; NaN if the word is no number."""
     try:
         return float(word.replace(",", "."))
     except ValueError:

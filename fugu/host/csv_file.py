@@ -17,13 +17,13 @@ from fugu.contract.errors import FuguError, cause
 __all__ = ["csv_rows", "moment"]
 
 LATEST = 1e11
-"""Seconds since 1970, in 3,000 years: a time beyond is in milliseconds."""
+"""Unix seconds, about 3,000 years from now: a larger number is a time in milliseconds."""
 
 NumberedRows = Iterator[tuple[int, list[str]]]
 
 
 def moment(cell: str) -> float:
-    """Unix time of a cell: seconds, or ISO 8601, in UTC where it has no zone; NaN if it is no time."""
+    """Read Unix seconds, or ISO 8601 (UTC if it has no zone), as Unix seconds; NaN if the cell is no time."""
     try:
         seconds = float(cell)
     except ValueError:
@@ -37,17 +37,17 @@ def moment(cell: str) -> float:
 
 @contextmanager
 def csv_rows(path: Path, refusal: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
-    """The header of a CSV file (gzip if .gz), and its other rows with line numbers; empty lines are left out.
+    """Open a CSV file (gzip if .gz). Give its header, and the other rows with line numbers; empty lines are left out.
 
-    Cells are separated by the commas of its header, else its semicolons, else its tabs. `uneven` takes rows of other
-    lengths than the header's, missing cells empty; else they are `refusal`, as what is no CSV file. OSError: it cannot
-    be read.
+    The separator is a comma if the header has one, else a semicolon, else a tab. With `uneven`, rows may have other
+    lengths than the header, and missing cells are empty. Without it such a row raises `refusal`, and so does a file
+    that is no CSV file. OSError: the file cannot be read.
     """
     open_file = gzip.open if path.suffix == ".gz" else open
     try:
         with open_file(path, "rt", encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-            rows = csv.reader(chain([first], file), delimiter=next((sign for sign in ",;\t" if sign in first), ","))
+            line = file.readline()
+            rows = csv.reader(chain([line], file), delimiter=next((sign for sign in ",;\t" if sign in line), ","))
             header = [cell.strip() for cell in next(rows, [])]
             yield header, _numbered(rows, len(header), path.name, refusal, uneven)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:

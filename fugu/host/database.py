@@ -1,14 +1,14 @@
-"""SQLite files that one process or several keep; one of another `application_id` or `user_version` is refused.
+"""SQLite files that one or several processes use; a file of another `application_id` or `user_version` is refused.
 
-The files of an open database are compared with what they were when it was opened. SQLite goes on in files that have
-been removed or replaced, and says that what it writes is durable. It does not see either that somebody overwrites what
-it has in memory. A look at i-nodes, sizes and times before and after each transaction costs some microseconds.
+The files of an open database are checked before and after each transaction, by i-node, size and time, in a few
+microseconds. SQLite goes on in files that have been removed or replaced, and says that its writes are durable. It also
+does not notice that another program overwrites pages that it has in memory.
 
-Each record has a checksum: SQLite checks how pages fit together, not what is in them. In each table SQLite itself
-computes a column from all others whenever a row is written. A view, `intact_TABLE`, has the same rows and one column
-more: to read it, of a row that does not match its checksum, is an error. Statements that decide anything, or hand
-something on, read the view, one a statement, and are asked for that column as well. It is no condition of the
-view: SQLite would compute it from what a statement asks for in place of what is stored.
+Each record has a checksum: SQLite checks how pages fit together, not their content. Each table has a column that
+SQLite computes from all others whenever a row is written. A view, `intact_TABLE`, has the same rows and one column
+more, `is_intact`: to read this column of a row that does not match its checksum is an error. Statements that decide
+anything, or hand something on, read one view each, and `Database.execute` adds the column to them. It is no condition
+of the view: SQLite would compute it from the columns that a statement asks for in place of the stored ones.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 DatabaseError = sqlite3.Error
-"""Errors of SQLite; an error of another engine is raised as a kind of it."""
+"""Errors of SQLite; errors of another engine are raised as a subclass."""
 
 FORMAT = 2
 """The 2 of `fugu/2`."""
@@ -62,14 +62,14 @@ class AwayError(DatabaseError):
 
 
 class FileKind(NamedTuple):
-    """A kind of file: what it is called, its `application_id`, and what to do about one that is damaged."""
+    """A kind of database file: its name, its `application_id`, and what to do about a damaged file."""
 
     name: str
     application: int
     remedy: str
 
     def problem(self, name: str, application: int, version: int, tables: int) -> str:
-        """Why a file cannot be used, in a line; empty for one of this kind and version, and for an empty one."""
+        """Return why a file cannot be used, in a line; "" for a file of this kind and version, or an empty file."""
         if (application, version) == (self.application, FORMAT) or not (application or version or tables):
             return ""
         if application not in (0, self.application) or not version:
@@ -107,18 +107,20 @@ def open_database(
     label: str = "",
     busy_message: str = "",
 ) -> Database:
-    """Open a file, and make it if it is new; a file of another kind or version is not changed.
+    """Open a database file, and create it if it is missing; a file of another kind or version is not changed.
 
-    It is its owner's alone from its creation, and becomes so again if it was put back from a copy.
+    Only its owner may read the file, from its creation on, and again after it was put back from a copy.
 
     Args:
-        schema: statements that make it, all in one transaction.
-        create: whether it may be made; else it must be there, as with `read_only`, when no other process ever waits for
-            this one.
-        label: what messages call the file; its name if not given.
-        busy_message: the message if another process holds the file for all that time; a general one if not given.
+        schema: statements that create the tables, all in one transaction.
+        create: whether the file may be created; else it must exist.
+        read_only: open an existing file, so that no other process ever waits for this one.
+        wait_seconds: how long to wait for another process that holds the file.
+        settings: pragmas, as NAME=VALUE.
+        label: the file's name in messages, by default that of the path.
+        busy_message: the message if another process holds the file all the time; by default a general one.
 
-    Returns a connection in autocommit mode, in WAL; one thread at a time may use it.
+    Return a connection in autocommit mode, in WAL; one thread at a time may use it.
     """
     label = label or path.name
     create = create and not read_only
@@ -138,23 +140,23 @@ def open_database(
         )
     except sqlite3.Error as error:
         raise error_type(f"cannot open the {kind.name} {label}: {why_not_open(path, error)}") from None
-    db.shown, db.statuses = label, {}
+    db.label, db.statuses = label, {}
     try:
         script, tables = _with_checksums(schema)
         add_functions(db)
         for setting in () if read_only else settings:
             db.execute(f"PRAGMA {setting}")
-        if problem := _prepared(db, kind, script, tables, create, label, wait_seconds, read_only):
+        if problem := _prepare(db, kind, script, tables, create, label, wait_seconds, read_only):
             raise error_type(problem)
         if not read_only:
             _make_private(path)
-        db.statuses = {file: _status(file, label) for file in _of_database(path) if file.exists()}
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # a message about a damaged schema is perhaps no text
+        db.statuses = {file: _status(file, label) for file in _database_files(path) if file.exists()}
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # a message about a damaged schema may be no text
         db.close()
-        reason = f"cannot open the {kind.name} {label}: {str(error).partition(chr(10))[0]}"  # of a schema it says all
+        reason = f"cannot open the {kind.name} {label}: {str(error).partition(chr(10))[0]}"  # without the schema
         if is_lost(error):
             raise error_type(f"{reason}: {kind.remedy}") from None
-        raise error_type(busy_message if busy_message and _busy(error) else reason) from None
+        raise error_type(busy_message if busy_message and _is_busy(error) else reason) from None
     except BaseException:
         db.close()
         raise
@@ -162,55 +164,55 @@ def open_database(
 
 
 class Database(sqlite3.Connection):
-    """An open file; `statuses` are of it, its log and its index of the log, `shown` is what messages call it."""
+    """An open file. `statuses` are of the file, its log and the index of the log; `label` is its name in messages."""
 
     statuses: dict[Path, os.stat_result]
-    shown: str
+    label: str
 
     def execute(self, query: str, values: Any = (), /) -> sqlite3.Cursor:
-        """Run a statement; one that reads a view of intact rows checks each row."""
+        """Run a statement; if it reads a view of intact rows, each row is checked."""
         if " FROM intact_" in query:
-            return self.cursor(_Checking).execute(query, values)
+            return self.cursor(_CheckingCursor).execute(query, values)
         return super().execute(query, values)
 
     def check(self, *, own: bool = False) -> None:
-        """Raise FileLostError if a file is missing, another file, shorter, or written by somebody and damaged.
+        """Raise FileLostError if a file is missing, replaced or shorter, or was damaged by another program.
 
-        Unless the connection itself has just written (`own`), only another process's connection may have, and it is
-        seen whether the file is whole. Files may have grown.
+        A main file that was written since the last check is read and verified, unless `own`: this connection itself
+        has just written. Files may have grown.
         """
-        for file, before in self.statuses.items():
-            status = _status(file, self.shown)
-            if (status.st_dev, status.st_ino) != (before.st_dev, before.st_ino):
-                raise FileLostError(f"{_file_words(file, self.shown)} is another file now")
-            if status.st_size < before.st_size:
-                raise FileLostError(f"{_file_words(file, self.shown)} has been cut short")
+        for file, status_before in self.statuses.items():
+            status = _status(file, self.label)
+            if (status.st_dev, status.st_ino) != (status_before.st_dev, status_before.st_ino):
+                raise FileLostError(f"{_file_words(file, self.label)} is another file now")
+            if status.st_size < status_before.st_size:
+                raise FileLostError(f"{_file_words(file, self.label)} has been cut short")
             self.statuses[file] = status
-            is_main = not file.name.endswith(_ENDS)
-            is_overwritten = is_main and status.st_mtime_ns != before.st_mtime_ns and not own
-            if is_overwritten and (problem := _damage(file)):
-                raise FileLostError(f"{_file_words(file, self.shown)} has been overwritten, and is damaged ({problem})")
+            is_main = not file.name.endswith(_SUFFIXES)
+            is_overwritten = is_main and status.st_mtime_ns != status_before.st_mtime_ns and not own
+            if is_overwritten and (problem := _file_damage(file)):
+                raise FileLostError(f"{_file_words(file, self.label)} has been overwritten, and is damaged ({problem})")
 
 
 def is_lost(error: Exception) -> bool:
-    """True if an error says that a database's file is damaged or gone, so that to try again is useless."""
-    return isinstance(error, FileLostError | UnicodeDecodeError) or _code(error) in (
+    """True if an error says that a database's file is damaged or gone, so that another attempt is useless."""
+    return isinstance(error, FileLostError | UnicodeDecodeError) or _error_code(error) in (
         sqlite3.SQLITE_CORRUPT,
         sqlite3.SQLITE_NOTADB,
     )
 
 
 def is_full(error: Exception) -> bool:
-    """True if an error says that there is no room on the disk, which may come back."""
-    return _code(error) == sqlite3.SQLITE_FULL or _code(error, 0xFFFF) == _NO_ROOM_FOR_INDEX
+    """True if an error says that the disk is full, so that a later attempt may succeed."""
+    return _error_code(error) == sqlite3.SQLITE_FULL or _error_code(error, 0xFFFF) == _NO_ROOM_FOR_INDEX
 
 
 @contextmanager
 def transaction(db: Database) -> Iterator[None]:
-    """All of it becomes durable, or nothing does; inside another one, it is part of that.
+    """Run a transaction: all of it becomes durable, or nothing. Inside another transaction, it is part of that one.
 
     FileLostError: the file has been removed, replaced or cut short meanwhile; what was written may be lost.
-    sqlite3.Error: nothing of it has become durable.
+    sqlite3.Error: nothing of the transaction has become durable.
     """
     if db.in_transaction:
         yield
@@ -228,12 +230,12 @@ def transaction(db: Database) -> Iterator[None]:
 
 @contextmanager
 def snapshot(db: Database) -> Iterator[None]:
-    """Reads see one state of the file, and hold nobody up; inside a transaction they see that."""
+    """Let all reads see one state of the file, and hold up no other process. Inside a transaction, see its state."""
     if db.in_transaction:
         yield
         return
     try:
-        db.execute("PRAGMA query_only=1")  # a change in here would be lost without a word
+        db.execute("PRAGMA query_only=1")  # a write would be rolled back without an error
         db.execute("BEGIN")
         yield
     finally:
@@ -241,7 +243,7 @@ def snapshot(db: Database) -> Iterator[None]:
         db.execute("PRAGMA query_only=0")
 
 
-def _prepared(
+def _prepare(
     db: Database,
     kind: FileKind,
     schema: str,
@@ -251,14 +253,14 @@ def _prepared(
     wait_seconds: float,
     read_only: bool,
 ) -> str:
-    """Make what is new; why the file cannot be used, empty if it can.
+    """Create a missing schema. Return the reason why the file cannot be used, or "" if it can.
 
-    SQLite does not wait by itself before a change to WAL: it is tried again while another process makes the file.
+    SQLite does not wait by itself before a change to WAL, so all is tried again while another process holds the file.
     """
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
-            application, version, tables = _header(db)
+            application, version, tables = _read_header(db)
             if not (create or tables):
                 return f"{label} is no {kind.name}"
             if problem := kind.problem(label, application, version, tables):
@@ -269,25 +271,25 @@ def _prepared(
                 db.execute("PRAGMA journal_mode=WAL")
             if not tables:
                 stamps = f"PRAGMA application_id={kind.application};PRAGMA user_version={FORMAT};"
-                _make(db, schema + stamps)
+                _create_tables(db, schema + stamps)
         except sqlite3.OperationalError as error:
             _roll_back(db)
-            if not _busy(error) or time.monotonic() >= deadline:
+            if not _is_busy(error) or time.monotonic() >= deadline:
                 raise
             time.sleep(_POLL_SECONDS)
         else:
             return ""
 
 
-def _header(db: Database) -> tuple[int, int, int]:
+def _read_header(db: Database) -> tuple[int, int, int]:
     queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     with snapshot(db):
         application, version, tables = (db.execute(query).fetchone()[0] for query in queries)
     return application, version, tables
 
 
-def _make(db: Database, script: str) -> None:
-    """Run a script in one transaction, unless another process was faster."""
+def _create_tables(db: Database, script: str) -> None:
+    """Run a script in one transaction, unless another process has created tables meanwhile."""
     with transaction(db):
         if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return
@@ -299,40 +301,40 @@ def _make(db: Database, script: str) -> None:
                 statement = ""
 
 
-def _busy(error: Exception) -> bool:
-    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+def _is_busy(error: Exception) -> bool:
+    return _error_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _code(error: Exception, mask: int = 0xFF) -> int:
+def _error_code(error: Exception, mask: int = 0xFF) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & mask
 
 
 def _roll_back(db: sqlite3.Connection) -> None:
-    """End a transaction; some errors, a full disk among them, have ended it already."""
+    """Roll back the transaction, if there is one: some errors, as of a full disk, have ended it already."""
     if db.in_transaction:
         db.execute("ROLLBACK")
 
 
-def _of_database(path: Path) -> tuple[Path, ...]:
-    """A database's file, its log and its index of the log."""
+def _database_files(path: Path) -> tuple[Path, ...]:
+    """Return the paths of a database's file, its log and the index of the log."""
     real_path = path.resolve()
-    return path.absolute(), *(real_path.with_name(real_path.name + suffix) for suffix in _ENDS)
+    return path.absolute(), *(real_path.with_name(real_path.name + suffix) for suffix in _SUFFIXES)
 
 
 def _make_private(path: Path) -> None:
-    """Take a database's files from everybody but their owner, as far as this account may."""
-    for file in _of_database(path):
+    """Let only the owner read a database's files, as far as this account may change that."""
+    for file in _database_files(path):
         with suppress(OSError):
             if file.stat().st_mode & 0o077:
                 file.chmod(0o600)
 
 
-_ENDS = ("-wal", "-shm")
+_SUFFIXES = ("-wal", "-shm")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
 
 
 def why_not_open(path: Path, error: Exception) -> str:
-    """Say why a database cannot be opened, where SQLite does not: its folder is missing, or what the system says."""
+    """Say why a database cannot be opened: its folder is missing or closed, or else what the error says."""
     try:
         os.close(os.open(path.absolute().parent, os.O_RDONLY))
     except FileNotFoundError:
@@ -343,41 +345,41 @@ def why_not_open(path: Path, error: Exception) -> str:
 
 
 class FileLostError(sqlite3.DatabaseError):
-    """A file of an open database was removed, replaced or cut short: what is written into it may be lost."""
+    """A file of an open database was removed, replaced, cut short or damaged: what was written may be lost."""
 
 
-def _status(file: Path, shown: str) -> os.stat_result:
+def _status(file: Path, label: str) -> os.stat_result:
     try:
         return file.stat()
     except OSError as error:
-        raise FileLostError(f"{_file_words(file, shown)} is gone: {error.strerror}") from None
+        raise FileLostError(f"{_file_words(file, label)} is gone: {error.strerror}") from None
 
 
-def _file_words(file: Path, shown: str) -> str:
-    return shown + next((end for end in _ENDS if file.name.endswith(end)), "")
+def _file_words(file: Path, label: str) -> str:
+    return label + next((suffix for suffix in _SUFFIXES if file.name.endswith(suffix)), "")
 
 
 def damage(db: sqlite3.Connection, table: str = "") -> str:
-    """Say what is wrong with an open database, in a line; reads all of it or of a table, in order, and every checksum.
+    """Read a database, or one of its tables, and check its pages and checksums. Return what is wrong, in a line.
 
-    Empty if nothing is found, also because it could not be read now: somebody may hold it, or have interrupted this.
+    "" if nothing was found, also if the database could not be read: another process may hold it, or interrupt this.
     """
     try:
         (problem,) = db.execute(f"PRAGMA quick_check({table or 1})").fetchone()
         return _damaged_record(db, table) if problem == "ok" else " ".join(problem.split())
-    except UnicodeDecodeError as error:  # what is wrong is in words that are no text
+    except UnicodeDecodeError as error:  # SQLite's message quotes bytes that are no text
         return str(error)
     except sqlite3.DatabaseError as error:
         return str(error).partition("\n")[0] if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED else ""
 
 
-def _damage(file: Path) -> str:
-    """The same of a file, as it is on the disk, whatever an open connection has cached of it."""
+def _file_damage(file: Path) -> str:
+    """Check a file as `damage` does, as it is on the disk, whatever an open connection has cached."""
     try:
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as db:
             db.execute("SELECT count(*) FROM sqlite_master")
             return damage(db)
-    except sqlite3.OperationalError:  # nobody else may read it
+    except sqlite3.OperationalError:  # the file is held, or cannot be opened
         return ""
     except sqlite3.DatabaseError as error:
         return str(error)
@@ -388,14 +390,14 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE '
 
 
 def add_functions(db: sqlite3.Connection) -> None:
-    """Let a connection write rows of such tables, and read the views."""
+    """Give a connection the SQL functions that compute and check checksums of records."""
     db.create_function("record_sum", -1, _record_sum, deterministic=True)
     db.create_function("is_intact", -1, _is_intact, deterministic=True)
 
 
 @lru_cache(maxsize=8)
 def _with_checksums(schema: str) -> tuple[str, frozenset[tuple[str, str, str]]]:
-    """A schema's statements with checksums and views; and what is in `sqlite_master` then: type, name, text of each."""
+    """Add checksums and views to a schema. Return its statements, and (type, name, text) of each object they create."""
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema)
         columns = {
@@ -417,7 +419,7 @@ def _with_checksums(schema: str) -> tuple[str, frozenset[tuple[str, str, str]]]:
 
 
 def _damaged_record(db: sqlite3.Connection, table: str = "") -> str:
-    """Read all rows of a table, or of every table, and say in a line of which one does not match its checksum."""
+    """Read all rows of a table, or of every table. Return a line on a record that does not match, or "" if all do."""
     add_functions(db)
     views = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE name LIKE 'intact!_%' ESCAPE '!'")]
     for view in views if not table else [f"intact_{table}"] if f"intact_{table}" in views else ():
@@ -430,34 +432,34 @@ def _damaged_record(db: sqlite3.Connection, table: str = "") -> str:
     return ""
 
 
-class _Checking(sqlite3.Cursor):
-    """A cursor for a statement that reads one such view; SQLITE_CORRUPT if a row does not match its checksum."""
+class _CheckingCursor(sqlite3.Cursor):
+    """A cursor for a statement that reads one view of intact rows; SQLITE_CORRUPT if a row does not match."""
 
     def execute(self, query: str, values: Any = (), /) -> Self:
-        """Run it, and ask for the check as well."""
+        """Run the statement, with the checking column added."""
         if not query.startswith("SELECT *"):
             query = query.replace(" FROM intact_", ", is_intact FROM intact_", 1)
         try:
             return super().execute(query, values)
         except sqlite3.OperationalError as error:
-            raise _named(error) from None
+            raise _checksum_error(error) from None
 
     def __next__(self) -> Any:
         try:
             return super().__next__()[:-1]
         except sqlite3.OperationalError as error:
-            raise _named(error) from None
+            raise _checksum_error(error) from None
 
     def fetchone(self) -> Any:
-        """The next row, `None` if there is none."""
+        """Return the next row; `None` if there is none."""
         return next(self, None)
 
     def fetchall(self) -> list[Any]:
-        """The rows that are left."""
+        """Return the remaining rows."""
         return list(self)
 
 
-def _named(error: sqlite3.OperationalError) -> sqlite3.DatabaseError:
+def _checksum_error(error: sqlite3.OperationalError) -> sqlite3.DatabaseError:
     if str(error) != _RAISED:
         return error
     checksum_error = sqlite3.DatabaseError("a record does not match its checksum")
@@ -471,5 +473,5 @@ def _record_sum(*values: Any) -> int:
 
 def _is_intact(stored_sum: Any, *values: Any) -> bool:
     if stored_sum != _record_sum(*values):
-        raise ValueError  # SQLite passes on that it was raised, nothing else
+        raise ValueError  # SQLite passes on only that an exception was raised
     return True

@@ -1,4 +1,4 @@
-"""Files that are written for others to use: secrets are readable by their owner only, from the moment they exist."""
+"""Files that are replaced in one step. Secret files are readable by their owner only, from the moment they exist."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = [
 ]
 
 CERTIFICATE_DAYS = 30
-"""A certificate is to be renewed when it has no more left."""
+"""A certificate that is valid for fewer days is to be renewed."""
 
 
 def new_folder(path: Path, *, private: bool = False) -> Path:
-    """Make a folder, perhaps of its owner alone; FuguError if it holds something, or cannot be made."""
+    """Make a folder, with `private` for its owner alone. FuguError if it is not empty, or cannot be made."""
     try:
         path.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
         if any(path.iterdir()):
@@ -40,7 +40,7 @@ def write_secret(path: Path, content: str | bytes) -> None:
 
 
 def create_private(path: Path) -> None:
-    """Make an empty file of mode 0600, whatever the umask, unless there is one or the folder takes none."""
+    """Make an empty file of mode 0600, whatever the umask. Do nothing if it exists, or cannot be made."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
@@ -50,7 +50,7 @@ def create_private(path: Path) -> None:
 
 
 def hold(path: Path) -> TextIO | None:
-    """Hold a file until it is closed or the process ends; others may hold it too. `None` if it cannot be opened."""
+    """Lock a file, shared, until it is closed or the process ends. `None` if it cannot be opened or locked."""
     create_private(path)
     try:
         file = path.open("a")
@@ -61,7 +61,7 @@ def hold(path: Path) -> TextIO | None:
 
 
 def is_held(path: Path) -> bool | None:
-    """True if a process holds a file; `None` if this account cannot know."""
+    """True if a process holds a file by `hold`; `None` if this account may not open the file."""
     try:
         with path.open("a" if path.exists() else "r") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,7 +80,7 @@ def write_public(path: Path, content: str | bytes) -> None:
 
 
 def read_text(path: Path, label: str) -> str:
-    """Read a text file; FuguError names what was looked for."""
+    """Read a text file. FuguError, with the label and the path, if it cannot be read."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -91,7 +91,7 @@ def read_text(path: Path, label: str) -> str:
 
 @contextmanager
 def naming(path: Path, label: str) -> Iterator[None]:
-    """Name a file in the errors of a context: FuguError if it cannot be read, else what the context raises."""
+    """Name a file in the errors of a context: an OSError becomes a FuguError, a FuguError begins with the path."""
     try:
         yield
     except OSError as error:
@@ -101,7 +101,7 @@ def naming(path: Path, label: str) -> Iterator[None]:
 
 
 def _write(path: Path, content: str | bytes, mode: int) -> None:
-    """Replace the file in one step, forced to disk; whoever reads it sees the old content or the new."""
+    """Replace a file in one step, and force it to disk: readers see the old content or the new."""
     content_bytes = content.encode() if isinstance(content, str) else content
     try:
         descriptor, temporary_name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
@@ -126,8 +126,11 @@ def _write(path: Path, content: str | bytes, mode: int) -> None:
 
 
 def certificate_end(path: Path) -> tuple[float, float]:
-    """Unix seconds when a PEM file's certificates begin and end to be valid together; OSError, ValueError if none."""
-    from cryptography import x509  # here, because a running agent does without
+    """Return when the certificates of a PEM file begin and end to be valid together, in Unix seconds.
+
+    Raises OSError if the file cannot be read, ValueError if it has no certificate.
+    """
+    from cryptography import x509  # here, so that a running agent does not load it
 
     certificates = x509.load_pem_x509_certificates(path.read_bytes())
     begin = max(certificate.not_valid_before_utc for certificate in certificates)

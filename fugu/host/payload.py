@@ -1,6 +1,6 @@
-"""Payloads of local devices: the value at a path of a message, and when its device was heard last.
+"""Payloads of local devices: the value at a path of a message, and when the device was last heard.
 
-A path is keys and indices of lists, joined by dots: `ENERGY.Power`, `outputs.0`. A key that holds a dot, a comma or a
+A path is keys and list indices, joined by dots: `ENERGY.Power`, `outputs.0`. A key that holds a dot, a comma or a
 quote is written in double quotes, as in JSON: `"1.7.0"`, `meter."1.7.0"`. Several paths are joined by commas.
 """
 
@@ -19,19 +19,19 @@ MAX_PAYLOAD_BYTES = 1 << 16
 _KEY = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^".,]*)\s*([.,]|$)')
 _PLAIN = re.compile(r'[^".,]+')
 _LAST_SEEN = "last_seen"
-"""The key in which Zigbee2MQTT says when the device was heard: milliseconds since 1970, or ISO 8601."""
+"""The key in which Zigbee2MQTT says when the device was last heard: milliseconds since 1970, or ISO 8601."""
 _MILLISECONDS = re.compile(r"\d{12,14}")
 _EARLIEST = 1e9
-"""Unix time of 2001: a lesser number is no time of a message, but perhaps its age."""
+"""Unix time of 2001: a smaller number is no time of a message, but perhaps its age."""
 _FRESH_SECONDS = 60.0
 
 
 class MalformedError(ValueError):
-    """A payload is too long, no text, not JSON, or has something at the path that is no single value."""
+    """A payload is too long, no text, not JSON, or has an object or a list at the path."""
 
 
 class Message(NamedTuple):
-    """The value at a path, and when its device was heard (Unix time); None where the payload has none."""
+    """The value at a path, and the Unix time when its device was last heard; None where the payload has none."""
 
     value: str | None
     last_seen: float | None = None
@@ -39,11 +39,7 @@ class Message(NamedTuple):
 
 @lru_cache(maxsize=64)
 def parse_path(path: str) -> tuple[tuple[str, ...], ...]:
-    """Read the keys of each path of a list.
-
-    Raises:
-        ValueError: one line that says how a key with a quote is written.
-    """
+    """Read a list of paths: return the keys of each path. ValueError, with a line that says how keys are written."""
     paths: list[list[str]] = [[]]
     position, separator = 0, "."
     while separator:
@@ -62,12 +58,12 @@ def parse_path(path: str) -> tuple[tuple[str, ...], ...]:
 
 
 def quoted_key(key: str) -> str:
-    """A key as it is written in a path."""
+    """Write a key as in a path, in double quotes if it needs them."""
     return key if _PLAIN.fullmatch(key) and key == key.strip() else json.dumps(key, ensure_ascii=False)
 
 
 def message(payload: bytes, path: str | None) -> Message:
-    """Read the value in a UTF-8 payload of at most 64 KiB, as it was written.
+    """Read the value at a path of a UTF-8 payload of at most 64 KiB, as it is written there.
 
     Values at several paths are joined by commas. Without a path, the payload is the value. Raises MalformedError, which
     holds nothing of the payload.
@@ -79,7 +75,7 @@ def message(payload: bytes, path: str | None) -> Message:
         text = payload.decode()
         if path is not None:
             document = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-            values = [_walk(document, keys) for keys in parse_path(path)]
+            values = [_value_at_keys(document, keys) for keys in parse_path(path)]
             last_seen = _last_seen(document)
             if None in values:
                 return Message(None, last_seen)
@@ -92,11 +88,11 @@ def message(payload: bytes, path: str | None) -> Message:
 
 
 def value_at(payload: bytes, path: str | None) -> str | None:
-    """The value of a message; arguments and errors as of `message`."""
+    """Read only the value of a message; arguments and errors as of `message`."""
     return message(payload, path).value
 
 
-def _walk(value: Any, keys: tuple[str, ...]) -> str | None:
+def _value_at_keys(value: Any, keys: tuple[str, ...]) -> str | None:
     for key in keys:
         if isinstance(value, dict):
             if key not in value:
@@ -124,10 +120,10 @@ def _last_seen(document: Any) -> float | None:
 
 
 class ResentCheck:
-    """Tell measurements from values that a bridge sends again, by the `last_seen` of their messages.
+    """Tells measurements from values that a bridge sends again, by the `last_seen` of their messages.
 
-    A message that says no more of its device than the one before was sent again, and so was a first one that is older
-    than a minute. A message without `last_seen` counts as a measurement.
+    A message was sent again if its `last_seen` is that of the message before. So was one that is not later than the
+    message before, or is the first, and is more than a minute old. A message without `last_seen` is a measurement.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A process as its machine sees it: what wakes it, what systemd and whoever started it is told, with what it ends."""
+"""A process and its machine: what wakes it, its notices to systemd and to people, and its end with its parent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Self
 __all__ = ["NOTICES", "Notifier", "Wake", "end_with_parent", "first_share"]
 
 NOTICES = logging.getLogger("fugu.notices")
-"""For the few lines that whoever started a service waits for though nothing is wrong: they come unasked, as INFO."""
+"""Logger of the few lines that a service always logs though nothing is wrong, as INFO."""
 NOTICES.setLevel(logging.INFO)
 
 
@@ -24,15 +24,15 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, of prctl(2)
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent, of that number, has ended, whatever either is doing then.
+    """Let the kernel kill this process when its parent, the process with number `parent`, ends.
 
-    So does the end of the parent's thread that has begun it. Other systems than Linux do not have this.
+    The end of the parent's thread that started this process kills it, too. Only Linux has this.
     """
     if sys.platform.startswith("linux"):
         import ctypes  # here, so that the agent does not load it
 
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:  # it has ended already
+        if os.getppid() != parent:  # the parent has ended already
             os._exit(1)
 
 
@@ -40,12 +40,12 @@ _MICROSECONDS = 1e6
 
 
 class Notifier:
-    """Messages to systemd at a socket's path, or `@name` if it is abstract; to nobody if that is empty."""
+    """Messages to systemd at the path of its socket, or `@name` if the socket is abstract; to nobody if it is ""."""
 
     def __init__(self, address: str = "", watchdog_seconds: float | None = None) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._pause = None if watchdog_seconds is None else watchdog_seconds / 3
-        self._next = float("-inf")
+        self._alive_pause = None if watchdog_seconds is None else watchdog_seconds / 3
+        self._next_alive = float("-inf")
         self._socket: socket.socket | None = None
         if self._address:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -53,33 +53,33 @@ class Notifier:
 
     @classmethod
     def of_process(cls, environment: Mapping[str, str] | None = None, pid: int | None = None) -> Self:
-        """The notifier that this process, unless others are given, was started with."""
+        """Make the notifier of a process from its environment and its number, by default those of this process."""
         variables = os.environ if environment is None else environment
         address = variables.get("NOTIFY_SOCKET", "")
         usec, owner = variables.get("WATCHDOG_USEC", ""), variables.get("WATCHDOG_PID", "")
         is_watched = usec.isdecimal() and int(usec) > 0 and owner in ("", str(os.getpid() if pid is None else pid))
-        usable = address if address.startswith(("/", "@")) else ""
-        return cls(usable, int(usec) / _MICROSECONDS if usable and is_watched else None)
+        usable_address = address if address.startswith(("/", "@")) else ""
+        return cls(usable_address, int(usec) / _MICROSECONDS if usable_address and is_watched else None)
 
     def starting(self, seconds: float) -> None:
-        """The start may take so long from now, if that is longer than the service manager waits."""
+        """Say that the start may take some seconds from now, if systemd would not wait as long."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * _MICROSECONDS)}")
 
     def ready(self) -> None:
-        """The service has started: what waits for it may start too."""
+        """Say that the service has started."""
         self._send("READY=1")
 
     def alive(self, now: float) -> None:
-        """The service works; call it in every round of the main loop, and only there.
+        """Say that the service works; call this in every round of the main loop, and only there.
 
-        What comes sooner than a third of the watchdog's time, by a steady clock in seconds, is not sent.
+        Nothing is sent within a third of the watchdog's time after the last message. `now` is monotonic, in seconds.
         """
-        if self._pause is not None and now >= self._next:
-            self._next = now + self._pause
+        if self._alive_pause is not None and now >= self._next_alive:
+            self._next_alive = now + self._alive_pause
             self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        """The service has begun to stop."""
+        """Say that the service has begun to stop."""
         self._send("STOPPING=1")
 
     def _send(self, message: str) -> None:
@@ -89,11 +89,11 @@ class Notifier:
 
 
 class Wake:
-    """An event that a signal handler may set, and that is over once it has been waited for; one thread waits.
+    """An event that a signal handler may set; one thread waits for it, and waiting clears it.
 
-    A handler in the main thread would wait for the lock of a `threading.Event` for ever while this is about to wait, or
-    to clear the event. Releasing a lock is safe at any moment. A SimpleQueue does not do: if `get` with a timeout is
-    held up for longer than that at the wrong moment, CPython waits in it for ever.
+    A `threading.Event` does not do: if the handler interrupts the main thread inside `wait` or `clear`, it waits for
+    the event's lock for ever. To release a lock is safe at any moment. A SimpleQueue does not do either: if `get` with
+    a timeout is held up for longer than the timeout at the wrong moment, CPython waits in it for ever.
     """
 
     def __init__(self) -> None:
@@ -101,17 +101,20 @@ class Wake:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Wake the thread that waits, or the next one that will."""
-        with suppress(RuntimeError):  # it is set
+        """Wake the thread that waits now, or else the next wait."""
+        with suppress(RuntimeError):  # the event is set already
             self._lock.release()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is set; whether it was, before the time was over."""
+        """Wait until the event is set, and clear it; False if the time was over first."""
         return self._lock.acquire(timeout=seconds)
 
 
 def first_share(shares_us: Iterable[int], now_us: int) -> str:
-    """When something is shared first, for whoever started a service and waits; of today the time alone."""
+    """Say when data is shared first, in local time, without the date if it is today.
+
+    `shares_us` are possible moments and `now_us` is the present, in microseconds of Unix time.
+    """
     if (first_us := min(shares_us, default=None)) is None:
         return "nothing is to be shared"
     local_time = time.localtime(first_us / 1e6)

@@ -1,4 +1,4 @@
-"""Command line, output and log of a program: what people and machines see of it."""
+"""Command line, output and log of a program."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ __all__ = [
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises what is wrong instead of printing it, and takes no abbreviations."""
+    """A parser that raises a UsageError in place of printing a message, and takes no abbreviations."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
-        """Refuse a command line; a `UsageError`."""
+        """Raise a `UsageError` for a wrong command line."""
         raise UsageError(f"{message} (try '{self.prog} --help')")
 
 
 def run_program(work: Callable[[], int]) -> int:
-    """Run a program's work to its exit code; it is no error if the reader of its output has gone, as `head` does."""
-    for stream in (sys.stdout, sys.stderr):  # what their encoding cannot say, such as odd bytes of a name, is escaped
+    """Run a program's work and return its exit code; 0 if the reader of its output has gone, as `head` does."""
+    for stream in (sys.stdout, sys.stderr):  # characters that their encoding lacks, as in a file's name, are escaped
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
             return work()
-        finally:  # also where a parser ends the process
+        finally:  # also if the parser ends the process, after --help
             sys.stdout.flush()
     except BrokenPipeError:  # nothing more may be written there
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -55,7 +55,7 @@ def run_program(work: Callable[[], int]) -> int:
 
 
 def exit_code(program: str, work: Callable[[], int]) -> int:
-    """Do some work; its code, or 1 for what is refused, 2 for words that cannot be read, 130 if interrupted."""
+    """Do some work and return its exit code; 1 for a FuguError, 2 for a UsageError, 130 if interrupted."""
     try:
         return work()
     except FuguError as error:
@@ -66,14 +66,14 @@ def exit_code(program: str, work: Callable[[], int]) -> int:
 
 
 def version_line(program: str) -> str:
-    """Line that `--version` prints."""
+    """Return the line that `--version` prints."""
     from importlib.metadata import version  # takes longer to load than all else here
 
     return f"{program} {version('fugu-edge')}\n"
 
 
 def add_version(parser: argparse.ArgumentParser, program: str) -> None:
-    """Give a program the option `--version`, which needs the version only when it is asked for."""
+    """Add the option `--version` to a program; the version is looked up only when the option is given."""
 
     class Version(argparse.Action):
         def __call__(self, parser: argparse.ArgumentParser, *_given: object, **_named: object) -> None:
@@ -85,11 +85,11 @@ def add_version(parser: argparse.ArgumentParser, program: str) -> None:
 
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
-_USUAL = frozenset(vars(logging.makeLogRecord({})))
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({})))
 
 
 class _JsonLines(logging.Formatter):
-    """Time, level, where it comes from, the message, and whatever was given as `extra`."""
+    """A record as one JSON object: time, level, logger, message, and the fields of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -98,12 +98,12 @@ class _JsonLines(logging.Formatter):
             "source": record.name,
             "message": record.getMessage(),
         }
-        extra_fields = {name: value for name, value in vars(record).items() if name not in _USUAL}
+        extra_fields = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
         return json.dumps(fields | extra_fields, default=str)
 
 
 class _ToStderr(logging.StreamHandler[TextIO]):
-    """Writes to what is standard error by then: something that shows progress there may stand before it for a while."""
+    """Writes to the `sys.stderr` of the moment, which a display of progress replaces for a while."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -111,7 +111,7 @@ class _ToStderr(logging.StreamHandler[TextIO]):
 
 
 def log_to_stderr(log_format: LogFormat, *, verbose: bool) -> None:
-    """Set up the process's log; `verbose` is for what happens, too, not only what goes wrong."""
+    """Set up the process's log, from warnings on, or with `verbose` from INFO on."""
     handler = _ToStderr(sys.stderr)
     text_formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(_JsonLines() if log_format == "json" else text_formatter)
@@ -126,35 +126,35 @@ class LogSettings(NamedTuple):
 
 
 def log_settings() -> LogSettings:
-    """How this process logs, for another one that is to log in the same way."""
+    """Return the log settings of this process, for a child process that is to log in the same way."""
     root_logger = logging.getLogger()
     is_json = any(isinstance(handler.formatter, _JsonLines) for handler in root_logger.handlers)
     return LogSettings("json" if is_json else "text", root_logger.isEnabledFor(logging.INFO))
 
 
-_DEEPER = 5
-"""Columns by which what is left of a broken line is set in."""
+_INDENT = 5
+"""Columns by which the continuation of a wrapped line is indented."""
 _WIDTH = 80
-"""Of a terminal that does not know its own."""
+"""Columns of a terminal that does not know its width."""
 
 
 def print_lines(text: str) -> None:
-    """Print lines."""
+    """Print lines; on a terminal, wrap them to its width."""
     if sys.stdout.isatty():
         width = os.get_terminal_size(sys.stdout.fileno()).columns or _WIDTH
-        text = "\n".join(_broken(line, width) for line in text.splitlines())
+        text = "\n".join(_wrapped(line, width) for line in text.splitlines())
     print(text)
 
 
-def _broken(line: str, width: int) -> str:
-    from textwrap import fill  # no agent that runs needs it
+def _wrapped(line: str, width: int) -> str:
+    from textwrap import fill  # here, so that a running agent does not load it
 
     indent = len(line) - len(line.lstrip())
     return fill(
         line.lstrip(),
         width,
         initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + _DEEPER),
+        subsequent_indent=" " * (indent + _INDENT),
         break_long_words=False,
         break_on_hyphens=False,
     )

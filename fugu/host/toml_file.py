@@ -1,4 +1,4 @@
-"""Configuration files: TOML that is read into a document, with one line for the first thing that is wrong."""
+"""Configuration files: TOML that is read into a pydantic model. An error names the first wrong key, in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def read_toml(path: Path, model: type[_Model], error_type: type[FuguError]) -> _Model:
-    """Read a file into a document, with its folder as context; `error_type` if it is unreadable, or a key is wrong."""
+    """Read a file into a model, with its folder as context. `error_type` if it cannot be read, or a key is wrong."""
     from pydantic import ValidationError
 
     try:
@@ -38,7 +38,7 @@ def read_toml(path: Path, model: type[_Model], error_type: type[FuguError]) -> _
 
 
 def toml_lines(values: Mapping[str, object]) -> list[str]:
-    """Write keys and values: texts, numbers, booleans, lists, tables. A key whose value is `None` is left out."""
+    """Write keys and values as TOML lines: texts, numbers, booleans, lists, tables. A key with `None` is left out."""
     return [f"{key} = {_value(value)}" for key, value in values.items() if value is not None]
 
 
@@ -60,21 +60,21 @@ def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _keys(annotation: object, path: Sequence[int | str]) -> set[str]:
-    types = {name: hint for form in _forms(annotation) for name, hint in _fields(form).items()}
+    types = {name: hint for model in _models(annotation) for name, hint in _fields(model).items()}
     if not path:
         return set(types)
-    return _keys(types.get(str(path[0]), annotation), path[1:])  # an index, a name or the tag of a form: as it was
+    return _keys(types.get(str(path[0]), annotation), path[1:])  # an index, a name or a tag does not change the type
 
 
-def _forms(annotation: object) -> Iterator[type[Any]]:
+def _models(annotation: object) -> Iterator[type[Any]]:
     if isinstance(annotation, type) and (hasattr(annotation, "model_fields") or is_dataclass(annotation)):
         yield annotation
     for type_argument in get_args(annotation):
-        yield from _forms(type_argument)
+        yield from _models(type_argument)
 
 
-def _fields(form: type[Any]) -> dict[str, object]:
-    if is_dataclass(form):
-        hints = get_type_hints(form)
-        return {field.name: hints[field.name] for field in fields(form)}
-    return {name: field.annotation for name, field in form.model_fields.items()}
+def _fields(model: type[Any]) -> dict[str, object]:
+    if is_dataclass(model):
+        hints = get_type_hints(model)
+        return {field.name: hints[field.name] for field in fields(model)}
+    return {name: field.annotation for name, field in model.model_fields.items()}

@@ -1,4 +1,4 @@
-"""Where a broker is, and how one proves who one is."""
+"""Address of a broker, and the credentials for it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ class LinkError(FuguError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where the broker is, and how to prove who we are.
-
-    The only description of a connection: the table `[broker]` of a file is read into it.
+    """Address of a broker, and the credentials for it: the table `[broker]` of a configuration file.
 
     Attributes:
-        FILES: names of those that are names of files.
-        password_file: its first line is the password.
-        ca_file: certificate authority; any of the three file names switches TLS on.
-        cert_file, key_file: client certificate.
+        FILES: the names of the fields that hold file names.
+        password_file: file whose first line is the password.
+        ca_file: file of the certificate authority. This file, or a client certificate, switches TLS on.
+        cert_file, key_file: files of the client certificate and of its key.
         protocol: "auto" tries MQTT 5 and falls back to 3.1.1.
-        keepalive: seconds without traffic after which the broker is asked whether it is alive.
+        keepalive: seconds without traffic after which the client pings the broker.
         max_backoff: longest pause in seconds between two attempts to connect.
     """
 
@@ -50,7 +48,7 @@ class Broker:
     max_backoff: int = 60
 
     def __post_init__(self) -> None:
-        """Refuse, by a LinkError, values that would end the network thread, or that no system call takes."""
+        """Raise a LinkError for a value that would end the network thread, or that no system call takes."""
         try:
             self.host.encode("idna")
         except UnicodeError:
@@ -63,7 +61,7 @@ class Broker:
                 raise LinkError(f"{name} has a zero byte")
 
     def beside(self, folder: Path) -> Broker:
-        """The same with file names relative to a folder."""
+        """Return this broker with its file names relative to a folder."""
         files: dict[str, Any] = {
             name: str(folder / value) for name in self.FILES if (value := getattr(self, name)) is not None
         }
@@ -86,11 +84,11 @@ class Broker:
 
     @property
     def has_tls(self) -> bool:
-        """True if one of its files switches TLS on."""
+        """True if a file of the broker switches TLS on."""
         return bool(self.ca_file or self.cert_file or self.key_file)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The TLS settings, or `None` for a plain connection; LinkError if a file cannot be read."""
+        """Return the TLS settings, or `None` for a plain connection; LinkError if a file cannot be read."""
         if not self.has_tls:
             return None
         try:
@@ -102,7 +100,7 @@ class Broker:
         return tls
 
     def password(self) -> str | None:
-        """The password, if there is a file for it; LinkError if that cannot be read."""
+        """Return the password; `None` without a password file. LinkError if the file cannot be read."""
         if self.password_file is None:
             return None
         try:

@@ -1,12 +1,12 @@
 """A paho-mqtt client that reads and writes many packets at once, within the limits of `fugu.mqtt.packets`.
 
-For each packet paho-mqtt asks the operating system three times to read and once to write. Every time another thread may
-take the interpreter. Here a turn of the loop is one wait, one read of up to 64 kB and one write of everything that is
-to go. Publications at QoS 0 and 1, and the broker's answers to ours, do not become paho-mqtt's objects; connecting,
-sessions, keep-alive, subscriptions and rarer packets are paho-mqtt's.
+For each packet, paho-mqtt makes three system calls to read and one to write. At every call another thread may take the
+interpreter. Here a turn of the loop is one wait, one read of up to 64 kB and one write of all that waits to be sent.
+Publications at QoS 0 and 1, and acknowledgements of our own publications, are handled here in bytes. Connecting,
+sessions, keep-alive, subscriptions and rarer packets are left to paho-mqtt.
 
-This is the only module that uses paho-mqtt's private names; `INSIDES` lists them. Where `insides_fit` finds others, no
-link starts.
+This is the only module that uses paho-mqtt's private names; `INSIDES` lists them. If paho-mqtt has other names, no link
+starts: see `insides_fit`.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ INSIDES = (
     *("_in_packet", "_last_bytes_received", "_last_msg_out", "_out_packet", "_protocol", "_sock"),
     *("_sockpairR", "_sockpairW", "_thread"),
 )
-"""paho-mqtt's private names: methods that are replaced here, methods that are called, attributes."""
-_AT_ONCE = 1 << 16
+"""Private names of paho-mqtt: methods that are replaced here, methods that are called here, attributes."""
+_CHUNK_BYTES = 1 << 16
 _PUBACK_BYTES = 4
 _MOST_UNSENT = 10_000
-"""Packets that wait because the broker does not read; a broker that only writes would let answers pile up."""
+"""Packets that may wait to be sent: acknowledgements would pile up for a broker that sends and does not read."""
 _MOST_UNACKNOWLEDGED = 1_000
-"""Publications that the broker has not acknowledged."""
+"""Publications that may wait for the broker's acknowledgement."""
 _GATHER_SECONDS, _BUSY_SECONDS = 0.0005, 0.001
 
 
 @functools.cache
 def insides_fit() -> bool:
-    """True if this version of paho-mqtt has the private names that are used here, with the same parameters."""
+    """True if the installed paho-mqtt has the private names that are used here, with the same parameters."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2)
     for private_name in INSIDES:
         name, parenthesis, _ = private_name.partition("(")
@@ -78,7 +78,7 @@ def insides_fit() -> bool:
 
 
 class Client(mqtt.Client):
-    """A client with limits, which hands over what it received once a turn; in MQTT 5 `clean_session` is `None`."""
+    """A paho-mqtt client with limits, which delivers messages once a turn. In MQTT 5 `clean_session` is `None`."""
 
     def __init__(
         self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, wishes: Wishes
@@ -89,10 +89,10 @@ class Client(mqtt.Client):
         self._wishes = wishes
         self._max_packet = wishes.max_payload + MOST_AROUND
         self._outgoing = Outgoing(_MOST_UNACKNOWLEDGED, wishes.max_in_flight, self._packet_queue, self._mid_generate)
-        self._rest = bytearray()
-        self._needed = 0
+        self._partial = bytearray()
+        self._needed_bytes = 0
         self._messages: list[Message] = []
-        self._answers = bytearray()
+        self._acks = bytearray()
         self._unsent = bytearray()
         self._woken = False
         self._busy_until = 0.0
@@ -101,13 +101,16 @@ class Client(mqtt.Client):
         )
 
     def send(self, topic: str, payload: bytes, *, retain: bool) -> int | None:
-        """Publish at QoS 1, now or after a reconnection; returns the message id, `None` if too many are unanswered."""
+        """Publish at QoS 1, now or after a reconnection.
+
+        Return the message id, or `None` if too many publications are unanswered.
+        """
         topic_bytes, is_mqtt5 = topic.encode(), self._protocol == MQTTProtocolVersion.MQTTv5
         self._raise_for_invalid_topic(topic_bytes)
         return self._outgoing.add(lambda mid: publish(topic_bytes, payload, mid, is_mqtt5, retain=retain))
 
     def close(self) -> None:
-        """Close the connection; its thread has ended, or is the one that calls."""
+        """Close the connection. Call this once the network thread has ended, or from the network thread."""
         if threading.current_thread() is not self._thread:
             self._reset_sockets()
 
@@ -116,7 +119,7 @@ class Client(mqtt.Client):
         if connection is None or wake is None:
             return MQTTErrorCode.MQTT_ERR_NO_CONN
         if isinstance(connection, socket.socket) and getattr(connection, "pending", int)():
-            timeout = 0.0  # decrypted already, so that no wait would end
+            timeout = 0.0  # decrypted bytes wait already, and poll does not see them
         poller = select.poll()
         try:
             poller.register(connection, select.POLLIN | (select.POLLOUT if self.want_write() else 0))
@@ -127,8 +130,8 @@ class Client(mqtt.Client):
             return self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         if wake_events:
             with contextlib.suppress(BlockingIOError):
-                wake.recv(_AT_ONCE)
-            self._woken = False  # before what has been queued is written: who queues later wakes again
+                wake.recv(_CHUNK_BYTES)
+            self._woken = False  # before the queue is written: a packet that is queued later wakes the loop again
         if broker_events & ~select.POLLOUT and (error_code := self.loop_read()):
             return error_code
         return (self.want_write() and self.loop_write()) or self.loop_misc()
@@ -145,9 +148,9 @@ class Client(mqtt.Client):
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
-        """Take what has come, up to 64 kB of it, and hand over its messages."""
+        """Read up to 64 kB that have come, and deliver their messages."""
         try:
-            error_code = self._take(self._read())
+            error_code = self._take_bytes(self._read())
         except BlockingIOError:
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         except RefusedError as refusal:
@@ -155,64 +158,64 @@ class Client(mqtt.Client):
             error_code = MQTTErrorCode.MQTT_ERR_CONN_LOST
         except OSError:
             error_code = MQTTErrorCode.MQTT_ERR_CONN_LOST
-        except Exception as error:  # malformed in a way that paho-mqtt does not expect
+        except Exception as error:  # a packet is malformed in a way that paho-mqtt does not expect
             self._wishes.refused(f"the broker sends a malformed packet: {cause(error)}")
             error_code = MQTTErrorCode.MQTT_ERR_PROTOCOL
         return self._loop_rc_handle(error_code) if error_code else MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _read(self) -> bytes:
-        """Read the bytes that have come; raises OSError if nothing has, or the broker has closed the connection."""
-        if len(self._out_packet) > _MOST_UNSENT or len(self._answers) > _MOST_UNSENT * _PUBACK_BYTES:
+        """Read the bytes that have come. Raises OSError if none have, or the broker has closed the connection."""
+        if len(self._out_packet) > _MOST_UNSENT or len(self._acks) > _MOST_UNSENT * _PUBACK_BYTES:
             raise RefusedError("the broker takes nothing, but sends")
         if self._wishes.gather and time.monotonic() < self._busy_until:
             time.sleep(_GATHER_SECONDS)
-        chunk = self._sock_recv(_AT_ONCE)
+        chunk = self._sock_recv(_CHUNK_BYTES)
         if not chunk:
             raise ConnectionResetError
         self._last_bytes_received = time.monotonic()
         if not hasattr(self._sock, "pending"):
             return chunk
-        chunks, size = [chunk], len(chunk)  # TLS gives what was written at once, never more
-        with contextlib.suppress(OSError):  # there is no more, or it is noticed at the next turn
-            while size < _AT_ONCE and (chunk := self._sock_recv(_AT_ONCE)):
+        chunks, size = [chunk], len(chunk)  # a TLS read gives one record at most
+        with contextlib.suppress(OSError):  # nothing more has come, or the next turn sees the failure
+            while size < _CHUNK_BYTES and (chunk := self._sock_recv(_CHUNK_BYTES)):
                 chunks.append(chunk)
                 size += len(chunk)
         return b"".join(chunks)
 
-    def _take(self, chunk: bytes) -> MQTTErrorCode:
-        if self._rest:
-            self._rest += chunk
-            if len(self._rest) < self._needed:
+    def _take_bytes(self, chunk: bytes) -> MQTTErrorCode:
+        if self._partial:
+            self._partial += chunk
+            if len(self._partial) < self._needed_bytes:
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            chunk = bytes(self._rest)
-            self._rest.clear()
+            chunk = bytes(self._partial)
+            self._partial.clear()
         try:
-            return self._split(chunk)
+            return self._take_packets(chunk)
         finally:
-            self._hand_over()
+            self._deliver()
 
-    def _split(self, chunk: bytes) -> MQTTErrorCode:
+    def _take_packets(self, chunk: bytes) -> MQTTErrorCode:
         position, connection = 0, self._sock
         is_mqtt5 = self._protocol == MQTTProtocolVersion.MQTTv5
         while True:
-            position = publications(chunk, position, self._max_packet, is_mqtt5, self._messages, self._answers)
+            position = publications(chunk, position, self._max_packet, is_mqtt5, self._messages, self._acks)
             if position == len(chunk):
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
             head = header(chunk, position)
             if head is not None:
                 check_packet(head.command, head.length, self._max_packet, is_connected=self.is_connected())
             if head is None or head.begin + head.length > len(chunk):
-                self._rest += chunk[position:]
-                self._needed = len(self._rest) + 1 if head is None else head.begin - position + head.length
+                self._partial += chunk[position:]
+                self._needed_bytes = len(self._partial) + 1 if head is None else head.begin - position + head.length
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
             position = head.begin + head.length
-            if error_code := self._handle(head.command, chunk[head.begin : position]):
+            if error_code := self._handle_packet(head.command, chunk[head.begin : position]):
                 return error_code
-            if self._sock is not connection:  # closed, or another already
+            if self._sock is not connection:  # the connection was closed, or replaced
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
 
-    def _handle(self, command: int, body: bytes) -> MQTTErrorCode:
-        """Take a packet that is no plain publication."""
+    def _handle_packet(self, command: int, body: bytes) -> MQTTErrorCode:
+        """Handle a packet that is no plain publication."""
         is_mqtt5 = self._protocol == MQTTProtocolVersion.MQTTv5
         packet_type = command >> 4
         if packet_type == PacketTypes.PUBACK and (answer := acknowledgement(body, is_mqtt5)) is not None:
@@ -223,7 +226,7 @@ class Client(mqtt.Client):
         if packet_type == PacketTypes.PUBLISH and is_mqtt5:
             check_properties(command, body)
         else:
-            self._hand_over()
+            self._deliver()
         packet = self._in_packet
         packet["command"], packet["packet"], packet["remaining_length"] = command, bytearray(body), len(body)
         return self._packet_handle()
@@ -235,10 +238,10 @@ class Client(mqtt.Client):
         return error_code
 
     def _send_puback(self, mid: int) -> MQTTErrorCode:
-        self._answers += PUBACK + mid.to_bytes(2, "big")  # in the order of what is acknowledged
+        self._acks += PUBACK + mid.to_bytes(2, "big")  # in the order of the publications
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
-    def _hand_over(self) -> None:
+    def _deliver(self) -> None:
         if self._messages:
             messages, self._messages = self._messages, []
             self._wishes.received(messages)
@@ -246,10 +249,10 @@ class Client(mqtt.Client):
 
     def want_write(self) -> bool:
         """True if something waits to be sent."""
-        return bool(self._answers or self._out_packet or self._unsent)
+        return bool(self._acks or self._out_packet or self._unsent)
 
     def _packet_write(self) -> MQTTErrorCode:
-        """Gather all packets, which paho-mqtt takes for sent, and send them at once."""
+        """Gather all queued packets, which paho-mqtt takes for sent, and send them together."""
         try:
             if error_code := super()._packet_write():
                 return error_code
@@ -262,7 +265,7 @@ class Client(mqtt.Client):
 
     def _sock_send(self, buf: bytes | bytearray) -> int:
         is_disconnect = buf[0] >> 4 == PacketTypes.DISCONNECT  # after which paho-mqtt closes the connection
-        if is_disconnect or len(self._unsent) >= _AT_ONCE:
+        if is_disconnect or len(self._unsent) >= _CHUNK_BYTES:
             self._flush()
         if is_disconnect:
             return super()._sock_send(buf)
@@ -270,10 +273,10 @@ class Client(mqtt.Client):
         return len(buf)
 
     def _flush(self) -> None:
-        """Send until nothing is left; raises OSError if not everything went."""
-        if len(self._unsent) < _AT_ONCE:
-            self._unsent += self._answers
-            self._answers.clear()
+        """Send all gathered bytes. Raises OSError if some could not be sent."""
+        if len(self._unsent) < _CHUNK_BYTES:
+            self._unsent += self._acks
+            self._acks.clear()
         while self._unsent and self._sock is not None:
             del self._unsent[: super()._sock_send(self._unsent)]
             self._last_msg_out = time.monotonic()
@@ -283,6 +286,6 @@ class Client(mqtt.Client):
 
     def _sock_close(self) -> None:
         self._outgoing.disconnected()
-        for buffer in (self._rest, self._answers, self._unsent):
+        for buffer in (self._partial, self._acks, self._unsent):
             buffer.clear()
         super()._sock_close()

@@ -1,4 +1,4 @@
-"""Publications at QoS 1 on their way: how many are with the broker, and which are sent again after a connection."""
+"""Publications at QoS 1 that the broker has not acknowledged: their number, and which are sent again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _DUPLICATE = 0b1000
 
 
 class Outgoing:
-    """Publications of one link: some are with the broker, the rest waits in order; any thread may call the methods.
+    """Publications of one link: some are with the broker, others wait in order. Any thread may call the methods.
 
-    `max_unanswered` of them may be unanswered, `max_in_flight` with the broker. `send` is called with first byte,
-    packet, message id and QoS of each, in order, and must not block.
+    At most `max_unanswered` publications may be unanswered, and `max_in_flight` of these with the broker. `send` is
+    called with first byte, packet, message id and QoS of each publication, in order, and must not block.
     """
 
     def __init__(
@@ -24,50 +24,53 @@ class Outgoing:
         send: Callable[[int, bytearray, int, int], object],
         next_mid: Callable[[], int],
     ) -> None:
-        self._most = max_unanswered
-        self._most_in_flight = max_in_flight
+        self._max_unanswered = max_unanswered
+        self._max_in_flight = max_in_flight
         self._send = send
-        self._number = next_mid
+        self._next_mid = next_mid
         self._in_flight: dict[int, bytearray] = {}
         self._waiting: dict[int, bytearray] = {}
-        self._online = False
+        self._is_connected = False
         self._lock = threading.Lock()
 
     def add(self, make_packet: Callable[[int], bytearray]) -> int | None:
-        """Take a packet that `make_packet` makes of its message id, unless too many are unanswered; return the id."""
+        """Queue the packet that `make_packet` makes of a new message id, and return the id.
+
+        `None` if too many publications are unanswered.
+        """
         with self._lock:
-            if len(self._in_flight) + len(self._waiting) >= self._most:
+            if len(self._in_flight) + len(self._waiting) >= self._max_unanswered:
                 return None
-            mid = self._number()
+            mid = self._next_mid()
             while mid in self._in_flight or mid in self._waiting:
-                mid = self._number()
+                mid = self._next_mid()
             self._waiting[mid] = make_packet(mid)
-            self._fill()
+            self._send_waiting()
             return mid
 
     def answered(self, mid: int) -> bool:
-        """The broker has answered for one, so that another may go; false if it was not with the broker."""
+        """Note that the broker has answered a publication, and send the next. False if it was not with the broker."""
         with self._lock:
             was_in_flight = self._in_flight.pop(mid, None) is not None
-            self._fill()
+            self._send_waiting()
             return was_in_flight
 
     def connected(self) -> None:
-        """Send again, as duplicates and in order, what was with the broker when an earlier connection ended."""
+        """Send again, as duplicates and in order, the publications that an earlier connection left unanswered."""
         with self._lock:
             for mid, packet in self._in_flight.items():
                 packet[0] |= _DUPLICATE
                 self._send(packet[0], packet, mid, 1)
-            self._online = True
-            self._fill()
+            self._is_connected = True
+            self._send_waiting()
 
     def disconnected(self) -> None:
-        """Keep everything until there is a connection again."""
+        """Keep all publications until there is a connection again."""
         with self._lock:
-            self._online = False
+            self._is_connected = False
 
-    def _fill(self) -> None:
-        while self._online and self._waiting and len(self._in_flight) < self._most_in_flight:
+    def _send_waiting(self) -> None:
+        while self._is_connected and self._waiting and len(self._in_flight) < self._max_in_flight:
             mid = next(iter(self._waiting))
             packet = self._in_flight[mid] = self._waiting.pop(mid)
             self._send(packet[0], packet, mid, 1)

@@ -1,4 +1,4 @@
-"""The common MQTT packets in bytes, and limits of what a broker can make us hold of them."""
+"""The common MQTT packets in bytes, and limits on the memory that a broker can make us use."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 
 
 Message = tuple[str, bytes, bool]
-"""Topic, payload, and whether it was retained."""
+"""Topic, payload, and whether the message was retained."""
 
 MOST_AROUND = 1 << 12
-"""Bytes of a publication that are not payload: its topic, which is ours, and what MQTT 5 may add."""
+"""Most bytes of a publication beside its payload: the topic, and the properties of MQTT 5."""
 MOST_CONTROL = 1 << 14
-"""Bytes of any other packet."""
+"""Most bytes of any other packet."""
 _AT_QOS_1, _AT_QOS_2 = 0b010, 0b100
 
 
@@ -42,12 +42,12 @@ class Wishes:
 
     Attributes:
         max_payload: bytes of the largest message that is taken.
-        max_in_flight: publications at QoS 1 that are with the broker at the same time.
+        max_in_flight: most publications at QoS 1 that are with the broker at the same time.
         refused: called with the reason, in words, before the connection ends.
         received: called in the network thread with messages, before they are acknowledged.
-        answered: called with the id of a publication, and why the broker refuses it, if it does.
-        gather: wait half a millisecond before a read that follows another within one, so that busy turns bring more.
-        dial: opens each connection, if not paho-mqtt by host and port; may raise OSError.
+        answered: called with the id of a publication, and the reason if the broker refuses it, else "".
+        gather: wait half a millisecond before a read that follows messages within a millisecond, to read more at once.
+        dial: opens each connection, and may raise OSError; `None` lets paho-mqtt connect to host and port.
     """
 
     max_payload: int
@@ -60,13 +60,13 @@ class Wishes:
 
 
 class RefusedError(ConnectionError):
-    """The broker broke a rule and the connection ends; the text says which."""
+    """The broker broke a rule, which the text names; the connection ends."""
 
 
 def check_packet(command: int, length: int, max_bytes: int, *, is_connected: bool) -> None:
-    """Refuse a packet that is too long, or that nobody has asked for (RefusedError), by first byte and length.
+    """Raise a RefusedError for a packet that is too long or was not asked for, by its first byte and its length.
 
-    `max_bytes`: bytes of the largest publication. `is_connected`: the broker has accepted the connection.
+    `max_bytes` is the length of the largest publication. `is_connected`: the broker has accepted the connection.
     """
     packet_type = command >> 4
     max_bytes = max_bytes if packet_type == PacketTypes.PUBLISH else min(max_bytes, MOST_CONTROL)
@@ -79,7 +79,10 @@ def check_packet(command: int, length: int, max_bytes: int, *, is_connected: boo
 
 
 def check_properties(command: int, packet: bytes | bytearray) -> None:
-    """Refuse (RefusedError) too many properties of an MQTT 5 publication: paho-mqtt's time grows with their square."""
+    """Raise a RefusedError for too many properties in an MQTT 5 publication.
+
+    The time that paho-mqtt takes grows with the square of their number.
+    """
     begin = 2 + int.from_bytes(packet[:2], "big") + 2 * bool(command & _AT_QOS_1)
     length, _ = VariableByteIntegers.decode(packet[begin : begin + 4])
     if length > MOST_AROUND:
@@ -89,13 +92,13 @@ def check_properties(command: int, packet: bytes | bytearray) -> None:
 _PUBLISH, _KIND_AND_QOS_2 = 0x30, 0xF4
 _RETAINED = 0b0001
 PUBACK = b"\x40\x02"
-"""An acknowledgement, but for the message id."""
+"""An acknowledgement without its message id."""
 _LENGTH_BYTES = 4
 _SUCCESS, _NO_SUBSCRIBERS = 0, 16
 
 
 class Header(NamedTuple):
-    """Header of every packet: first byte, length of the body in bytes, and where that begins."""
+    """Header of a packet: first byte, length of the body in bytes, and the offset at which the body begins."""
 
     command: int
     length: int
@@ -103,7 +106,7 @@ class Header(NamedTuple):
 
 
 def header(chunk: bytes, start: int) -> Header | None:
-    """The header of the packet that begins there, `None` if incomplete; ValueError if its length is over four bytes."""
+    """Read the header of the packet at `start`; `None` if it is incomplete, ValueError for a length of over 4 bytes."""
     length = 0
     for byte_index in range(_LENGTH_BYTES):
         begin = start + 2 + byte_index
@@ -117,12 +120,11 @@ def header(chunk: bytes, start: int) -> Header | None:
 
 
 def publications(chunk: bytes, start: int, limit: int, mqtt5: bool, messages: list[Message], acks: bytearray) -> int:
-    """Take plain publications (whole, well-formed, at QoS 0 or 1, with a topic); return where others begin.
+    """Read plain publications (whole, well-formed, at QoS 0 or 1, with a topic, of at most `limit` bytes).
 
-    Properties of MQTT 5 are passed over unread: whoever publishes may add as many as a packet holds, and nothing of
-    ours depends on one.
-    Bodies of at most `limit` bytes go to `messages`, acknowledgements of what came at QoS 1 to `acks`. ValueError: a
-    length has more than four bytes.
+    Return the offset of the first other packet. Messages are added to `messages`, acknowledgements of publications at
+    QoS 1 to `acks`. Properties of MQTT 5 are skipped unread: a publisher may add many, and nothing here depends on
+    one. ValueError: a length has more than four bytes.
     """
     size = len(chunk)
     while start + 4 <= size:
@@ -138,27 +140,27 @@ def publications(chunk: bytes, start: int, limit: int, mqtt5: bool, messages: li
         stop = begin + length
         if stop > size or not 2 <= length <= limit:
             break
-        identity = payload = begin + 2 + (chunk[begin] << 8 | chunk[begin + 1])
+        topic_end = offset = begin + 2 + (chunk[begin] << 8 | chunk[begin + 1])
         if command & _AT_QOS_1:
-            payload += 2
+            offset += 2
         if mqtt5:
-            payload = payload + 1 if payload < stop and not chunk[payload] else _after_properties(chunk, payload, stop)
-        if payload > stop or identity == begin + 2:
+            offset = offset + 1 if offset < stop and not chunk[offset] else _after_properties(chunk, offset, stop)
+        if offset > stop or topic_end == begin + 2:
             break
         try:
-            topic = chunk[begin + 2 : identity].decode()
+            topic = chunk[begin + 2 : topic_end].decode()
         except UnicodeDecodeError:
             break
         if command & _AT_QOS_1:
             acks += PUBACK
-            acks += chunk[identity : identity + 2]
-        messages.append((topic, chunk[payload:stop], command & _RETAINED == _RETAINED))
+            acks += chunk[topic_end : topic_end + 2]
+        messages.append((topic, chunk[offset:stop], command & _RETAINED == _RETAINED))
         start = stop
     return start
 
 
 def _after_properties(chunk: bytes, start: int, stop: int) -> int:
-    """Where a block of properties ends that begins there; beyond `stop` if it has no length."""
+    """Return the offset at which the properties that begin at `start` end; beyond `stop` if they have no length."""
     length = 0
     for byte_index in range(min(_LENGTH_BYTES, stop - start)):
         byte = chunk[start + byte_index]
@@ -169,7 +171,7 @@ def _after_properties(chunk: bytes, start: int, stop: int) -> int:
 
 
 def publish(topic: bytes, payload: bytes, mid: int, is_mqtt5: bool, *, retain: bool) -> bytearray:
-    """A publication at QoS 1, without properties."""
+    """Encode a publication at QoS 1, without properties."""
     length = 2 + len(topic) + 2 + is_mqtt5 + len(payload)
     packet = bytearray([_PUBLISH | _AT_QOS_1 | retain])
     while length > 127:
@@ -184,7 +186,10 @@ def publish(topic: bytes, payload: bytes, mid: int, is_mqtt5: bool, *, retain: b
 
 
 def acknowledgement(body: bytes, is_mqtt5: bool) -> tuple[int, str] | None:
-    """Read a PUBACK: the message id, and why the broker refuses it, if so; `None`, or MalformedPacket, if malformed."""
+    """Read a PUBACK: the message id, and the reason if the broker refuses the message, else "".
+
+    `None`, or a MalformedPacket, if it is malformed.
+    """
     if len(body) < 2 or (len(body) > 2 and not is_mqtt5):
         return None
     if len(body) > 3:

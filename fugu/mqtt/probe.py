@@ -1,4 +1,4 @@
-"""Connections for a moment: trying a broker to find out which step fails, delivering messages, hearing topics."""
+"""Short connections: to find out which step to a broker fails, to deliver messages, and to listen to topics."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Probe(NamedTuple):
 
     Attributes:
         reached: the step that failed, or "done".
-        certificate_end: of the broker's, in Unix seconds; `None` without TLS, or before that.
-        writable: for each topic whether the broker took a message; `None` if it does not say, as in MQTT 3.1.1.
-        heard: what the topics to listen to have retained, by topic.
+        certificate_end: when the broker's certificate ends, in Unix seconds; `None` if TLS is off, or was not reached.
+        writable: by topic, whether the broker took a message; `None` if it does not say, as in MQTT 3.1.1.
+        heard: the retained payloads, by topic, of the topics that were listened to.
     """
 
     reached: Step
@@ -50,14 +50,14 @@ def probe(
     log_in: bool = True,
     on_wait: Callable[[str], None] = lambda _why: None,
 ) -> Probe:
-    """Connect once.
+    """Connect to a broker once, and return how far that went.
 
     Args:
-        log_in: go on after TLS. A broker may know a client by its account, whatever it calls itself. Then a client that
-            is connected with that account loses its connection, and one that is not, what the broker keeps for it.
-        write: topics to each of which an empty message is published, not retained; who listens counts it as empty.
-        listen: topics to subscribe to for a moment.
-        on_wait: told why, by another thread, if there has been no answer for 3 seconds.
+        log_in: log in after TLS. Some brokers know a client by its account, whatever its client id. There, a client
+            with this account loses its connection, or, if it is not connected, its stored session.
+        write: topics to each of which an empty message is published, not retained; subscribers count it as empty.
+        listen: topics to subscribe to for 2 seconds.
+        on_wait: called with the reason, in another thread, if there has been no answer for 3 seconds.
     """
     timer = threading.Timer(ANSWER_SECONDS, on_wait, [f"no answer from the broker at {broker.address}"])
     timer.daemon = True
@@ -72,7 +72,7 @@ def probe(
 
 
 def _try_tls(broker: Broker) -> tuple[Probe | None, float | None]:
-    """Go as far as TLS: what failed, or when the broker's certificate ends."""
+    """Connect as far as TLS. Return the failure, if any, and when the broker's certificate ends, if TLS is on."""
     try:
         context = broker.tls_context()
         broker.password()
@@ -109,24 +109,24 @@ def _log_in(
         on_absent=on_wait,
     )
     with link:
-        _wait(link, lambda: link.connected or bool(link.last_error))
+        _wait_until(link, lambda: link.connected or bool(link.last_error))
         if not link.connected:
             return Probe("login", link.last_error or "the broker does not answer", expiry)
-        writable = {topic: _taken(link, topic, answers) for topic in write}
-        _wait(link, lambda: len(retained_payloads) >= len(listen), _LISTEN_SECONDS)
+        writable = {topic: _accepts(link, topic, answers) for topic in write}
+        _wait_until(link, lambda: len(retained_payloads) >= len(listen), _LISTEN_SECONDS)
         return Probe("done", "", expiry, writable if link.protocol == "5" else None, dict(retained_payloads))
 
 
-def _taken(link: Link, topic: str, answers: Mapping[int, bool]) -> bool:
-    """True if the broker takes a message; one that ends the connection over it does not."""
-    _wait(link, lambda: link.connected)
+def _accepts(link: Link, topic: str, answers: Mapping[int, bool]) -> bool:
+    """True if the broker accepts an empty message; False if it refuses the message or ends the connection."""
+    _wait_until(link, lambda: link.connected)
     if (mid := link.publish(topic, b"")) is None:
         return False
-    _wait(link, lambda: mid in answers or not link.connected)
+    _wait_until(link, lambda: mid in answers or not link.connected)
     return answers.get(mid, False)
 
 
-def _wait(link: Link, condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:
+def _wait_until(link: Link, condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         link.maintain()
@@ -136,10 +136,10 @@ def _wait(link: Link, condition: Callable[[], bool], seconds: float = _PATIENCE_
 def deliver(
     broker: Broker, messages: Iterable[tuple[str, bytes]], on_wait: Callable[[str], None] = lambda _why: None
 ) -> Generator[bool]:
-    """Publish retained messages one after the other; yields for each whether the broker has accepted it.
+    """Publish retained messages one after the other, and yield for each whether the broker has accepted it.
 
-    `on_wait` is told once why, if there has been no connection for 3 seconds. LinkError: the credentials cannot be
-    read, or the broker does not answer.
+    `on_wait` is called once with the reason, if there has been no connection for 3 seconds. LinkError: the credentials
+    cannot be read, or the broker does not answer.
     """
     answers = queue.SimpleQueue[bool]()
     link = Link(
@@ -163,9 +163,9 @@ def deliver(
 
 
 def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[str, bytes]]:
-    """Topics and payloads, in order, of some seconds from when the broker has answered for all topics.
+    """Return topics and payloads, in order, of the messages that come within some seconds of subscribing.
 
-    LinkError: there was no connection within a minute, it was lost, or the broker has refused something.
+    LinkError: there was no connection within a minute, it was lost, or the broker has refused a subscription.
     """
     messages: list[tuple[str, bytes]] = []
     link = Link(
@@ -175,8 +175,8 @@ def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[
         on_message=lambda topic, payload, _retained: messages.append((topic, payload)),
     )
     with link:
-        _wait(link, lambda: link.subscribed, _CONNECT_SECONDS)
-        _wait(link, lambda: not link.subscribed, seconds)
+        _wait_until(link, lambda: link.subscribed, _CONNECT_SECONDS)
+        _wait_until(link, lambda: not link.subscribed, seconds)
         if not link.subscribed or link.last_error:
             raise LinkError(link.last_error or f"no connection to {broker.address}")
     return messages

@@ -1,7 +1,7 @@
-"""Typed readings for subscribers, one for each message of a stream, and their decoder.
+"""Typed readings for subscribers, and their decoder.
 
-Times are in UTC. The stream's description dates and names what a device releases itself. `time` and the names are
-`None` where it does not describe the version of the policy that made the release.
+Times are in UTC. Times and names of a device's own releases come from its stream's description. They are `None` where
+the description does not cover the policy version that made the release.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = [
 
 
 class SymbolReading(NamedTuple):
-    """One randomised symbol. It is not the state: on its own it says little of that, by design.
+    """One randomised symbol. It is not the state: on its own it says little of the state, by design.
 
-    Numbers of ticks are `shift` ahead of the wall clock. `label`: the name that the symbol has, randomised as it is,
-    where there are as many symbols as states.
+    Tick numbers are `shift` ahead of the wall clock. `label` is the name of the state with the symbol's number, where
+    there are as many symbols as states. The symbol is randomised, and so is its label.
     """
 
     device: str
@@ -51,7 +51,7 @@ class SymbolReading(NamedTuple):
 class PointReading(NamedTuple):
     """One released point of a measured stream: not the measurement, but drawn around it, in steps of the lattice.
 
-    Latitude and longitude, in degrees, are the point's, if what is measured are places.
+    Latitude and longitude, in degrees, are those of the point, if the stream measures places.
     """
 
     device: str
@@ -66,10 +66,10 @@ class PointReading(NamedTuple):
 
 
 class WindowReading(NamedTuple):
-    """Noisy counts of a window, of the ticks in `states` together or in each, as its device has released them.
+    """Noisy counts of a window, as its device has released them: of all `states` together, or one count for each.
 
-    The device was not running at ticks beyond the `observed`, which are not counted. With noise, a count may be
-    negative, or above `observed`.
+    Only the `observed` ticks of the window, at which the device ran, are counted. With noise, a count may be negative,
+    or above `observed`.
     """
 
     device: str
@@ -102,7 +102,7 @@ class CountReading(NamedTuple):
 
 
 class ReleaseReading(NamedTuple):
-    """A noisy statistic of a window, and all that is known about it."""
+    """A noisy statistic of a window, as the gateway has released it."""
 
     name: str
     release: ReleaseFrame
@@ -122,37 +122,37 @@ Reading = (
 
 
 VERSIONS = 4
-"""Of a stream: frames of an older version may still come when a new one is described."""
+"""Descriptions that are kept of a stream: frames of an older version may still come when a new one is described."""
 MOST_STREAMS = 1024
 MOST_BYTES = 1 << 24
-"""Of all messages together; what they decode to takes several times as much."""
+"""Of all stored messages together; decoded they take several times as much."""
 
 
-class _Entry(NamedTuple):
-    """Of a version that came with another's message, `payload` is empty: its bytes are counted there."""
+class _Stored(NamedTuple):
+    """A described version, and its message; `payload` is empty if another version's message described it as well."""
 
     description: DescribedVersion
     payload: bytes
 
 
 class Descriptions:
-    """The newest descriptions of each stream; the last to come is in force. One withdrawn takes all of them with it."""
+    """The newest descriptions of each stream: the last to come is in force, and an empty message removes all."""
 
     def __init__(self) -> None:
         self._in_force: dict[tuple[str, str], Description] = {}
-        self._streams: dict[tuple[str, str], dict[int, _Entry]] = {}
+        self._streams: dict[tuple[str, str], dict[int, _Stored]] = {}
         self._bytes = 0
 
     def __iter__(self) -> Iterator[Description]:
         return iter([*self._in_force.values()])
 
     def of(self, device: str, stream: str, version: int) -> DescribedVersion | None:
-        """The description of a stream under a version of its policy, if it is known."""
+        """Return the description of a stream under a version of its policy; `None` if it is not known."""
         stored_version = self._streams.get((device, stream), {}).get(version)
         return stored_version.description if stored_version else None
 
     def take(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
-        """Store a message on a stream's topic; return what is new, `None` if it is withdrawn, or in force already.
+        """Store a message on a stream's topic. Return a new description; `None` for an empty or repeated message.
 
         FrameError: it is no valid description, or too much is stored already. TopicError: it is another stream's.
         """
@@ -167,9 +167,9 @@ class Descriptions:
         update = Description.decode(payload)
         if (update.fleet, update.device, update.stream) != (fleet, device, stream):
             raise TopicError(f"a description of {update.device}/{update.stream} under {device}/{stream}")
-        other_versions = versions | {description.version: _Entry(description, b"") for description in update.others}
+        other_versions = versions | {description.version: _Stored(description, b"") for description in update.others}
         other_versions.pop(update.version, None)
-        next_versions = other_versions | {update.version: _Entry(update, payload)}
+        next_versions = other_versions | {update.version: _Stored(update, payload)}
         for version in [*next_versions][:-VERSIONS]:
             del next_versions[version]
         growth_bytes = sum(len(stored_version.payload) for stored_version in next_versions.values())
@@ -186,47 +186,47 @@ _REMEMBERED = 1024
 
 
 class Decoder:
-    """Makes readings of messages, each of which counts once, and stores how streams describe themselves.
+    """Decodes messages into readings, each message once, and stores the descriptions of streams.
 
-    Nothing waits for a description: brokers send those that they keep before what comes live. `rejected`: how many
-    messages were left out, by reason.
+    No reading waits for a description: brokers send retained messages before live ones. `rejected` counts the messages
+    that were left out, by reason.
     """
 
     def __init__(self, *, stream: str = "+", descriptions: bool = False) -> None:
-        """Of releases only those of `stream` are wanted, "+" for all; `descriptions`: these are readings, too."""
+        """`stream` selects the releases to decode, "+" for all. With `descriptions` these are readings, too."""
         self.descriptions = Descriptions()
         self.rejected: Counter[str] = Counter()
         self._stream = stream
         self._tells_descriptions = descriptions
         self._seen: dict[tuple[object, ...], int] = {}
-        self._of: dict[str, Callable[[Topic, bytes], list[Reading]]] = {
-            "symbols": self._symbols,
-            "window": self._window,
-            "estimate": self._estimate,
-            "count": self._count,
-            "release": self._release,
-            "description": self._description,
+        self._decoders: dict[str, Callable[[Topic, bytes], list[Reading]]] = {
+            "symbols": self._decode_symbols,
+            "window": self._decode_window,
+            "estimate": self._decode_estimate,
+            "count": self._decode_count,
+            "release": self._decode_release,
+            "description": self._decode_description,
         }
 
     def decode(self, topic: str, payload: bytes) -> list[Reading]:
-        """The readings in one message; none if it is invalid or was seen before."""
+        """Return the readings in one message; none if the message is invalid, or was seen before."""
         try:
             parsed_topic = parse_topic(topic)
-            if parsed_topic.kind not in self._of:
+            if parsed_topic.kind not in self._decoders:
                 raise TopicError(f"no readings come under {topic[:100]!r}")
-            return self._of[parsed_topic.kind](parsed_topic, payload)
+            return self._decoders[parsed_topic.kind](parsed_topic, payload)
         except FuguError as error:
             self.rejected[error.reason] += 1
             return []
 
-    def _symbols(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_symbols(self, topic: Topic, payload: bytes) -> list[Reading]:
         if payload[:1] == bytes([MeasureFrame.SCHEMA]):
-            return self._points(topic, payload)
+            return self._decode_points(topic, payload)
         frame = SymbolFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
             return []
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
-        times = _times(description, frame.first, len(frame.symbols), frame.shift)
+        times = _tick_times(description, frame.first, len(frame.symbols), frame.shift)
         has_labels = (
             description is not None
             and description.table is not None
@@ -238,13 +238,13 @@ class Decoder:
             for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first)
         ]
 
-    def _points(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_points(self, topic: Topic, payload: bytes) -> list[Reading]:
         frame = MeasureFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
             return []
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
         grid = description.place if description is not None and frame.dimensions == 2 else None
-        times = _times(description, frame.first, len(frame.released), frame.shift)
+        times = _tick_times(description, frame.first, len(frame.released), frame.shift)
         rows = zip(frame.released, times, strict=True)
         return [
             PointReading(
@@ -254,26 +254,26 @@ class Decoder:
             for tick, (released, time) in enumerate(rows, frame.first)
         ]
 
-    def _window(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_window(self, topic: Topic, payload: bytes) -> list[Reading]:
         frame = WindowFrame.decode(payload)
         content = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
         if not self._is_new(content, topic, frame.window, frame.index):
             return []
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
-        begin, end = _times(description, frame.first, 2, frame.shift, frame.length)
-        states = _counted(description, frame.window, len(frame.counts))
+        begin, end = _tick_times(description, frame.first, 2, frame.shift, frame.length)
+        states = _counted_states(description, frame.window, len(frame.counts))
         fields = (frame.window, frame.first, frame.length, frame.observed)
         return [WindowReading(topic.device, topic.stream, *fields, frame.counts, frame.shift, begin, end, states)]
 
-    def _estimate(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_estimate(self, topic: Topic, payload: bytes) -> list[Reading]:
         estimate = decode_estimate(payload)
         return [EstimateReading(topic.device, topic.stream, estimate)] if self._is_new(payload, topic) else []
 
-    def _count(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_count(self, topic: Topic, payload: bytes) -> list[Reading]:
         count = WindowCount.decode(payload)
         return [CountReading(topic.device, topic.stream, count)] if self._is_new(payload, topic, count.window) else []
 
-    def _release(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_release(self, topic: Topic, payload: bytes) -> list[Reading]:
         release = ReleaseFrame.decode(payload)
         if (release.audience, release.name) != (topic.audience, topic.release):
             raise TopicError(f"release {release.name} for {release.audience} under another's topic")
@@ -281,14 +281,17 @@ class Decoder:
             return []
         return [ReleaseReading(release.name, release)]
 
-    def _description(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_description(self, topic: Topic, payload: bytes) -> list[Reading]:
         description = self.descriptions.take(topic.fleet, topic.device, topic.stream, payload)
         if description is None or not self._tells_descriptions:
             return []
         return [DescriptionReading(topic.device, topic.stream, description)]
 
     def _is_new(self, message: object, *key: object) -> bool:
-        """True if a message says something new under its key, and note it; accounting for more ticks is nothing new."""
+        """Remember a message under its key; True if the message is new, or differs from the one before.
+
+        Frames that only account for more lost ticks are not new.
+        """
         content = hash(message)
         if self._seen.pop(key, None) == content:
             self._seen[key] = content
@@ -299,10 +302,10 @@ class Decoder:
         return True
 
 
-def _times(
+def _tick_times(
     version: DescribedVersion | None, first: int, count: int, shift: int, tick_stride: int = 1
 ) -> Sequence[datetime] | Sequence[None]:
-    """When so many ticks were, every so many from a first one on; None each if that is not known."""
+    """Return the times of `count` ticks, every `tick_stride` ticks from `first` on; `None` for each if unknown."""
     if version is None:
         return [None] * count
     begin_time, stride_time = version.time_of(first, shift), timedelta(microseconds=version.period_us * tick_stride)
@@ -310,8 +313,8 @@ def _times(
     return [begin_time + index * stride_time for index in range(count)]
 
 
-def _counted(version: DescribedVersion | None, window: str, count_number: int) -> tuple[str, ...] | None:
-    """The states that a window counts, if its description has as many counts as came."""
+def _counted_states(version: DescribedVersion | None, window: str, count_number: int) -> tuple[str, ...] | None:
+    """Return the names of the states that a window counts; `None` unless its description has as many counts."""
     description = next((match for match in version.windows if match.name == window), None) if version else None
     if version is None or description is None:
         return None

@@ -324,7 +324,7 @@ def test_reports_of_other_readings_are_the_same_bytes_but_for_the_count(
             answers.append(real(child, command, request))
         return answers[len(asked) - 1]
 
-    monkeypatch.setattr(Child, "_written", written)
+    monkeypatch.setattr(Child, "_output_of", written)
     helper, runs = None, list[tuple[list[bytes], list[int], list[object]]]()
     for name, states in (("a", [0, None, *[0] * 18]), ("b", [1, None, *[1] * 8, 0, 1, *[0] * 8])):
         (tmp_path / name).mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.errors import FuguError
-from fugu.host.child import Answer, Child, forked
+from fugu.host.child import Answer, Child, run_forked
 from tests.support.brokers import PATIENCE
 
 pytestmark = pytest.mark.processes
@@ -83,4 +83,4 @@ def test_what_is_under_way_ends_with_its_child(ask: Callable[..., tuple[Child, q
     ],
 )
 def test_a_fork_answers_whatever_its_work_does(work: Callable[[], Answer], answer: Answer) -> None:
-    assert forked(work, "the check", " while reading")() == answer
+    assert run_forked(work, "the check", " while reading")() == answer

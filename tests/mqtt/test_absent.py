@@ -72,7 +72,7 @@ def test_of_a_broker_that_answers_nothing_is_said(broker: Mosquitto) -> None:
     assert lines == []
 
 
-@pytest.mark.parametrize("name", ["_waits_since", "_largest"])
+@pytest.mark.parametrize("name", ["_waits_since", "_max_packet"])
 def test_what_the_network_s_thread_takes_away_between_two_looks_is_looked_at_once(
     broker: Mosquitto, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

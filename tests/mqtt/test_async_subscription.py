@@ -49,7 +49,7 @@ async def turns(number: int = 20) -> None:
 
 def from_a_thread(subscription: AsyncSubscription, *payloads: bytes) -> None:
     """Deliver as the network does."""
-    thread = threading.Thread(target=lambda: [subscription._delivered(TOPIC, payload) for payload in payloads])
+    thread = threading.Thread(target=lambda: [subscription._queue_message(TOPIC, payload) for payload in payloads])
     thread.start()
     await_end(thread)
 
@@ -182,7 +182,7 @@ def test_a_network_thread_that_outlives_its_loop_does_no_harm(broker: Mosquitto)
             return subscription
 
     subscription = asyncio.run(main())
-    subscription._delivered(TOPIC, frame(0))
+    subscription._queue_message(TOPIC, frame(0))
     assert not subscription.rejected
 
 

@@ -298,12 +298,12 @@ def test_what_nobody_iterates_over_does_not_pile_up() -> None:
     readings = Subscription(Broker(port=9), fleet="home")
     topic, payload = "fugu/2/home/watch/symbols/hr", b"\x01" + bytes(10 << 20)
     for _ in range(8):
-        readings._delivered(topic, payload)
+        readings._queue_message(topic, payload)
     assert readings.rejected == {"not_taken": 2}
-    readings._delivered(topic, SymbolFrame(1, -1, 0, b"\1").encode())
+    readings._queue_message(topic, SymbolFrame(1, -1, 0, b"\1").encode())
     assert readings.wait(PATIENCE) == SymbolReading("watch", "hr", 0, 1)
     assert readings.rejected == {"not_taken": 2, "trailing_bytes": 6}
-    readings._delivered(topic, payload)
+    readings._queue_message(topic, payload)
     assert readings.wait(0.0) is None
     assert readings.rejected == {"not_taken": 2, "trailing_bytes": 7}
 
@@ -311,7 +311,7 @@ def test_what_nobody_iterates_over_does_not_pile_up() -> None:
 def test_the_end_of_a_subscription_ends_the_iteration(broker: Mosquitto) -> None:
     with Subscription(broker.broker, fleet="home") as readings:
         assert readings.wait(0.0) is None
-        readings._delivered("fugu/2/home/watch/symbols/hr", SymbolFrame(1, -1, 0, b"\1\0").encode())
+        readings._queue_message("fugu/2/home/watch/symbols/hr", SymbolFrame(1, -1, 0, b"\1\0").encode())
     assert [reading.symbol for reading in readings if isinstance(reading, SymbolReading)] == [1, 0]
 
 
