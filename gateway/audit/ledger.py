@@ -199,11 +199,11 @@ def _raised_charge(
     return raised._replace(charge=max(other.charge for other in louder_disclosures), runs=()), False
 
 
-def _is_far_enough(disclosure: Disclosure, louder_disclosures: Sequence[Disclosure], history: Histories) -> bool:
-    if any(d.key.device != disclosure.key.device and (d.shifted or disclosure.shifted) for d in louder_disclosures):
+def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: Histories) -> bool:
+    if any(other.key.device != disclosure.key.device and (other.shifted or disclosure.shifted) for other in louder):
         return False  # nobody knows which tick numbers are simultaneous
-    excess = Fraction(max(other.charge for other in louder_disclosures) - disclosure.charge, PER_NAT)
-    slack, last_louder = SLACK * Fraction(disclosure.promise.epsilon), max(other.last for other in louder_disclosures)
+    excess = Fraction(max(other.charge for other in louder) - disclosure.charge, PER_NAT)
+    slack, last_louder = SLACK * Fraction(disclosure.promise.epsilon), max(other.last for other in louder)
     try:
         classes = classes_of(disclosure.chains)
     except (ValidationError, ValueError):  # `verify` reports the allowance
