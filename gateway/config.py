@@ -1,6 +1,6 @@
-"""The settings of a gateway, and their file: what `fugu gateway run` and `cluster` serve, and who is told what of it.
+"""The settings of a gateway and their file, which `fugu gateway run` and `fugu gateway cluster` serve.
 
-File names in it are relative to its folder.
+File names in the file are relative to its folder.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ class Listen(NamedTuple):
         return cls(host.strip("[]") or "127.0.0.1", int(port))
 
 
-def _hours(value: object) -> int:
-    if isinstance(value, str) and (age := re.fullmatch("([1-9][0-9]{0,6})([hd])", value)):
+def _parse_hours(text: object) -> int:
+    """Convert an age such as `12h` or `400d` to hours."""
+    if isinstance(text, str) and (age := re.fullmatch("([1-9][0-9]{0,6})([hd])", text)):
         return int(age[1]) * {"h": 1, "d": 24}[age[2]]
     raise ValueError("give an age, such as 12h or 400d")
 
 
-Age = Annotated[int, PlainValidator(_hours)]
+Age = Annotated[int, PlainValidator(_parse_hours)]
 
 
 class Keep(Document):
-    """For how many hours each kind is kept, counted from its last tick; a file says `90d` or `12h`."""
+    """How many hours each kind of frames is kept, counted from a frame's last tick. A file says `90d` or `12h`."""
 
     symbols: Age = 400 * 24
     points: Age = 400 * 24
@@ -73,49 +74,51 @@ def _loopback(host: str) -> bool:
         return False
 
 
-_Given = TypeVar("_Given")
-_Value = TypeVar("_Value")
+_Text = TypeVar("_Text")
+_Parsed = TypeVar("_Parsed")
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value:
+def _check_text(text: object) -> str:
+    if not isinstance(text, str) or "\0" in text:
         raise ValueError("give a text")
-    return value
+    return text
 
 
-def _file(value: object, info: ValidationInfo) -> Path:
-    return value if isinstance(value, Path) else Path(info.context or "") / _text(value)
+def _resolve_path(path: object, info: ValidationInfo) -> Path:
+    """Convert a file name to a path beside the file of settings."""
+    return path if isinstance(path, Path) else Path(info.context or "") / _check_text(path)
 
 
-def _read(parse: Callable[[_Given], _Value], value: _Given) -> _Value:
+def _parse_with(parse: Callable[[_Text], _Parsed], text: _Text) -> _Parsed:
+    """Parse a text, with a FuguError as the ValueError that pydantic expects."""
     try:
-        return parse(value)
+        return parse(text)
     except FuguError as error:
         raise ValueError(str(error)) from None
 
 
-def _location(value: object, info: ValidationInfo) -> Location:
+def _parse_store(value: object, info: ValidationInfo) -> Location:
     if isinstance(value, Location):
         return value
-    location = _read(store_location, _text(value))
-    return _file(str(location), info) if isinstance(location, Path) else location
+    location = _parse_with(store_location, _check_text(value))
+    return _resolve_path(str(location), info) if isinstance(location, Path) else location
 
 
-def _listen(value: object) -> Listen:
-    return value if isinstance(value, Listen) else _read(Listen.parse, str(value))
+def _parse_listen(value: object) -> Listen:
+    return value if isinstance(value, Listen) else _parse_with(Listen.parse, str(value))
 
 
-def _placed(broker: Broker, info: ValidationInfo) -> Broker:
+def _resolve_broker(broker: Broker, info: ValidationInfo) -> Broker:
     return broker.beside(Path(info.context or ""))
 
 
-FileName = Annotated[Path, PlainValidator(_file)]
-PlacedBroker = Annotated[Broker, AfterValidator(_placed)]
-StoreName = Annotated[Location, PlainValidator(_location)]
+FileName = Annotated[Path, PlainValidator(_resolve_path)]
+PlacedBroker = Annotated[Broker, AfterValidator(_resolve_broker)]
+StoreName = Annotated[Location, PlainValidator(_parse_store)]
 
 
 class Account(Document):
-    """As whom to connect, where that is not the gateway's own account."""
+    """The account of a connection that does not use the gateway's own."""
 
     username: str | None = None
     password_file: FileName | None = None
@@ -123,7 +126,7 @@ class Account(Document):
     key_file: FileName | None = None
 
     def of(self, broker: Broker) -> Broker:
-        """The same connection, by this account."""
+        """Return the broker with this account's credentials in place of its own."""
         files = {name: None if (file := getattr(self, name)) is None else str(file) for name in _ACCOUNT_FILES}
         if self.username is not None:
             broker = replace(broker, username=self.username, password_file=files["password_file"])
@@ -139,11 +142,11 @@ class FleetConfig(Document):
     """A fleet whose devices are sent signed policies.
 
     Attributes:
-        registry: its devices and their documents.
-        roots: every root.envelope that there has been.
-        key: of the gateway, for tables, the time and stops; without it nothing is signed.
-        operator: as whom policies are published.
-        trusted_clock: the time is signed although nothing synchronises the clock, which is right.
+        registry: the fleet's devices and their documents.
+        roots: every root.envelope that the fleet has had.
+        key: the gateway's key, which signs tables, the time and stops; without it nothing is signed.
+        operator: the account that publishes policies.
+        trusted_clock: sign the time although nothing synchronises this machine's clock.
     """
 
     registry: FileName
@@ -160,11 +163,11 @@ class PageConfig(Document):
     Attributes:
         listen: HOST:PORT.
         login_file: the hash of the page's password, as `fugu gateway dashboard --new-login` writes it.
-        no_login: shows it to whoever is on this machine.
-        ingress: shows it to Home Assistant's Supervisor and nobody else, as an add-on does; there readers log in.
-        tls_cert, tls_key: its certificate, where it is beyond loopback.
-        audience: whose part of the ledger is shown; all of it if there is none.
-        account: whose view it shows.
+        no_login: show the page to every user of this machine.
+        ingress: show the page only to Home Assistant's Supervisor, as an add-on does; readers log in there.
+        tls_cert, tls_key: the page's certificate, needed beyond loopback.
+        audience: the audience whose part of the ledger is shown; the whole ledger if there is none.
+        account: the account by which the page connects to the broker.
     """
 
     listen: str
@@ -178,13 +181,13 @@ class PageConfig(Document):
     account: Account = Account()
 
     @model_validator(mode="after")
-    def _shown_to_nobody_else(self) -> Self:
-        """Refuse what would show the fleet to others, or a password to the network."""
+    def _refuse_exposure(self) -> Self:
+        """Refuse settings that would show the fleet to others, or send a password over the network unencrypted."""
         if (self.login_file is not None) + self.no_login + self.ingress != 1:
             raise ValueError("the page needs one of login_file, no_login = true and ingress = true")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("TLS needs a certificate and its key")
-        if not self.ingress and not _loopback(_read(Broker.parse, self.listen).host):
+        if not self.ingress and not _loopback(_parse_with(Broker.parse, self.listen).host):
             if self.login_file is None:
                 raise ValueError("the page can be reached from other machines: it needs a password")
             if self.tls_cert is None:
@@ -193,12 +196,12 @@ class PageConfig(Document):
 
 
 class PageSettings(NamedTuple):
-    """The page, and as whom it connects to the broker.
+    """The page's settings, with its own connection to the broker.
 
     Attributes:
         listen: host and port.
         ledger: where the gateway's ledger is; `None` if the page shows none.
-        store: of the gateway beside it, for counts of a week; `None` if it has none.
+        store: the gateway's store, for counts of a week; `None` if the page has none.
     """
 
     fleet: str
@@ -210,31 +213,31 @@ class PageSettings(NamedTuple):
 
     @classmethod
     def of(cls, fleet: str, broker: Broker, page: PageConfig, ledger: Location | None) -> Self:
-        """Settings by the account that the page has."""
-        where = Broker.parse(page.listen)
-        return cls(fleet, page.account.of(broker), page, (where.host, where.port), ledger)
+        """Create the settings of a page, whose broker has the page's own account."""
+        address = Broker.parse(page.listen)
+        return cls(fleet, page.account.of(broker), page, (address.host, address.port), ledger)
 
     @property
     def address(self) -> str:
-        """Where it is, for a browser."""
+        """The page's URL."""
         host, port = self.listen
         scheme = "http" if self.page.tls_cert is None else "https"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 class GatewayConfig(Document):
-    """Everything that a gateway is started with.
+    """The settings that a gateway is started with.
 
     Attributes:
         store: a file, or postgresql://USER@HOST/DATABASE.
         policies: folder of policy files; none if all policies are in a fleet's registry.
         lag: ticks of later symbols or points that each estimate sees.
-        releases: audiences and schedules.
-        ledger: of the releases; beside the store if there is none.
-        on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
-        home_assistant: whether Home Assistant is told of devices.
-        page_url: where readers find the live page: Home Assistant links each device to it.
-        metrics: PORT or HOST:PORT where Prometheus may ask.
+        releases: the file of audiences and schedules.
+        ledger: the ledger of the releases; beside the store if there is none.
+        on_conflict: `alarm` tells an operator of a device that contradicts itself, `stop` also stops the device.
+        home_assistant: whether devices are announced to Home Assistant.
+        page_url: address of the live page, to which Home Assistant links each device.
+        metrics: PORT or HOST:PORT at which metrics are served to Prometheus.
         keep: how long symbols, points and windows are kept, such as 90d or 12h.
         signed: the fleet's registry and keys.
     """
@@ -248,7 +251,7 @@ class GatewayConfig(Document):
     on_conflict: OnConflict = "alarm"
     home_assistant: bool = False
     page_url: Annotated[str, Field(pattern=r"^(https?|homeassistant)://[!-~]+$")] | None = None
-    metrics: Annotated[Listen, PlainValidator(_listen)] | None = None
+    metrics: Annotated[Listen, PlainValidator(_parse_listen)] | None = None
     broker: PlacedBroker = Broker()
     keep: Keep = Keep()
     signed: FleetConfig | None = None
@@ -256,15 +259,15 @@ class GatewayConfig(Document):
 
     @property
     def operator(self) -> Broker:
-        """The broker with the credentials by which policies are published; nobody else may do so."""
+        """The broker with the operator's credentials, by which alone policies are published."""
         return self.broker if self.signed is None else self.signed.operator.of(self.broker)
 
     def page_settings(self) -> PageSettings | None:
-        """The page beside it, if any. Raises FuguError if it would be shown by the gateway's account."""
+        """Return the page's settings, `None` without a page. Raises FuguError if the page has no account of its own."""
         if self.page is None:
             return None
-        own = self.page.account.username is not None or self.page.account.cert_file is not None
-        if not own and (self.broker.username is not None or self.broker.cert_file is not None):
+        has_account = self.page.account.username is not None or self.page.account.cert_file is not None
+        if not has_account and (self.broker.username is not None or self.broker.cert_file is not None):
             raise FuguError("the page needs an account of its own: username or cert_file in [page.account]")
         ledger = None if self.releases is None else self.ledger or ledger_beside(self.store)
         store = self.store if self.page.audience is None else None  # an audience is told of no counts
@@ -272,15 +275,15 @@ class GatewayConfig(Document):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file of a gateway. Raises FuguError if it cannot be read, or a key is wrong."""
+        """Read the settings of a gateway. Raises FuguError for an unreadable file or a wrong key."""
         return read_toml(path, cls, FuguError)
 
 
 class PageFile(Document):
-    """The page by itself.
+    """The settings of a page that runs by itself.
 
     Attributes:
-        ledger: the gateway's, to show charges and budgets.
+        ledger: the gateway's ledger, whose charges and budgets are shown.
     """
 
     fleet: Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -289,22 +292,22 @@ class PageFile(Document):
     page: PageConfig
 
     def settings(self) -> PageSettings:
-        """Settings of the page. Raises FuguError if an audience has no ledger."""
+        """Return the page's settings. Raises FuguError if an audience has no ledger."""
         if self.page.audience is not None and self.ledger is None:
             raise FuguError("of which ledger is that audience: say ledger")
         return PageSettings.of(self.fleet, self.broker, self.page, self.ledger)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file of a page by itself. Raises FuguError if it cannot be read, or a key is wrong."""
+        """Read the settings of a page that runs by itself. Raises FuguError for an unreadable file or a wrong key."""
         return read_toml(path, cls, FuguError)
 
 
 class Place(NamedTuple):
-    """Where a gateway keeps what it has, and how late its estimates are.
+    """The store and ledger of a gateway, and the lag of its estimates.
 
     Attributes:
-        ledger: `None` if it is beside the store.
+        ledger: `None` for the ledger beside the store.
         lag: ticks of later symbols or points that an estimate sees.
     """
 
@@ -314,10 +317,10 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Resolve an option that names a store: a file, a URL, or a gateway.toml, which knows more.
+        """Resolve an option that names a store: a file, a URL, or a gateway.toml, which also names ledger and lag.
 
         Raises:
-            FuguError: it is none of them.
+            FuguError: the option names none of these.
         """
         if not text.endswith(".toml"):
             return cls(store_location(text))

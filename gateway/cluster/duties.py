@@ -90,7 +90,7 @@ class OneShard(Alone):
         beats = ShardChannel(channel_of(self._settings.store), Lease(f"beats-{self._shard.index}", take=True))
         self._channels.append(beats)
         self.says_to = partial(beats.beat, self._shard.index)
-        recorder, _ = self._take_frames(loop, channel.needed_ticks, lambda: channel.is_known)
+        recorder, _ = self._add_frame_parts(loop, channel.needed_ticks, lambda: channel.is_known)
         loop.parts.append(OwnDevices(self._shard, loop.store, loop.link, loop.catalogue, loop.counters))
         return recorder
 
@@ -195,12 +195,12 @@ class WholeFleet(Alone):
         self._channel = channel = ShardChannel(channel_of(settings.store), Lease("fleet", take=True))
         channel.begin()
         loop.link.unsubscribe(frame_topics(settings.fleet))  # a session of before may have had all frames
-        watch = ShardWatch(ShardChannel(channel_of(settings.store)), self._shards, loop.counters)
-        self.elsewhere = self._watch = watch
-        progress = FleetProgress(loop.store, self._shards, lambda: watch.missing)
-        self._do_once(loop, loop.watch([]), lambda: progress)
-        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: watch.missing, self._releasing))
-        watch.start()
+        make_monitor = ShardWatch(ShardChannel(channel_of(settings.store)), self._shards, loop.counters)
+        self.elsewhere = self._watch = make_monitor
+        progress = FleetProgress(loop.store, self._shards, lambda: make_monitor.missing)
+        self._add_site_parts(loop, loop.make_monitor([]), lambda: progress)
+        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: make_monitor.missing, self._releasing))
+        make_monitor.start()
         return None
 
     def close(self) -> None:

@@ -130,7 +130,7 @@ class FleetService(Part):
         try:
             parsed = message.parsed
             if parsed.kind == "status" and parsed.fleet == self._fleet:
-                self._take_status(parsed.device, message.words(Status))
+                self._take_status(parsed.device, message.decode(Status))
             elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
                 self._take_answer(parsed.device, message)
                 return True
@@ -154,7 +154,7 @@ class FleetService(Part):
     def _take_answer(self, device: str, message: Message) -> None:
         """A device's answer to a document has arrived; of several within a second the last one counts."""
         try:
-            answer = message.words(PolicyStatus)
+            answer = message.decode(PolicyStatus)
         except FuguError as error:
             self._counters[error.reason] += 1
             if message.payload:  # else an operator has cleared it

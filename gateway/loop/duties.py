@@ -1,6 +1,6 @@
-"""Duties of a process of a site: how it connects, which places in the store it takes, which parts its loop has.
+"""Duties of a process of a site: its connection, its places in the store, and the parts of its loop.
 
-Here is the process that does everything; `gateway.cluster` has those that share the devices.
+This module has the process that does everything; `gateway.cluster` has the processes that share the devices.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class NotArrangedError(FuguError):
 
 
 class Loop(NamedTuple):
-    """The things that parts are made with, and the list that they go to, in the order of a round.
+    """The objects that parts are made with, and the list of parts, in the order of a round.
 
-    `enrolled` is None for a site without a fleet of signed documents. `watch` makes the monitor, given the devices of
-    which frames are stored.
+    `enrolled` is None for a site without a fleet of signed documents. `make_monitor` makes the monitor, given the
+    devices whose frames are stored.
     """
 
     store: Store
@@ -53,21 +53,21 @@ class Loop(NamedTuple):
     counters: Counter[str]
     usage: Usage
     enrolled: Enrolled | None
-    watch: Callable[[list[str]], Monitor]
+    make_monitor: Callable[[list[str]], Monitor]
     parts: list[Part]
 
 
 class Alone:
-    """The only process of a site: it takes frames, and does what a site has once.
+    """The duty of a site's only process: it takes frames, and does the work that a site does once.
 
     Attributes:
-        broker: how it connects.
-        client_id: its name at the broker.
-        will: what the broker says when it is gone.
-        path: what the socket lies beside where it says how it is.
-        elsewhere: other processes that it speaks for, if there are any.
-        shares: whether others store frames.
-        says_to: takes what it says of itself, in place of the topic `health`.
+        broker: the broker, with the account of this process.
+        client_id: the process's name at the broker.
+        will: the message that the broker publishes when the process is gone.
+        path: the store beside whose file the process's health is served.
+        elsewhere: the other processes that it speaks for, `None` without any.
+        shares: whether other processes store the frames.
+        says_to: receives the process's health, in place of the topic `health`.
     """
 
     shares = False
@@ -84,57 +84,58 @@ class Alone:
         self.says_to: Callable[[Mapping[str, Any]], None] | None = None
 
     def owns(self, device: str) -> bool:
-        """True if the process has to know a device."""
+        """Return whether the process has to know a device."""
         return True
 
     def store(self) -> Store:
-        """Open the store, in the place that it takes there. Raises StoreError."""
+        """Open the store, with this process's lease. Raises StoreError."""
         return Store(self._settings.store, lease=Lease())
 
     def details(self) -> dict[str, object]:
-        """Return its share of what the gateway tells of itself."""
+        """Return this process's share of the gateway's health details."""
         return {}
 
     def await_turn(self) -> None:
         """Raise NotArrangedError while another number of processes shares the devices."""
 
     def arrange(self, store: Store) -> None:
-        """Take the devices of all processes that were there before. Raises DatabaseError."""
+        """Take over the devices of all former processes. Raises DatabaseError."""
         store.arrange(1, lambda: self._seal(store))
 
     def open(self, loop: Loop) -> Recorder | None:
-        """Make the parts; the recorder is None where others take frames. Raises FuguError for a file or a setting."""
+        """Make the parts. Return the recorder, `None` where others take frames. Raises FuguError for a wrong file."""
         loop.link.subscribe(frame_topics(self._settings.fleet))
-        recorder, monitor = self._take_frames(loop, self._needed)
+        recorder, monitor = self._add_frame_parts(loop, self._needed)
 
         def progress() -> StoreProgress:
             from gateway.releases.schedule import StoreProgress
 
             return StoreProgress(loop.store, recorder.coverage_of)
 
-        self._do_once(loop, monitor, progress)
+        self._add_site_parts(loop, monitor, progress)
         return recorder
 
     def close(self) -> None:
-        """Close what was opened beside store and parts."""
+        """Close what this duty has opened beside store and parts."""
 
     def _needed(self) -> dict[tuple[str, str], int]:
         return {} if self._releasing is None else self._releasing.needed()
 
     def _seal(self, store: Store) -> None:
-        """Seal what the journal holds, before other processes own the devices."""
+        """Seal the frames of the journal, before other processes own the devices."""
         catalogue = Catalogue(self._settings.fleet)
         catalogue.retire(store.policy_documents())
         Recorder(store, catalogue, self._settings.lag, Counter()).seal(now=True)
 
-    def _take_frames(
+    def _add_frame_parts(
         self, loop: Loop, needed: Callable[[], dict[tuple[str, str], int]], may_forget: Callable[[], bool] | None = None
     ) -> tuple[Recorder, Monitor]:
+        """Make the parts that take frames. Return the recorder and the monitor."""
         settings, enrolled = self._settings, loop.enrolled
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters
         catalogue.retire(store.policy_documents())
         recorder = Recorder(store, catalogue, settings.lag, counters, loop.usage)
-        monitor = loop.watch([device for device in catalogue.names() if recorder.has_frames(device)])
+        monitor = loop.make_monitor([device for device in catalogue.names() if recorder.has_frames(device)])
         sealed, key = (None, None) if enrolled is None else (enrolled.sealed, enrolled.key)
         stopping = None
         if settings.on_conflict != "alarm" and (enrolled is None or (stopping := enrolled.stopping) is None):
@@ -158,7 +159,8 @@ class Alone:
         loop.parts.append(Retention(*retention_args, may_forget=may_forget))
         return recorder, monitor
 
-    def _do_once(self, loop: Loop, monitor: Monitor, progress: Callable[[], StoreProgress]) -> None:
+    def _add_site_parts(self, loop: Loop, monitor: Monitor, progress: Callable[[], StoreProgress]) -> None:
+        """Make the parts of which a site has one: descriptions, documents, Home Assistant, releases and sums."""
         settings, enrolled = self._settings, loop.enrolled
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters
         has_left = (lambda _device: False) if enrolled is None else enrolled.has_left
@@ -178,7 +180,7 @@ class Alone:
 
             operator = Link(settings.operator, client_id=f"operator-{settings.fleet}")
             loop.parts.append(FleetService(settings.signed, operator, link, enrolled, counters, *callbacks))
-        if settings.home_assistant or store.discovered.every():  # what was told before is taken back
+        if settings.home_assistant or store.discovered.every():  # documents from before are cleared
             from gateway.parts.home_assistant import HomeAssistant
 
             described = describing.described if settings.home_assistant else None
@@ -207,5 +209,5 @@ class Alone:
 
 
 def frame_topics(fleet: str, device: str = "+") -> tuple[str, ...]:
-    """Where the frames of a device come, or of all."""
+    """Return the topics of frames of one device, or of all devices."""
     return tuple(topic_of(kind, fleet, device, "+") for kind in ("symbols", "window", "report"))

@@ -57,7 +57,7 @@ _LOOK_SECONDS = 0.1
 
 
 class HistoryCheck:
-    """The check of a store that is a file; `problem` says in a line what is wrong and what to do, or is empty."""
+    """The check of a store that is a file. `problem` says in a line what is wrong and what to do; '' if nothing is."""
 
     def __init__(self, location: Location) -> None:
         self._path = location if isinstance(location, Path) else None
@@ -66,35 +66,35 @@ class HistoryCheck:
         self._is_ending = False
         self.problem = ""
 
-    def before(self, store: Store) -> None:
-        """Check what a start needs, or everything where damage was found before. Raises StoreError for damage."""
-        mark = self._mark
+    def check_start(self, store: Store) -> None:
+        """Check what a start needs, or the whole store if damage was found before. Raises StoreError for damage."""
+        mark = self._damage_mark
         store.refuse_damage(history=mark is not None and mark.exists())
         if mark is not None:
             mark.unlink(missing_ok=True)
 
     def start(self) -> None:
-        """Begin to read, in a thread of its own."""
+        """Begin to read the whole file in a thread."""
         if self._path is not None:
             self._db = sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
             self._thread.start()
 
     def stop(self) -> None:
-        """Read no further."""
+        """End the reading."""
         self._is_ending = True
         while self._db is not None and self._thread.is_alive():
             with suppress(sqlite3.ProgrammingError):  # it has been closed
                 self._db.interrupt()
             self._thread.join(_LOOK_SECONDS)
 
-    def doubt(self) -> None:
-        """Let the next start read everything, because damage was met."""
-        if (mark := self._mark) is not None:
+    def mark_damaged(self) -> None:
+        """Let the next start check the whole store, because damage was found."""
+        if (mark := self._damage_mark) is not None:
             with suppress(OSError):
                 mark.touch()
 
     @property
-    def _mark(self) -> Path | None:
+    def _damage_mark(self) -> Path | None:
         return None if self._path is None else self._path.with_name(f"{self._path.name}.damaged")
 
     def _read(self) -> None:
@@ -103,7 +103,7 @@ class HistoryCheck:
         with closing(self._db) as db:
             problem = damage(db)
         if problem and not self._is_ending:
-            self.doubt()
+            self.mark_damaged()
             self.problem = f"the store {self._path.name} is damaged ({problem}): {STORE.remedy}"
 
 
@@ -118,12 +118,12 @@ STUCK_SECONDS = 120.0
 _FAILING_SECONDS = 60.0
 _SIZE_SECONDS = 30.0
 _LARGEST_BYTES = 1 << 16
-"""Of a frame, and of most descriptions; a larger one is said again at every connection."""
+"""Most bytes of a delivered message: frames and most descriptions. A larger one is published at every connection."""
 _CALLS = ("busy", "finished", "heard", "born", "stored", "acknowledged", "connected", "renew", "pump")
 
 
 def _alarm_name(device: str) -> str:
-    """Return a device's name for an alarm; empty if no device can have it: whoever publishes may make up anything."""
+    """Return a device's name for an alarm, or '' if no device can have this name: any publisher can invent one."""
     try:
         check_device_name(device)
     except TopicError:
@@ -132,14 +132,14 @@ def _alarm_name(device: str) -> str:
 
 
 class UselessError(FuguError):
-    """The store or the ledger can be used no more."""
+    """The store or the ledger cannot be used any more."""
 
 
 class Gateway:
     """A gateway that runs in threads of its own between `start` and `stop`.
 
-    `counters` has what has happened so far, refusals under their `Reason`. `failed` is set if the worker has ended by
-    itself: its files are of no use, or it met what it never should.
+    `counters` counts events, and refusals under their `Reason`. `failed` is set if the worker has ended by itself: a
+    store or ledger is unusable, or an unexpected error has come.
     """
 
     def __init__(self, settings: GatewayConfig, duty: Alone | None = None) -> None:
@@ -169,9 +169,9 @@ class Gateway:
             max_in_flight=3 * Publisher.MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
             will=duty.will,
             on_connected=lambda: self._inbox.notify(None),
-            on_messages=self._delivered,
-            on_published=self._answered,
-            on_absent=self._say_unreachable,
+            on_messages=self._deliver,
+            on_published=self._note_answer,
+            on_absent=self._warn_unreachable,
         )
         self._descriptions = topic_of("description", fleet, "+", "+").removesuffix("+/+")
         self._worker = threading.Thread(target=self._work, name="gateway-worker")
@@ -179,8 +179,8 @@ class Gateway:
     def start(self) -> None:
         """Check policies and store, then begin to connect.
 
-        Raises NotArrangedError, to be tried again, if another number of processes shares the devices. Raises another
-        FuguError, one line, if a policy, store or setting is wrong.
+        Raises NotArrangedError, after which it may be called again, if another number of processes shares the devices.
+        Raises another FuguError, one line, if a policy, store or setting is wrong.
         """
         settings, duty = self._settings, self._duty
         self._catalogue = catalogue = Catalogue.load(
@@ -191,22 +191,22 @@ class Gateway:
         self._store = duty.store()
         try:
             duty.arrange(self._store)
-            self._check.before(self._store)
+            self._check.check_start(self._store)
             if settings.signed is not None:
                 from gateway.fleet.enrolled import Enrolled
 
                 self._enrolled = Enrolled(settings.fleet, settings.signed, catalogue, self.counters)
-            watch = partial(self._watch, catalogue)
+            make_monitor = partial(self._make_monitor, catalogue)
             self._usage = usage = Usage(self._inbox.sender)
-            loop = Loop(self._store, self._link, catalogue, self.counters, usage, self._enrolled, watch, self._parts)
-            self._recorder = recorder = duty.open(loop)
-            self._parts_by_call = {  # of each call the parts that do something at it
+            arguments = self._store, self._link, catalogue, self.counters, usage, self._enrolled
+            self._recorder = recorder = duty.open(Loop(*arguments, make_monitor, self._parts))
+            self._parts_by_call = {  # by call, the parts that override it
                 call: [part for part in self._parts if getattr(type(part), call) is not getattr(Part, call)]
                 for call in _CALLS
             }
             streams = None if recorder is None else recorder.streams
             self._symbols = {} if streams is None else streams.topics
-            self._ingest = Ingest(catalogue, self.counters, refused=self._refused, streams=streams, usage=usage)
+            self._ingest = Ingest(catalogue, self.counters, refused=self._note_refusal, streams=streams, usage=usage)
             self._link.subscribe(topic for part in self._parts for topic in part.topics)
             self._link.start()
             for part in self._parts:
@@ -214,7 +214,7 @@ class Gateway:
             if settings.metrics is not None:
                 from gateway.health.metrics import Metrics
 
-                self._metrics = Metrics(settings.metrics, self._measured)
+                self._metrics = Metrics(settings.metrics, self._read_metrics)
         except BaseException:
             self._close()
             raise
@@ -222,48 +222,50 @@ class Gateway:
         self._check.start()
         self._monitor.start()
 
-    def _watch(self, catalogue: Catalogue, devices: list[str]) -> Monitor:
-        """Make the monitor; only `devices` are missed."""
+    def _make_monitor(self, catalogue: Catalogue, devices: list[str]) -> Monitor:
+        """Make the monitor, which raises an alarm for the silence of `devices` only."""
         duty = self._duty
-        tell = None if duty.says_to is None else partial(self._tell, duty.says_to)
+        tell = None if duty.says_to is None else partial(self._tell_brief, duty.says_to)
         sources = Sources(
             catalogue, self.counters, devices, STUCK_SECONDS, self._certificates, self._details, duty.elsewhere, tell
         )
         self._monitor = Monitor(self._settings.fleet, duty.path, self._link, sources)
         return self._monitor
 
-    def _tell(self, listener: Callable[[Mapping[str, Any]], None], brief: Mapping[str, Any]) -> None:
-        with contextlib.suppress(DatabaseError):  # the worker finds the same, and says what is wrong
+    def _tell_brief(self, listener: Callable[[Mapping[str, Any]], None], brief: Mapping[str, Any]) -> None:
+        """Give a listener the process's brief, with its health and the number of waiting messages."""
+        with contextlib.suppress(DatabaseError):  # the worker meets and logs the same error
             listener({**brief, "alive": self.is_alive, "inbox": self._inbox.waiting})
 
     def _is_known_name(self, name: str) -> bool:
-        """True if a name in topics is of a device, or is reserved; any thread may ask."""
-        if name in RESERVED_DEVICES or self._catalogue is None:  # nothing is delivered before there is one
+        """Return whether a name in a topic is a device's or reserved; any thread may call this."""
+        if name in RESERVED_DEVICES or self._catalogue is None:  # no message is delivered before there is a catalogue
             return True
         return self._catalogue.has(name) or (self._enrolled is not None and self._enrolled.has(name))
 
-    def _refused(self, topic: str, reason: Reason) -> None:
-        """Note a refusal, but for a device of the registry that has no policy yet: it is no stranger."""
+    def _note_refusal(self, topic: str, reason: Reason) -> None:
+        """Note a refusal, except of a device that is in the registry and has no policy yet."""
         device = ""
-        with suppress(TopicError):  # it may come on any topic, and a large one is refused before that is looked at
+        with suppress(TopicError):  # a large message is refused before its topic is parsed
             device = parse_topic(topic).device
         is_enrolled = self._enrolled is not None and self._enrolled.has(device)
         if not (is_enrolled and reason is Reason.UNKNOWN_DEVICE):
             self._monitor.refused(device, reason)
 
     def _certificates(self) -> dict[str, float]:
+        """Return by name when each certificate ends, in seconds of Unix time."""
         broker, settings = self._duty.broker, self._settings
         files = {"authority": broker.ca_file, "gateway": broker.cert_file}
         files["operator"] = None if settings.signed is None else settings.operator.cert_file
         end_times = {} if self._link.certificate_end is None else {"broker": self._link.certificate_end}
         for name, file in files.items():
             if file is not None:
-                with contextlib.suppress(OSError, ValueError):  # without them there is no connection, which is said
+                with contextlib.suppress(OSError, ValueError):  # without the file there is no connection: an alarm
                     end_times[name] = certificate_end(Path(file))[1]
         return end_times
 
     def _store_bytes(self) -> int:
-        """Bytes of the store on its disk; of one on a server as it was a short while ago."""
+        """Return the bytes of the store on its disk. Those of a server's store may be half a minute old."""
         now = time.monotonic()
         if isinstance(self._settings.store, Path) or now >= self._size_due:
             self._size, self._size_due = store_bytes(self._settings.store), now + _SIZE_SECONDS
@@ -271,11 +273,11 @@ class Gateway:
 
     @property
     def _waiting(self) -> int:
-        """How many messages wait here, and where this process speaks for others."""
+        """The number of messages that wait in this process and in the processes that it speaks for."""
         elsewhere = self._duty.elsewhere
         return self._inbox.waiting + (0 if elsewhere is None else elsewhere.inbox)
 
-    def _measured(self) -> Reading:
+    def _read_metrics(self) -> Reading:
         from gateway.health.metrics import Reading
 
         elsewhere = self._duty.elsewhere
@@ -317,24 +319,24 @@ class Gateway:
 
     @property
     def is_alive(self) -> bool:
-        """True if the worker has finished a round of late, and could store what there was."""
+        """True if the worker has finished a round lately, and could store the frames."""
         return self._failing_since is None and time.monotonic() - self._last_round < STUCK_SECONDS
 
     @property
     def last_error(self) -> str:
-        """The connection's newest problem in words, empty while all is well."""
+        """The connection's newest problem in words, '' while there is none."""
         return self._link.last_error
 
-    def _delivered(self, messages: Sequence[tuple[str, bytes, bool]]) -> None:
+    def _deliver(self, messages: Sequence[tuple[str, bytes, bool]]) -> None:
         accepted = [
             Message(topic, digest(payload) if topic.startswith(self._descriptions) else payload)
             for topic, payload, retained in messages
-            if retained or not topic.startswith(self._descriptions)  # else it is our own, as it is published
+            if retained or not topic.startswith(self._descriptions)  # else the gateway has just published it
         ]
         if refused_count := self._inbox.deliver(accepted):
             self.counters["not_taken"] += refused_count
 
-    def _answered(self, message_id: int, accepted: bool) -> None:
+    def _note_answer(self, message_id: int, accepted: bool) -> None:
         if not accepted:
             self.counters["publish_refused"] += 1
         self._inbox.notify(Acknowledged(message_id, accepted))
@@ -344,9 +346,9 @@ class Gateway:
             self._unreachable = False
             _log.warning("connected to the broker")
         elif not self._link.connected and self._link.last_error:
-            self._say_unreachable(self._link.last_error)
+            self._warn_unreachable(self._link.last_error)
 
-    def _say_unreachable(self, reason: str) -> None:
+    def _warn_unreachable(self, reason: str) -> None:
         if not self._unreachable:
             fleet = self._settings.fleet
             _log.warning("fleet %s: no connection to the broker: %s; trying until there is one", fleet, reason)
@@ -380,18 +382,18 @@ class Gateway:
         return all(part.finished for part in self._parts_by_call["finished"])
 
     def _patience(self) -> float:
-        """Seconds to wait for messages: none if a part has work, unless that waits for a store that is away."""
+        """Return the seconds to wait for messages: 0 if a part has work, unless the store that it needs is away."""
         is_busy = not self._store_is_away and any(part.busy for part in self._parts_by_call["busy"])
         return 0.0 if is_busy else IDLE_SECONDS
 
     def _round(self, events: Sequence[Message | Acknowledged | None]) -> None:
         self._store_is_away = False
-        oversized, flooded = self._inbox.refused()
-        for device, count in oversized.items():
+        oversized_counts, flood_counts = self._inbox.refused()
+        for device, count in oversized_counts.items():
             self.counters["received"] += count
             self.counters[Reason.OVERSIZED] += count
             self._monitor.refused(_alarm_name(device), Reason.OVERSIZED, times=count)
-        for device, count in flooded.items():
+        for device, count in flood_counts.items():
             self._monitor.note(AlarmCode.FLOOD, _alarm_name(device), times=count)
         messages: list[Message] = []
         for event in events:
@@ -402,10 +404,10 @@ class Gateway:
                 for part in self._parts_by_call["acknowledged"]:
                     self._use_store(partial(part.acknowledged, *event))
             else:
-                self._connected()
+                self._tell_connected()
         if messages:
-            self._take(messages)
-        self._account()
+            self._take_messages(messages)
+        self._share_usage()
         if self._enrolled is not None and self._enrolled.refresh():
             for part in self._parts_by_call["renew"]:
                 self._use_store(part.renew)
@@ -417,26 +419,27 @@ class Gateway:
             self._use_store(self._recorder.seal)
 
     def _hear(self, message: Message) -> bool:
-        """Let parts take note of a message; whether it was for nobody else."""
+        """Give a message to the parts until one takes it. Return whether one did."""
         start, is_taken = time.perf_counter(), False
         try:
             is_taken = any(part.heard(message) for part in self._parts_by_call["heard"])
         except (DatabaseError, LedgerError) as error:
             self._store_failed(error)
-        self._usage.add(message.topic, time.perf_counter() - start, words=is_taken)
+        self._usage.add(message.topic, time.perf_counter() - start, frameless=is_taken)
         return is_taken
 
-    def _account(self) -> None:
-        """Let the inbox know what each device has taken of the worker's time, and the monitor who talks too much."""
+    def _share_usage(self) -> None:
+        """Tell the inbox each device's use of the worker's time, and the monitor which devices send too often."""
         usage = self._usage.take()
-        self._inbox.spent(usage.seconds)
-        self._monitor.often(AlarmCode.FLOOD, usage.words)
+        self._inbox.note_costs(usage.seconds)
+        self._monitor.often(AlarmCode.FLOOD, usage.frameless)
         self._monitor.often(AlarmCode.REPEATS, usage.repeats)
 
-    def _take(self, messages: Sequence[Message]) -> None:
+    def _take_messages(self, messages: Sequence[Message]) -> None:
+        """Validate messages, store their frames, and tell the parts of births and of stored frames."""
         arrivals, births = self._ingest.take(messages)
         if (recorder := self._recorder) is None:
-            return  # what is of no device of any policy has been refused
+            return  # messages without a known device have been refused
         self.counters["births"] += len(births)
         for device in dict.fromkeys(births):
             for part in self._parts_by_call["born"]:
@@ -448,21 +451,21 @@ class Gateway:
             for part in self._parts_by_call["stored"]:
                 self._use_store(partial(part.stored, newest_frames))
 
-    def _use_store(self, pump: Callable[[], None]) -> None:
+    def _use_store(self, call: Callable[[], None]) -> None:
         try:
-            pump()
+            call()
         except (DatabaseError, LedgerError) as error:
             self._store_failed(error)
 
-    def _connected(self) -> None:
-        """Tell the broker again: it may have come back without what was retained."""
+    def _tell_connected(self) -> None:
+        """Tell all parts of a new connection: the broker may have lost its retained messages."""
         self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
         for part in self._parts_by_call["connected"]:
             self._use_store(partial(part.connected, begun_anew=begun_anew))
 
     def _record(self, recorder: Recorder, arrivals: Arrivals) -> None:
-        """Store a round's frames; if one brings an error that nobody thought of, only that frame is left out."""
+        """Store a round's frames. If one raises an unexpected error, only that frame is left out."""
         try:
             recorder.record(arrivals)
             self._failing_since = None
@@ -478,7 +481,7 @@ class Gateway:
                 _log.error("a frame could not be taken: %s", cause(error))
 
     def _store_failed(self, error: DatabaseError | LedgerError) -> None:
-        """Count, and go on; but not for ever with what does not pass by itself."""
+        """Count an error of the store. Raises UselessError if it is permanent, or has lasted for a minute."""
         self.counters["store_errors"] += 1
         if self.counters["store_errors"] == 1:
             _log.error("the store does not take data: %s; devices will send again", error)
@@ -492,16 +495,16 @@ class Gateway:
             raise UselessError(f"the store has taken nothing for {_FAILING_SECONDS:g} s ({error})")
 
     def _end_if_lost(self, error: Exception) -> None:
-        """A file that is gone or damaged is looked at by the next start, which says what to do."""
+        """Raise UselessError if a file is gone or damaged; the next start looks at the file, and says what to do."""
         if isinstance(error, FileLostError):
             raise UselessError(f"{error}: nothing is stored or called durable any more") from None
         if is_lost(error):
-            self._check.doubt()
+            self._check.mark_damaged()
             raise UselessError(f"the store or the ledger is damaged ({error})") from None
 
 
 def store_bytes(location: Location) -> int:
-    """Bytes of a store on its disk, whoever uses it; 0 if that cannot be seen."""
+    """Return the bytes of a store on its disk, also if other processes use it; 0 if they cannot be found out."""
     if isinstance(location, Path):
         return file_bytes(location)
     try:

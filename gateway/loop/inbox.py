@@ -1,4 +1,4 @@
-"""From what the broker delivers to a validated frame, or to a reason why not; nothing here can stop the gateway."""
+"""The way from a delivered message to a validated frame, or to a reason of refusal; no message stops the gateway."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ __all__ = ["Acknowledged", "Inbox", "Ingest", "Usage"]
 _log = logging.getLogger(__name__)
 _REPEAT_SECONDS = 60.0
 _LEAST_MESSAGES, _LEAST_BYTES = 64, 1 << 19
-"""Of a device these may always wait, if there is room at all."""
+"""Messages and bytes of a device that may always wait, if the inbox has room at all."""
 _AT_ONCE, _SECONDS = 256, 0.02
-"""Messages of a device in a round, and seconds that they may take, at most: others wait for no more."""
+"""Most messages of a device in a round, and most seconds for them."""
 _OVERHEAD_BYTES = 200
 """Bytes of a message in memory beside its topic and payload."""
 
 
 class Acknowledged(NamedTuple):
-    """The broker has answered for a message of ours; unless it was accepted, nobody will get it."""
+    """The broker's answer to a message that the gateway published; one that is not accepted reaches nobody."""
 
     message_id: int
     accepted: bool = True
@@ -48,26 +48,27 @@ _Event = Message | Acknowledged | None
 
 
 _Queue = deque[tuple[Message, int]]
-"""Waiting messages of one sender, of the device that the topics name, and the bytes of each in memory."""
+"""Waiting messages of one device, and the bytes of each in memory."""
 
 
 class Inbox:
-    """A queue for each device, of which none takes the room or the time of the others.
+    """Queues of messages, one for each device, none of which takes the room or the time of the others.
 
-    A device may have as much waiting as there is room left for all; more is refused at once, and its device sends it
-    again. Until nothing of it waits, such a device has few turns: else what others send would wait in the broker behind
-    all of it. If there is no room because very many wait, the network thread waits, so that the rest stays with the
-    broker. Devices are served in turns. What the broker has answered is taken first: behind a queue of frames, what
-    waits for it would starve.
+    A device's queue may fill as much room as is left for all. Further messages are refused at once, and the device
+    sends them again. Until its queue is empty, such a device has few turns: otherwise messages of others would wait in
+    the broker behind its own. If the room is used up by many devices, the network thread waits, and the broker keeps
+    the other messages. Devices are served in turns. The broker's answers are taken first: behind a queue of frames, the
+    messages that wait for them would starve.
 
-    A message that is too large for its topic is counted, and nothing else is done about it. All names that nobody
-    knows share one queue. A device whose messages take long has fewer of them in a round.
+    A message that is too large for its topic is only counted. All unknown names share one queue. A device whose
+    messages take long has fewer of them in a round.
 
     Args:
-        capacity, capacity_bytes: in messages, and their bytes in memory; a message that begins below it is taken.
+        capacity, capacity_bytes: room in messages, and in their bytes in memory; a message that begins below it is
+            taken.
         patience: seconds to wait for room; then the message is refused.
         pause: seconds between the turns of a device that has sent more than its share.
-        knows: whether a name is of a device, or else one that the gateway hears; any thread may ask.
+        knows: whether a name is a device's or reserved; any thread may call it.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Inbox:
         self._closed = False
 
     def deliver(self, messages: Sequence[Message]) -> int:
-        """Append messages of valid size; how many were not taken: closed, full, or beyond their device's share."""
+        """Append messages. Return how many were refused: the inbox closed or full, or a device's share used up."""
         refused_count = 0
         with self._changed:
             for index, message in enumerate(messages):
@@ -125,12 +126,12 @@ class Inbox:
             return refused_count
 
     def sender(self, topic: str) -> str:
-        """The name in a topic under which its sender is served; empty for all that nobody knows."""
+        """Return the device's name in a topic, '' for every unknown name."""
         device = "".join(topic.split("/", 4)[3:4])
         return device if self._knows(device) else ""
 
-    def spent(self, seconds: Mapping[str, float]) -> None:
-        """Note the seconds that the messages of a round have taken, by sender; so many fit into its next turns."""
+    def note_costs(self, seconds: Mapping[str, float]) -> None:
+        """Note by device the seconds that the messages of a round took, which limit the messages of its next turns."""
         for device, count in self._served.items():
             cost = max(seconds.get(device, 0.0) / count, self._costs.pop(device, 0.0) / 2)
             if cost * _AT_ONCE > _SECONDS:
@@ -142,15 +143,15 @@ class Inbox:
         return waiting_count >= max(max_messages, _LEAST_MESSAGES) or size >= max(max_bytes, _LEAST_BYTES)
 
     def notify(self, event: Acknowledged | None) -> None:
-        """Append what takes next to no memory, and is wanted after closing, too."""
+        """Append an answer, or `None` for a new connection, even if full or closed: it takes little memory."""
         with self._changed:
             self._answers.append(event)
             self._changed.notify_all()
 
     def take(self, max_messages: int, timeout: float) -> list[_Event]:
-        """Remove all answers and of each device its oldest messages; empty after the timeout, or if closed and empty.
+        """Remove all answers, and of each device its oldest messages. Empty after the timeout, or if closed and empty.
 
-        Of a device at most so many of `max_messages` messages are taken that a round with them is short.
+        Of `max_messages`, each device has only as many as keep a round short.
         """
         with self._changed:
             if self._slow_devices:
@@ -159,7 +160,7 @@ class Inbox:
             return self._take(max_messages)
 
     def take_after_close(self, timeout: float) -> list[_Event]:
-        """Remove everything; wait for it although the queue is closed."""
+        """Remove all answers and messages, after waiting for the first although the inbox is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
             return self._take(self._count, self._count)
@@ -199,26 +200,26 @@ class Inbox:
         return events
 
     def refused(self) -> tuple[Counter[str], Counter[str]]:
-        """Count messages too large to be taken, and those beyond a share, by sender, since this was asked last."""
+        """Return by device how many messages were too large, and how many beyond its share, since the last call."""
         with self._changed:
             counts = self._oversized, self._flood_counts
             self._oversized, self._flood_counts = Counter(), Counter()
             return counts
 
     def close(self) -> None:
-        """Refuse messages from now on."""
+        """Refuse all further messages."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     @property
     def waiting(self) -> int:
-        """How many events wait."""
+        """The number of waiting answers and messages."""
         return len(self._answers) + self._count
 
     @property
     def drained(self) -> bool:
-        """True if the queue is closed and empty."""
+        """True if the inbox is closed and empty."""
         with self._changed:
             return self._closed and not self.waiting
 
@@ -233,7 +234,7 @@ class Inbox:
 
 
 MAX_PAYLOAD_BYTES = len(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8).encode())
-"""The largest symbol frame; window counts, answers to documents and whatever else comes are smaller."""
+"""The largest symbol frame; window counts, answers to documents and all other messages are smaller."""
 MAX_STATUS_BYTES = len(
     Status(
         *(True, "v" * 64, MAX_TICK, tuple(StatusCode)),
@@ -245,18 +246,18 @@ MAX_POINTS_BYTES = len(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX
 """The largest frame of points, and the largest message of all."""
 _POINTS = bytes([MeasureFrame.SCHEMA])
 MAX_REPORT_BYTES = 1 << 12
-"""More than the largest share in a sum of homes, with a name of 64 letters and 24 numbers."""
+"""More than the largest report for a sum of homes, with a name of 64 letters and 24 numbers."""
 MAX_ANSWER_BYTES = 1 << 14
-"""More than the largest answer of a helper, about 65,536 reports."""
-_MOST_TOPIC = 256
-"""Letters of a topic, which has up to three names of 64."""
+"""More than a helper's largest answer, about a set of 65,536 reports."""
+_MAX_TOPIC = 256
+"""Most letters of a topic, which has up to three names of 64 letters."""
 
 
 def is_oversized(message: Message) -> bool:
-    """True if a message is larger than any that may come on its topic."""
+    """Return whether a message is larger than any valid message on its topic."""
     size = len(message.payload)
     if size <= MAX_PAYLOAD_BYTES:
-        return len(message.topic) > _MOST_TOPIC
+        return len(message.topic) > _MAX_TOPIC
     if message.payload[:1] == _POINTS:
         return size > MAX_POINTS_BYTES
     parts = message.topic.split("/", 5)
@@ -268,41 +269,41 @@ def is_oversized(message: Message) -> bool:
 
 
 class Used(NamedTuple):
-    """Use of the worker by sender: seconds, messages without a frame, and frames of ticks that are accounted for."""
+    """Use of the worker by device: seconds, messages without a frame, and frames of already accounted ticks."""
 
     seconds: dict[str, float]
-    words: Counter[str]
+    frameless: Counter[str]
     repeats: Counter[str]
 
 
 class Usage:
-    """Each sender's use of the worker: seconds, and messages without a frame (statuses, answers, what was refused).
+    """Each device's use of the worker: seconds, and messages without a frame (statuses, answers, refused messages).
 
-    What frames of symbols take that are read all at once is nobody's. `now` has what was not taken yet.
+    The time of symbol frames that are read all at once is not counted. `now` has the use since the last `take`.
     """
 
     def __init__(self, sender: Callable[[str], str] = lambda _topic: "") -> None:
         self._sender = sender
         self.now = Used({}, Counter(), Counter())
 
-    def add(self, topic: str, seconds: float, *, words: bool) -> None:
-        """Note what a message on a topic took, and whether it brought no frame."""
+    def add(self, topic: str, seconds: float, *, frameless: bool) -> None:
+        """Note the seconds that a message on a topic took, and whether it was `frameless`."""
         sender = self._sender(topic)
         self.now.seconds[sender] = self.now.seconds.get(sender, 0.0) + seconds
-        if words:
-            self.now.words[sender] += 1
+        if frameless:
+            self.now.frameless[sender] += 1
 
     def take(self) -> Used:
-        """Return the use since this was asked last."""
+        """Return the use since the last call."""
         usage, self.now = self.now, Used({}, Counter(), Counter())
         return usage
 
 
 class Ingest:
-    """Checks messages against the contract, the policies and the time.
+    """The check of messages against the contract, the policies and the time.
 
     `refused` is called with topic and reason of each refused message. `streams` learns of the streams of symbols.
-    `usage` counts the messages that are read by themselves.
+    `usage` counts the messages that are read one by one.
     """
 
     def __init__(
@@ -323,10 +324,10 @@ class Ingest:
         self._last_warning = float("-inf")
 
     def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[str]]:
-        """Messages that may be stored, and devices that have come online.
+        """Check messages. Return the frames to store, and the devices that have come online.
 
-        Frames on topics that have brought frames before are read and checked all at once. Every other message, and what
-        does not pass there, is read by itself. If it is wrong, it is refused with its reason.
+        Frames on topics that have brought frames before are read and checked all at once. Every other message, and each
+        frame that fails there, is read one by one. A wrong message is refused with its reason.
         """
         slots = np.array([self._streams.topics.get(message.topic, -1) for message in messages], dtype=np.int64)
         rows = np.flatnonzero(slots >= 0)
@@ -344,7 +345,7 @@ class Ingest:
             start = time.perf_counter()
             content = self.read(messages[row])
             seconds = time.perf_counter() - start
-            self._usage.add(messages[row].topic, seconds, words=not isinstance(content, Received))
+            self._usage.add(messages[row].topic, seconds, frameless=not isinstance(content, Received))
             if isinstance(content, Received):
                 received.append(content)
                 if isinstance(content.frame, SymbolFrame):
@@ -357,14 +358,14 @@ class Ingest:
         return Arrivals(np.concatenate((slots[fast_rows], others.slots))[order], symbols, others.others), births
 
     def read(self, message: Message) -> Received | str | None:
-        """The frame, or the device that has come online; none if it is refused, or says that a device is offline."""
+        """Return a message's frame, or the device that has come online; `None` if it is refused, or has neither."""
         self._counters["received"] += 1
         try:
             return self._read(message)
         except FuguError as error:
             self._counters[error.reason] += 1
             self._refused(message.topic, error.reason)
-        except Exception:  # what nobody thought of must not stop the gateway either; its text may hold payload
+        except Exception:  # an unexpected error must not stop the gateway, and its text may hold payload: no log
             self._counters[Reason.UNEXPECTED] += 1
         return None
 
@@ -377,23 +378,24 @@ class Ingest:
         if parsed.kind == "status":
             if not self._catalogue.streams(parsed.device):
                 raise RefusedError(f"no policy for device {parsed.device}", Reason.UNKNOWN_DEVICE)
-            return parsed.device if message.words(Status).online else None
-        if (kind := _kind(parsed.kind, payload)) is None:
+            return parsed.device if message.decode(Status).online else None
+        if (kind := _frame_kind(parsed.kind, payload)) is None:
             return None
         frame = kind.decode(payload)
         kind.verify(self._catalogue, parsed.device, parsed.stream, frame)
         self._refuse_future(parsed.device, parsed.stream, frame)
         if isinstance(frame, SymbolFrame):
-            self._follow(message.topic, parsed.device, parsed.stream, frame.policy_version)
+            self._follow_stream(message.topic, parsed.device, parsed.stream, frame.policy_version)
         return Received(parsed.device, parsed.stream, frame)
 
-    def _follow(self, topic: str, device: str, stream: str, version: int) -> None:
+    def _follow_stream(self, topic: str, device: str, stream: str, version: int) -> None:
+        """Let further frames of a stream be read all at once."""
         model = self._catalogue.find(device, stream, version, SymbolModel)
         slot = self._streams.slot(device, stream)
         self._streams.follow(topic, slot, version, len(model.allowed), model.policy.clock)
 
     def _refuse_future(self, device: str, stream: str, frame: AnyFrame) -> None:
-        """Refuse ticks that nobody can have drawn yet; say so, because this machine's clock may be the wrong one."""
+        """Refuse a frame of ticks after this machine's clock, with a warning, because that clock may be wrong."""
         clock, now = self._catalogue.policy(device, stream, frame.policy_version).clock, self._now_us()
         if (last_tick := frame.last - frame.shift) <= newest_tick(clock, now):
             return
@@ -408,11 +410,11 @@ class Ingest:
         raise RefusedError("the frame is of ticks that have not come yet", Reason.FROM_THE_FUTURE)
 
 
-def _kind(topic: str, payload: bytes) -> type[Kind[Any]] | None:
-    """The kind of frames on a kind of topics, none if there are none; points and symbols have the same topics."""
-    if topic == "window":
+def _frame_kind(topic_kind: str, payload: bytes) -> type[Kind[Any]] | None:
+    """Return the kind of frames on a kind of topic, `None` if it has none. Points come on the topics of symbols."""
+    if topic_kind == "window":
         return Windows
-    if topic == "symbols":
+    if topic_kind == "symbols":
         if payload[:1] != _POINTS:
             return Symbols
         from gateway.estimates.points import Points

@@ -28,39 +28,40 @@ _START_BYTES_PER_SECOND = 2_000_000
 
 
 def run(settings: GatewayConfig, started: Callable[[], None] = lambda: None, duty: Alone | None = None) -> int:
-    """Serve until SIGTERM or SIGINT, then store what has arrived and leave in order.
+    """Serve until SIGTERM or SIGINT, then store the frames that have arrived, disconnect, and return the exit code.
 
-    `started` is called when the store is checked and the gateway serves; `duty` is its own where several processes
-    share the devices. The exit code is 1 if the worker has ended by itself. Raises FuguError with one line that says
-    what keeps the gateway from starting.
+    `started` is called when the store is checked and the gateway serves. `duty` is this process's duty if several
+    processes share the devices. The exit code is 1 if the worker has ended by itself. Raises FuguError with one line
+    that says why the gateway cannot start.
     """
     gateway = Gateway(settings, duty)
-    wanted = Wake()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: wanted.set())
+    stop = Wake()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda _number, _frame: stop.set())
     notifier = Notifier.of_process()
     notifier.starting(_start_seconds(settings.store))
 
-    def serves() -> None:
+    def note_started() -> None:
         _log.info("gateway of fleet %s has started", settings.fleet)
         started()
 
-    code = serve(gateway, wanted, serves, notifier=notifier)
+    code = serve(gateway, stop, note_started, notifier=notifier)
     _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
     return code
 
 
 def serve(
     gateway: Gateway,
-    wanted: Wake,
+    stop: Wake,
     started: Callable[[], None],
-    turn: Callable[[], None] | None = None,
+    on_turn: Callable[[], None] | None = None,
     notifier: Notifier | None = None,
 ) -> int:
-    """Start a gateway, and serve until `wanted` is set, or it has ended by itself: then the exit code is 1, else 0.
+    """Start a gateway, and serve until `stop` is set or the gateway has ended by itself. Return the exit code, 0 or 1.
 
-    One of several waits before until as many may share the devices. `started` is called when it serves, `turn` now and
-    then; `notifier` is told how the gateway is. Raises FuguError with one line that says what keeps it from starting.
+    One of several processes first waits until that number of processes may share the devices. `started` is called when
+    the gateway serves, `on_turn` about twice a second. `notifier` is told the gateway's state. Raises FuguError with
+    one line that says why the gateway cannot start.
     """
     manager = notifier or Notifier()
     # The network thread gives the interpreter lock away at every read. With the default of 5 ms a busy worker keeps it
@@ -68,7 +69,7 @@ def serve(
     sys.setswitchinterval(_SWITCH_SECONDS)
     compiler = _Compiler()
     is_logged = False
-    while not is_logged or not wanted.wait(IDLE_SECONDS):
+    while not is_logged or not stop.wait(IDLE_SECONDS):
         try:
             gateway.start()
             break
@@ -77,15 +78,15 @@ def serve(
                 _log.warning("%s", error)
             is_logged = True
             manager.starting(STUCK_SECONDS)
-        if turn is not None:
-            turn()
+        if on_turn is not None:
+            on_turn()
     else:
         return 0
     manager.ready()
     started()
-    while not wanted.wait(IDLE_SECONDS) and not gateway.failed.is_set():
-        if turn is not None:
-            turn()
+    while not stop.wait(IDLE_SECONDS) and not gateway.failed.is_set():
+        if on_turn is not None:
+            on_turn()
         if gateway.is_alive:
             manager.alive(time.monotonic())
     manager.stopping()
@@ -95,34 +96,34 @@ def serve(
 
 
 class _Compiler:
-    """Compiles kernels in a thread of its own, while frames are taken without; says so if they were not stored."""
+    """A thread that compiles kernels while slower code takes the frames. If they were not stored, the log says so."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "gateway-compiler")
-        self._taken = self._done = self._compiled = 0
-        compile_beside(self._take)
+        self._submitted = self._done = self._compiled = 0
+        compile_beside(self._submit)
 
     def stop(self) -> None:
-        """Compile no more; the process ends when the kernel that is being compiled is ready."""
+        """Start no further compilation; the process ends when the current one is ready."""
         compile_beside(lambda _compile: None)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _take(self, compile_now: Callable[[], bool]) -> None:
-        self._taken += 1
+    def _submit(self, compile_now: Callable[[], bool]) -> None:
+        self._submitted += 1
         with suppress(RuntimeError):  # it has been stopped
             self._thread.submit(self._compile, compile_now)
 
     def _compile(self, compile_now: Callable[[], bool]) -> None:
         try:
-            missed = compile_now()
+            was_missing = compile_now()
         except Exception as error:
             _log.error("a kernel cannot be compiled, and stays slow: %s", cause(error))
-            missed = False
+            was_missing = False
         self._done += 1
-        if missed and not self._compiled:
+        if was_missing and not self._compiled:
             _log.info("compiling kernels, as none were stored: 10 to 20 s; frames are stored meanwhile")
-        self._compiled += missed
-        if self._compiled and self._done == self._taken:
+        self._compiled += was_missing
+        if self._compiled and self._done == self._submitted:
             _log.info("%d kernels are compiled, and stored for the next start", self._compiled)
             self._compiled = 0
 

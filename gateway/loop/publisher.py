@@ -1,19 +1,20 @@
-"""The gateway's publications: watermarks to devices, reports to whoever listens.
+"""The gateway's publications: watermarks to devices, reports to subscribers.
 
-Both have a share of what may be under way, so that neither holds up the other. No crash or broken connection loses the
-newest report. Those of points and windows wait in the store's outbox until the broker has acknowledged them. Of a
-stream of symbols, the newest is published again until the broker is known to have it. A watermark is said again
-whenever its device gives a sign of life.
+Each of the two has its own limit of unacknowledged messages, so that neither holds up the other. No crash or broken
+connection loses the newest report. Reports of points and windows wait in the store's outbox until the broker has
+acknowledged them. Of a stream of symbols, the newest report is published again until the broker has it. A watermark is
+published again whenever its device gives a sign of life.
 
-The times of reports of a stream, or of one of its windows, never go back. Older ones are left out; they are in the
-store. After a restart nobody knows what was told, so nothing older than the newest frame is.
+The times of reports of a stream, or of one of its windows, never go back. Older reports are left out; their frames are
+in the store. After a restart the gateway does not know what it reported, so it reports nothing older than the newest
+frame.
 
 The numbers of watermarks go up, across restarts and across gateways that follow each other. They are microseconds of
-Unix time as it was at the start, so that those of a new store are above. The store reserves numbers before they are
-used. So a clock that was set back, or was ahead for a while, changes nothing for a gateway that keeps its store.
+Unix time as it was at the start, so that the numbers of a new store are higher. The store reserves numbers before they
+are used. So a clock that was set back, or was ahead for a while, changes nothing for a gateway that keeps its store.
 
-A live subscriber needs what is newest, and none should wait for a device that sends much. So streams take turns, each
-with the newest frames that wait, as many as fit its share, at most `MOST_WAITING`. Older ones are not reported.
+A live subscriber needs the newest report, and none should wait for a device that sends much. So streams take turns,
+each with its newest waiting frames, as many as fit its share, at most `MOST_WAITING`. Older frames are not reported.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ RESERVED_US = 10_000_000
 
 
 class WatermarkCounter:
-    """Counts from the store or the Unix time at the start, whichever is further; both clocks in microseconds."""
+    """A counter that starts at the store's number or the Unix time, if higher; both clocks are in microseconds."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class WatermarkCounter:
         self._ahead = self._last - elapsed_us()
 
     def next(self) -> int:
-        """A number above all before. Raises DatabaseError if the store cannot be used."""
+        """Return a number above all former ones. Raises DatabaseError if the store cannot be used."""
         number = max(self._last + 1, self._ahead + self._elapsed_us())
         if number > self._reserved:
             self._store.reserve_counter(number + RESERVED_US)
@@ -66,28 +67,30 @@ class WatermarkCounter:
 
 
 MOST_WAITING = 32
-"""Frames of one sequence that wait, at most."""
+"""Most frames of one sequence that wait."""
 
 
 class Waiting:
-    """Waiting frames and windows, by sequence; the store has the same."""
+    """Frames and windows that wait to be reported, by sequence; the store has the same."""
 
     def __init__(self) -> None:
-        self._sequences: dict[int, tuple[Outgoing, dict[int, int]]] = {}  # one of each sequence, and serials by frame
+        self._sequences: dict[
+            int, tuple[Outgoing, dict[int, int]]
+        ] = {}  # a template of each sequence's rows, and serials by frame
 
     def __len__(self) -> int:
         return sum(len(serials) for _, serials in self._sequences.values())
 
     def put(self, outgoing: Outgoing) -> int | None:
-        """Add one in place of what waits of its frame; the serial of one that is now one too many, if any."""
+        """Add a frame, in place of the same frame. Return the serial of a frame that is now one too many, or `None`."""
         _, serials = self._sequences.setdefault(outgoing.key.number, (outgoing, {}))
         serials[outgoing.frame] = outgoing.serial
         return serials.pop(min(serials)) if len(serials) > MOST_WAITING else None
 
     def take(self, capacity: int) -> tuple[list[Outgoing], list[int]]:
-        """Remove so many, the newest of each sequence in turn; those of one sequence in their order.
+        """Remove up to `capacity` frames: the newest of each sequence in turn, in the order of their sequence.
 
-        Also returns the serials of those that are not published any more, because newer ones of their sequence are.
+        Also returns the serials of older frames of these sequences, which are not reported any more.
         """
         outgoing: list[Outgoing] = []
         superseded: list[int] = []
@@ -100,7 +103,7 @@ class Waiting:
         return outgoing, superseded
 
 
-_READ = 1_000
+_READ_ROWS = 1_000
 _FORGET_EVERY = 500
 
 
@@ -108,12 +111,14 @@ class Publisher(Part):
     """Publishes as much as the connection takes, and queues the rest.
 
     Args:
-        key: the key that a device knows its watermarks by, None if it has none; None if nobody has one.
+        key: gives the key by which a device checks its watermarks, `None` if the device has none; `None` if no device
+            has.
         counters: counts `committed`, `estimates`, `counts` (of windows) and, under their `Reason`, frames that cannot
-            be reported. `coalesced` are not reported because a newer frame of their stream was, or too many waited.
+            be
+        reported. `coalesced` frames are left out because a newer one was reported, or too many waited.
 
     Attributes:
-        MAX_IN_FLIGHT: watermarks that the broker has not acknowledged, at most; and as many reports.
+        MAX_IN_FLIGHT: most watermarks that the broker has not acknowledged; the same for reports.
     """
 
     MAX_IN_FLIGHT = 200
@@ -148,7 +153,7 @@ class Publisher(Part):
         self._key = key
 
     def born(self, device: str) -> None:
-        """Publish the device's watermark at the next opportunity."""
+        """Publish the device's watermark as soon as possible."""
         self._owed_devices[device] = None
 
     def stored(self, heard: Sequence[Heard]) -> None:
@@ -156,7 +161,7 @@ class Publisher(Part):
         self._owed_devices.update(dict.fromkeys(heard_frame.device for heard_frame in heard))
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Forget what will never be answered: reports are published again, watermarks when they are owed."""
+        """Drop messages that will never be acknowledged. Reports are published again, watermarks when they are owed."""
         if not begun_anew:
             return
         self._watermarks.clear()
@@ -168,35 +173,35 @@ class Publisher(Part):
         self._read_through, self._queued = 0, -1
 
     def acknowledged(self, message_id: int, accepted: bool = True) -> None:
-        """The broker has a message."""
+        """Note that the broker has a message."""
         self._watermarks.discard(message_id)
         if (serial := self._reports.pop(message_id, None)) is not None:
             self._done_serials.append(serial)
-        elif (symbol := self._symbol_messages.pop(message_id, None)) is not None:
-            self._symbols.acknowledged(*symbol)
+        elif (report_key := self._symbol_messages.pop(message_id, None)) is not None:
+            self._symbols.acknowledged(*report_key)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Publish what there is room for; when idle, also tidy the outbox. Raises DatabaseError; nothing is lost."""
-        self._say_watermarks()
+        """Publish as much as may be under way; when idle, also tidy the outbox. Raises DatabaseError without loss."""
+        self._send_watermarks()
         self._report_symbols()
-        self._report()
+        self._report_outbox()
         if self._done_serials and (idle or len(self._done_serials) >= _FORGET_EVERY):
             self._store.forget_outgoing(self._done_serials)
             self._done_serials.clear()
 
     @property
     def finished(self) -> bool:
-        """True if nothing is owed or under way."""
+        """True if no message is owed or under way."""
         under_way = self._watermarks or self._reports or self._symbol_messages
         return not (self._owed_devices or under_way or self._done_serials)
 
     def details(self) -> dict[str, object]:
-        """How many frames and windows wait to be reported."""
+        """Return how many frames and windows wait to be reported."""
         return {"estimates_waiting": len(self._symbols) + len(self._waiting)}
 
-    def _say_watermarks(self) -> None:
+    def _send_watermarks(self) -> None:
         if self._owed_devices and self._link.connected:
-            self._store.check()  # what has gone with its file is not durable, whatever was noted of it
+            self._store.check()  # frames of a lost file are not durable, whatever memory says
         while self._owed_devices and self._link.connected and len(self._watermarks) < self.MAX_IN_FLIGHT:
             device = next(iter(self._owed_devices))
             for message in self._recorder.committed(device):
@@ -231,9 +236,9 @@ class Publisher(Part):
             self._symbol_messages[message_id] = key.number, tick
             self._counters["estimates"] += 1
 
-    def _report(self) -> None:
+    def _report_outbox(self) -> None:
         if self._queued != self._store.queued:
-            while outgoing_rows := self._store.outbox(self._read_through, _READ):
+            while outgoing_rows := self._store.outbox(self._read_through, _READ_ROWS):
                 for outgoing in outgoing_rows:
                     if (excess_serial := self._waiting.put(outgoing)) is not None:
                         self._leave_out(excess_serial)
@@ -247,7 +252,7 @@ class Publisher(Part):
             self._leave_out(serial)
         sent_count = 0
         try:
-            while sent_count < len(rows) and self._send(rows[sent_count]):
+            while sent_count < len(rows) and self._send_report(rows[sent_count]):
                 sent_count += 1
         finally:
             for unsent in rows[sent_count:]:
@@ -257,9 +262,9 @@ class Publisher(Part):
         self._done_serials.append(serial)
         self._counters["coalesced"] += 1
 
-    def _send(self, outgoing: Outgoing) -> bool:
-        """Publish what is known of a frame, unless that is nothing or a newer one was; whether it is dealt with."""
-        if (report := self._report_of(outgoing)) is None:
+    def _send_report(self, outgoing: Outgoing) -> bool:
+        """Publish the report of a frame, unless there is none or a newer one is out. Return whether it is done."""
+        if (report := self._make_report(outgoing)) is None:
             self._done_serials.append(outgoing.serial)
             return True
         if (last_time := self._last_report_time(outgoing)) is not None and report.time < last_time:
@@ -274,7 +279,8 @@ class Publisher(Part):
         self._counters["counts" if key.window else "estimates"] += 1
         return True
 
-    def _report_of(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
+    def _make_report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
+        """Return the report of a frame; count the reason and return `None` if there can be none."""
         try:
             return self._recorder.report(outgoing)
         except FuguError as error:
@@ -282,10 +288,10 @@ class Publisher(Part):
             return None
 
     def _last_report_time(self, outgoing: Outgoing) -> datetime | None:
-        """The time of the newest report that may have been published of a sequence, also before the start."""
+        """Return the time of a sequence's newest report, also from before the start; `None` if there is none."""
         number = outgoing.key.number
         if number not in self._report_times:
             frame = self._start_frames.pop(number, None)
-            newest = None if frame is None else self._report_of(outgoing._replace(frame=frame))
+            newest = None if frame is None else self._make_report(outgoing._replace(frame=frame))
             self._report_times[number] = None if newest is None else newest.time
         return self._report_times[number]

@@ -1,11 +1,11 @@
-"""A batch of frames becomes durable: which are new, what they change, in one transaction.
+"""Storing a batch of frames: finds the new frames and their consequences, and makes them durable in one transaction.
 
-A frame that overlaps a stored one is a `duplicate` if it is the same, else a `conflict`. A conflict is never stored;
-its part stays missing in the watermark unless stored frames account for it, so a device that contradicts itself
-re-sends for nothing. A frame before a stored one is late, and what follows from the later ones is brought up to date.
-Frames of ticks whose frames were removed are not stored. If the tick is accounted for, the frame is a `duplicate`. If
-not, it is `too_old`, and the tick counts as accounted for, so that its device forgets it. Where a sequence has very
-many gaps, a frame that would make another is `scattered`, and not taken until some are filled.
+A frame that overlaps a stored one is a `duplicate` if it is the same, else a `conflict`. A conflict is never stored.
+Its ticks stay missing in the watermark unless stored frames account for them, so a device that contradicts itself
+re-sends in vain. A frame before a stored one is late, and the results of later frames are brought up to date. Frames of
+ticks whose frames were removed are not stored. If the ticks are accounted for, the frame is a `duplicate`. If not, the
+frame is `too_old`, and its ticks count as accounted for, so that the device forgets it. Where a sequence has very many
+gaps, a frame that would make another gap is `scattered`, and not taken until some gaps are filled.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from fugu.contract.groups import GroupDocument
     from gateway.estimates.points import Points
 
-__all__ = ["Accounted", "Recorder"]
+__all__ = ["DeviceReport", "Recorder"]
 
 
 SEAL_BYTES, STREAM_BYTES, MOST_SEAL_BYTES = 1 << 24, 4_000, 1 << 27
-"""Of the journal in memory: when it is sealed; later with so many streams, so that chunks are not small; at most."""
+"""Bytes of the journal in memory at which it is sealed; bytes for each of many streams, for larger chunks; the most."""
 SEAL_SECONDS = 3_600.0
 SEAL_AGAIN_SECONDS = 60.0
-"""After the store could not do it: frames go on into the journal until then, if there is room."""
+"""Wait after a failed seal: until then frames go on into the journal, if there is room."""
 MAX_INTERVALS = 4096
-"""Of a sequence's ticks that are accounted for, at most: a device fills its gaps from the lowest on."""
+"""Most intervals of a sequence's accounted ticks: a device fills its gaps from the lowest on."""
 
 
-class Accounted(NamedTuple):
+class DeviceReport(NamedTuple):
     """A device's report for the sum of a window."""
 
     device: str
@@ -59,10 +59,10 @@ class Accounted(NamedTuple):
 
 @dataclass
 class _Sequence:
-    """State of a sequence of frames in the store, kept in memory; `number` is `None` while nothing is stored.
+    """A sequence of frames in the store, as memory has it; `number` is `None` while nothing is stored.
 
-    Frames that begin before `begin` are not stored. `rewritten` is whether more than the end of the coverage has
-    changed since that was stored.
+    Frames that begin before `begin` are not stored. `rewritten`: the coverage has changed before its last interval
+    since it was stored.
     """
 
     number: int | None
@@ -76,12 +76,13 @@ class _Sequence:
 class Recorder:
     """The state of every sequence of frames, backed by a store that the calling thread owns.
 
-    `conflict` is told the device, the sequence and the frame of each conflict, within the transaction.
+    `conflict` is called with device, sequence and frame of each conflict, within the transaction.
 
     Args:
         lag: ticks of later symbols that estimates see.
-        counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and those of each kind.
-        usage: learns of seconds that frames took which are recorded by themselves, and of frames that came again.
+        counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and the counters of each
+            kind.
+        usage: counts the seconds of frames that are recorded one by one, and the frames that came again.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Recorder:
         self._lag = lag
 
     def record(self, arrivals: Arrivals) -> None:
-        """Store the new frames of a round and what they change, or nothing of it. Raises DatabaseError."""
+        """Store a round's new frames and their consequences, or nothing of them. Raises DatabaseError."""
         groups: dict[tuple[Kind[Any], str, str, str], list[AnyFrame]] = {}
         for device, stream, frame in arrivals.others:
             kind = self._kind(type(frame))
@@ -113,24 +114,24 @@ class Recorder:
                 for slot, gap_frames in self.symbols.begin(arrivals, counts).items():
                     self._record_symbols(slot, gap_frames, counts)
                 for (kind, device, stream, name), frames in groups.items():
-                    with self._use_time(device):
+                    with self._time_for(device):
                         self._record(kind, device, stream, name, frames, counts)
                 self.symbols.write()
         except BaseException:
-            self._read_again()
+            self._drop_memory()
             raise
         self.symbols.confirm()
         self._counters.update(counts)
 
-    def account(self, reports: Sequence[Accounted]) -> None:
-        """Account for reports that are kept, for all or none. Raises DatabaseError."""
+    def account(self, reports: Sequence[DeviceReport]) -> None:
+        """Account for the windows of stored reports, all or none. Raises DatabaseError."""
         try:
             with self._store.transaction():
                 for device, stream, report, group in reports:
-                    with self._use_time(device):
+                    with self._time_for(device):
                         self._account_report(device, stream, report, group)
         except BaseException:
-            self._read_again()
+            self._drop_memory()
             raise
 
     def _account_report(self, device: str, stream: str, report: Report, group: GroupDocument) -> None:
@@ -145,7 +146,7 @@ class Recorder:
             self._store.add_policy(number, report.policy_version, policy.to_json())
             sequence.versions.add(report.policy_version)
         if not isinstance(policy, Policy) or policy.table is not None or policy.windows:
-            return  # its frames say when it drew what
+            return  # the policy's frames give the timeline
         first = group.start + report.number * group.length
         last, begin = first + group.length - 1, max(0, group.start + (report.previous + 1) * group.length)
         timeline = self._store.versions.timeline(device, stream)
@@ -153,7 +154,8 @@ class Recorder:
         self._store.versions.put(device, stream, timeline, is_whole=True)
 
     @contextmanager
-    def _use_time(self, device: str) -> Iterator[None]:
+    def _time_for(self, device: str) -> Iterator[None]:
+        """Add the seconds of the block to the device's use."""
         began = time.perf_counter()
         try:
             yield
@@ -165,19 +167,19 @@ class Recorder:
         device, stream = self.streams.names[slot]
         sequence = self._load(device, stream)
         is_known = sequence.coverage.end >= 0
-        with self._use_time(device):
+        with self._time_for(device):
             self._record(self.symbols, device, stream, stream, [*frames], counts)
         assert sequence.number is not None
         last_interval = sequence.coverage.last if len(sequence.coverage) else None
         self.symbols.mark(slot, sequence.number, last_interval, sequence.shifts.newest, is_known=is_known)
 
-    def _read_again(self) -> None:
-        """Drop what is in memory: it may be ahead of the store."""
+    def _drop_memory(self) -> None:
+        """Drop the state in memory, which may be ahead of the store."""
         self._sequences.clear()
         self.symbols.read_again()
 
     def seal(self, *, now: bool = False) -> None:
-        """Seal the journal if large or old, or `now`, with what the broker has. Raises DatabaseError without loss."""
+        """Seal the journal if it is large or old, or with `now` in any case. Raises DatabaseError without loss."""
         tail, seconds = self._store.symbols.tail, self._seconds()
         if not tail.rows and not now:
             self._last_seal = seconds
@@ -192,7 +194,7 @@ class Recorder:
                 self._store_coverage(self.symbols.seal())
         except BaseException:
             self._next_seal = seconds + SEAL_AGAIN_SECONDS
-            self._read_again()
+            self._drop_memory()
             raise
         self.symbols.sealed()
         self._last_seal = seconds
@@ -209,27 +211,27 @@ class Recorder:
         self._store.extend_coverage(ends)
 
     def committed(self, device: str) -> list[Committed]:
-        """The watermark of a device, in as many messages as it takes."""
+        """Return a device's watermark, as one or several messages."""
         names = self._catalogue.sequences(device)
         commits = [self._load(device, name).coverage.commit(name) for name in names]
         return [Committed(tuple(commits[i : i + MAX_STREAMS])) for i in range(0, len(commits), MAX_STREAMS)]
 
     def has_frames(self, device: str) -> bool:
-        """True if a frame of a device is stored."""
+        """Return whether a frame of a device is stored."""
         return any(self._load(device, name).coverage.end >= 0 for name in self._catalogue.sequences(device))
 
     def coverage_of(self, device: str, name: str) -> tuple[Coverage, Shifts]:
-        """The ticks that a sequence has accounted for, and by how much its numbers are ahead of the wall clock."""
+        """Return the ticks that a sequence has accounted for, and how far its numbers are ahead of the wall clock."""
         sequence = self._load(device, name)
         return sequence.coverage, sequence.shifts
 
     def removed(self, device: str, sequence: str, begin: int) -> None:
-        """Note that frames of a sequence that begin before a tick, or a window's index, have been removed."""
+        """Note that a sequence's frames before a tick, or before a window's index, have been removed."""
         loaded = self._load(device, sequence)
         loaded.begin = max(loaded.begin, begin)
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
-        """Report about a stored frame; `None` if it is gone. Raises FuguError if there can be none."""
+        """Return the report of a stored frame, `None` if the frame is gone. Raises FuguError if there can be none."""
         _, key, frame = outgoing
         if key.window:
             return self._windows.report(key, frame)
@@ -238,19 +240,20 @@ class Recorder:
 
     @cached_property
     def points(self) -> Points:
-        """The kind of points, made when the first stream has them."""
+        """The kind of points, made at the first stream of points."""
         from gateway.estimates.points import Points
 
         return Points(self._store, self._catalogue, self._lag)
 
-    def _kind(self, frames: type[AnyFrame]) -> Kind[Any]:
-        if frames is WindowFrame:
+    def _kind(self, frame_type: type[AnyFrame]) -> Kind[Any]:
+        if frame_type is WindowFrame:
             return self._windows
-        return self.points if frames is MeasureFrame else self.symbols
+        return self.points if frame_type is MeasureFrame else self.symbols
 
     def _record(
         self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counts: Counter[str]
     ) -> None:
+        """Store frames of one sequence in the order of their ticks, and count what became of each."""
         sequence = self._load(device, name)
         if sequence.number is None:
             sequence.number = self._store.number(device, name)
@@ -263,7 +266,9 @@ class Recorder:
             overlaps = is_late and sequence.coverage.meets(span.first, span.last)
             if overlaps and (stored := kind.overlapping(key, frame)) is not None:
                 self._usage.now.repeats[device] += 1
-                if kind.same(stored, frame):  # it may account for more now: for frames that its device had to drop
+                if kind.same(
+                    stored, frame
+                ):  # it may account for more ticks than before: of frames that its device had to drop
                     counts[kind.counter + "duplicate"] += 1
                     self._account_for(sequence, kind, key, span, is_stored=True)
                 else:
@@ -307,7 +312,10 @@ class Recorder:
             self._store.versions.put(device, stream, timeline, is_whole=kind is self._windows)
 
     def _note_version(self, device: str, stream: str, frame: AnyFrame, timeline: Timeline | None) -> Timeline | None:
-        """Note in a stream's timeline under which version a frame was drawn, of windows only without symbols."""
+        """Note a frame's policy version in its stream's timeline, which is returned.
+
+        A window's frame is noted only if its stream sends no symbols.
+        """
         begin, absent_ticks = frame.previous + 1, 0
         if isinstance(frame, WindowFrame):
             policy = self._catalogue.policy(device, stream, frame.policy_version)
@@ -316,14 +324,14 @@ class Recorder:
             absent_ticks = frame.length - frame.observed
             if (window := policy.window(frame.window)) is not None and frame.previous >= 0:
                 skipped_ticks = (frame.index - frame.previous) * window.stride - frame.length
-                begin = max(0, frame.first - max(0, skipped_ticks))  # of a window that is never released no tick counts
+                begin = max(0, frame.first - max(0, skipped_ticks))  # ticks between windows do not count
         timeline = timeline or self._store.versions.timeline(device, stream)
         timeline.extend(min(self._load(device, stream).coverage.end, frame.first - 1))
         timeline.add(Drawn(frame.first, frame.last, frame.policy_version, begin, absent_ticks))
         return timeline
 
     def _account_for_removed(self, sequence: _Sequence, kind: Kind[Any], key: Place, span: FrameSpan) -> str:
-        """Span of a frame of ticks whose frames are not kept."""
+        """Account for a frame from before the sequence's `begin`. Return its counter."""
         is_held = sequence.coverage.holds(span.first, span.last)
         if not is_held and sequence.coverage.meets(span.first, span.last):
             return "conflict"
@@ -333,7 +341,7 @@ class Recorder:
     def _account_for(
         self, sequence: _Sequence, kind: Kind[Any], key: Place, span: FrameSpan, *, is_stored: bool
     ) -> None:
-        """Account for a frame's ticks; `is_stored` if the frame itself is not to be, or is already."""
+        """Account for a frame's ticks. With `is_stored` the frame itself is in the store already, or never will be."""
         if (merge := sequence.coverage.add(span.previous, span.last)) is None:
             return
         if kind is not self.symbols:
@@ -344,13 +352,13 @@ class Recorder:
             self.symbols.account(key, span)
 
     def _load(self, device: str, name: str) -> _Sequence:
-        if (state := self._sequences.get((device, name))) is None:
+        if (sequence_state := self._sequences.get((device, name))) is None:
             number = self._store.stream_id(device, name)
             intervals = [] if number is None else self._store.coverage(number)
             journaled = [] if number is None else self._store.symbols.tail.intervals(number)
             begin = 0 if number is None else self._store.aged.begin(number)
             sequence = _Sequence(number, Coverage([*intervals, *journaled]), self._store.shifts(number), begin)
             sequence.rewritten = bool(journaled)
-            state = self._sequences[device, name] = sequence
-        state.coverage.extend(self.symbols.end(device, name))
-        return state
+            sequence_state = self._sequences[device, name] = sequence
+        sequence_state.coverage.extend(self.symbols.end(device, name))
+        return sequence_state

@@ -1,7 +1,6 @@
 """Releases as a part of the gateway's loop: the ledger's accounts follow the policies of the fleet.
 
-Where other processes have the devices, another part looks at what they have stored, and tells them what releases
-still need.
+Where other processes have the devices, this part reads what they have stored, and tells them what releases still need.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ __all__ = ["Releasing"]
 
 
 _log = logging.getLogger(__name__)
-_FEW = 200
-_SHARE = 10
-"""Least ratio of the time between renewals of more than so few accounts to the time of one."""
+_FEW_ACCOUNTS = 200
+_LEAST_RATIO = 10
+"""With more than `_FEW_ACCOUNTS` accounts, the least ratio of the time between renewals to the time of one."""
 
 
 class Releasing(Part):
-    """Makes the releases of `settings.releases`; `progress` is how far devices are.
+    """Makes the releases of the file `releases`; `progress` tells how far devices are.
 
-    Where other processes have the devices, `shared`, it takes the ledger's place from whoever had it before. `history`
-    is that of a device's stream, by default as the store has it.
+    If other processes have the devices (`shared`), the ledger's lease is taken from any former holder. `history` gives
+    the history of a device's stream, by default the store's.
     """
 
     def __init__(
@@ -67,16 +66,16 @@ class Releasing(Part):
         self._monitor = monitor
         self._schedule = ReleaseSchedule(
             *(opened, progress, link, counters),
-            refused=lambda name, why: monitor.note(AlarmCode.RELEASE_REFUSED, name, why),
+            refused=lambda name, reason: monitor.note(AlarmCode.RELEASE_REFUSED, name, reason),
         )
         self._counters = counters
         self._catalogue, self._store, self._shared = catalogue, store, shared
         self._sums = SumReleases(opened.maker, opened.audiences, {job.plan.name for job in opened.jobs})
-        for name, words in compared(opened.jobs).items():
-            _log.info("release %s: %s", name, words)
-        for name, why in opened.useless.items():
-            _log.warning("release %s: %s", name, why)
-        self._say_impossible()
+        for name, comparison in compared(opened.jobs).items():
+            _log.info("release %s: %s", name, comparison)
+        for name, reason in opened.useless.items():
+            _log.warning("release %s: %s", name, reason)
+        self._report_impossible()
         self._to_renew = self._halted = False
         self._renew_at = 0.0
         self._charges = catalogue.charges
@@ -96,44 +95,44 @@ class Releasing(Part):
         return self._halted or self._schedule.finished
 
     def details(self) -> dict[str, object]:
-        """By release: the first tick of the window that comes next, as far as that is known."""
+        """Return by release the first tick of its next window, where known."""
         return {"next_releases": {} if self._halted else self._schedule.following()}
 
     def needed(self) -> dict[tuple[str, str], int]:
-        """By device and stream the first tick that a coming release needs. Raises DatabaseError, LedgerError."""
+        """Return by device and stream the first tick that a coming release needs. Raises DatabaseError, LedgerError."""
         return {} if self._halted else self._schedule.needed()
 
     def stored(self, heard: Sequence[Heard] = ()) -> None:
         """Note that new frames are in the store."""
-        if self._shared:  # other processes have heard them
+        if self._shared:  # other processes have received the frames
             for version in self._store.made_under():
                 self._catalogue.ran(*version)
         self._schedule.stored()
 
     def unsettled(self) -> None:
-        """Note that somebody who takes frames has come back."""
+        """Note that a process that takes frames has come back."""
         self._schedule.unsettled()
 
-    def also(self, groups: Iterable[GroupDocument]) -> None:
-        """Publish the sums of these groups, too."""
+    def publish_sums(self, groups: Iterable[GroupDocument]) -> None:
+        """Also publish the sums of these groups."""
         self._schedule.also = self._sums.topics(groups)
 
     def refusal(self, window: SumWindow) -> str:
-        """Why no audience may be told of a window; empty if one may. Raises DatabaseError."""
-        self._follow()
+        """Return why no audience may get the sum of a window, or '' if one may. Raises DatabaseError."""
+        self._renew_if_due()
         return self._sums.refusal(window)
 
     def release(self, window: SumWindow, numbers: Sequence[tuple[int, int]]) -> None:
-        """Have the sums of a window released, unless they were before. Raises LedgerError or DatabaseError."""
-        self._follow()
-        for audience, why in self._sums.reserve(window, numbers).items():
+        """Release the sums of a window, unless that was done before. Raises LedgerError or DatabaseError."""
+        self._renew_if_due()
+        for audience, reason in self._sums.reserve(window, numbers).items():
             self._counters["releases_refused"] += 1
-            _log.warning("audience %s is not told of ticks from %d on: %s", audience, window.first, why)
-            self._monitor.note(AlarmCode.RELEASE_REFUSED, window.group.name, why)
+            _log.warning("audience %s is not told of ticks from %d on: %s", audience, window.first, reason)
+            self._monitor.note(AlarmCode.RELEASE_REFUSED, window.group.name, reason)
         self._schedule.note_release()
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Publish again what the broker may have lost."""
+        """Publish again the releases that the broker may have lost."""
         self._schedule.connected(begun_anew=begun_anew)
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
@@ -146,13 +145,14 @@ class Releasing(Part):
             self._counters["ledger_errors"] += 1
 
     def renew(self) -> None:
-        """Let the ledger's accounts follow before the next release: new policies may allow less."""
+        """Renew the ledger's accounts before the next release: new policies may allow less."""
         self._to_renew = True
 
     def pump(self, *, idle: bool = False) -> None:
         """Bring the ledger's accounts up to date, then work on releases for a short while.
 
-        Raises DatabaseError if the ledger's server is away (it is tried again), or if somebody else has taken it.
+        Raises DatabaseError if the ledger's server is away (a later call tries again), or another process has taken the
+        ledger.
         """
         if self._must_renew:
             if time.monotonic() >= self._renew_at:
@@ -160,7 +160,7 @@ class Releasing(Part):
         elif not self._halted:
             self._schedule.pump(idle=idle)
 
-    def _follow(self) -> None:
+    def _renew_if_due(self) -> None:
         if self._must_renew:
             self._renew()
         self._sums.site_only = self._halted
@@ -170,10 +170,10 @@ class Releasing(Part):
         return self._to_renew or self._charges != self._catalogue.charges
 
     def _renew(self) -> None:
-        charges, began = self._catalogue.charges, time.monotonic()
+        charges, start = self._catalogue.charges, time.monotonic()
         try:
             self._releases.renew()
-            self._say_impossible()
+            self._report_impossible()
         except (FuguError, DatabaseError) as error:
             if isinstance(error, AwayError) or is_lost(error):
                 raise
@@ -185,9 +185,9 @@ class Releasing(Part):
                 _log.warning("releases go on")
             self._halted = False
         self._to_renew, self._charges = False, charges
-        now, asked = time.monotonic(), sum(len(job.question.devices) for job in self._releases.jobs)
-        self._renew_at = now + _SHARE * (now - began) if asked > _FEW else now
+        now, account_count = time.monotonic(), sum(len(job.question.devices) for job in self._releases.jobs)
+        self._renew_at = now + _LEAST_RATIO * (now - start) if account_count > _FEW_ACCOUNTS else now
 
-    def _say_impossible(self) -> None:
+    def _report_impossible(self) -> None:
         impossible = self._releases.impossible
         self._monitor.hold(AlarmCode.RELEASE_REFUSED, impossible, impossible)

@@ -1,17 +1,18 @@
-"""Removal of frames and chunks that are older than they are to be kept, and of all that a device has sent.
+"""Removal of frames and chunks that are too old, and of everything that a device has sent.
 
 A frame's age is counted from its last tick, by the clock of its policy. It ends now, or at the newest sealed tick of
-the whole fleet if that is earlier: a clock that jumps ahead removes nothing too early. Of a chunk the symbols that have
-been too old for an hour are cut off. Some things stay, however old: what a release still needs, the newest frames of
-points, a stream's newest tick, and all charges. Work is done between batches of frames, in transactions of bounded
-size.
+the whole fleet if that is earlier: a clock that jumps ahead removes nothing too early. From a chunk, the symbols that
+have been too old for an hour are cut off. Some things stay, however old: ticks that a release still needs, the newest
+frames of points, a stream's newest tick, and all charges. Work is done between batches of frames, in transactions of
+bounded size.
 
-When a device is erased, some things stay: its accounted ticks, its policies, its last released tick, and the ledger,
-without sums that it was in. So nothing is asked for, charged or released again.
+When a device is erased, some things stay: its accounted ticks, its policies, its last released tick, and the ledger
+without the device's sums. So nothing is asked for, charged or released again.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -44,21 +45,21 @@ _WINDOWS = Frames("windows", "number", "first+length-1")
 
 
 class _Removal(NamedTuple):
-    """So many of the first frames of a sequence, up to one, and where those begin that are kept."""
+    """The first `row_count` frames of a sequence, up to the key `through`; the frames that stay begin at `begin`."""
 
     frames: Frames
     sequence: Place
     through: int
     begin: int
-    many: int
+    row_count: int
 
 
 class Retention(Part):
-    """Goes through all sequences of a store that the calling thread owns, again and again.
+    """Removes old frames from all sequences of a store that the calling thread owns, again and again.
 
-    `needed` has for device and stream the first tick that is needed whatever its age, `may_forget` whether that is
-    known, if it is not always. Estimates see `lag` later ticks.
-    `counters` counts `frames_removed`, of which chunks and parts of them are one each.
+    `needed` gives by device and stream the first tick that is needed whatever its age. `may_forget` returns whether
+    that is known, `None` if it always is. Estimates see `lag` later ticks. `counters` counts `frames_removed`, in which
+    a chunk or the cut-off part of a chunk counts once.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Retention(Part):
         self._seen_us: int | None = None
 
     def pump(self, *, idle: bool = False) -> None:
-        """Remove some frames. Raises DatabaseError; it is tried again."""
+        """Remove some frames. Raises DatabaseError, after which a later call tries again."""
         if not (self._may_forget is None or self._may_forget()):
             return
         aged = self._store.aged
@@ -101,16 +102,16 @@ class Retention(Part):
         if self._after == 0:
             self._needed = self._find_needed()
         removals: list[_Removal] = []
-        rows_free, after = _MOST_ROWS, self._after
+        rows_free, after_number = _MOST_ROWS, self._after
         for sequence in sequences:
-            if (removal := self._aged(self._kind(sequence), sequence, rows_free)) is not None:
+            if (removal := self._find_removal(self._frames_of(sequence), sequence, rows_free)) is not None:
                 removals.append(removal)
-                rows_free -= removal.many
+                rows_free -= removal.row_count
             if rows_free == 0:  # there may be more of it
                 break
-            after = sequence.number
+            after_number = sequence.number
         self._remove(removals)
-        self._after = after
+        self._after = after_number
 
     def _remove(self, removals: list[_Removal]) -> None:
         if not removals:
@@ -118,42 +119,44 @@ class Retention(Part):
         with self._store.transaction():
             for frames, sequence, through, begin, _ in removals:
                 self._store.aged.remove(frames, sequence.number, through, begin)
-        for _, sequence, _, begin, many in removals:
+        for _, sequence, _, begin, row_count in removals:
             self._recorder.removed(sequence.device, sequence.name, begin)
-            self._counters["frames_removed"] += many
+            self._counters["frames_removed"] += row_count
 
-    def _kind(self, sequence: Place) -> Frames:
+    def _frames_of(self, sequence: Place) -> Frames:
         if sequence.window:
             return _WINDOWS
         return _POINTS if self._catalogue.is_measured(sequence.device, sequence.stream) else SYMBOLS
 
-    def _aged(self, frames: Frames, sequence: Place, most: int) -> _Removal | None:
+    def _find_removal(self, frames: Frames, sequence: Place, max_rows: int) -> _Removal | None:
+        """Return the removal of a sequence's old frames, or `None`. Trim its first chunk if no frame is old."""
         aged, number = self._store.aged, sequence.number
         if (newest := aged.newest(frames, number)) is not None:
-            self._seen_us = max(self._ends_us(sequence, newest), self._seen_us or 0)
-        if self._newest_us is None or not most:
+            self._seen_us = max(self._end_us(sequence, newest), self._seen_us or 0)
+        if self._newest_us is None or not max_rows:
             return None
         before_us = min(self._newest_us, self._now_us()) - self._ages[frames] * _HOUR_US
-        removable = partial(self._removable, sequence, before_us)
+        removable = partial(self._is_removable, sequence, before_us)
         if not any(removable(frame) for frame in aged.oldest(frames, number, 1)):
             if frames is SYMBOLS:
-                self._trim(sequence, partial(self._removable, sequence, before_us - _HOUR_US))
+                self._trim(sequence, partial(self._is_removable, sequence, before_us - _HOUR_US))
             return None
-        rests_on = aged.needed(frames, number, self._lag) if frames is _POINTS else None
-        oldest = takewhile(removable, aged.oldest(frames, number, most))
-        removable_frames = [frame for frame in oldest if rests_on is None or frame.key < rests_on]
+        first_needed = aged.needed(frames, number, self._lag) if frames is _POINTS else None
+        oldest = takewhile(removable, aged.oldest(frames, number, max_rows))
+        removable_frames = [frame for frame in oldest if first_needed is None or frame.key < first_needed]
         if not removable_frames:
             return None
         last = removable_frames[-1]
         begin = last.key + 1 if frames is _WINDOWS else last.last + 1
         return _Removal(frames, sequence, last.key, begin, len(removable_frames))
 
-    def _removable(self, sequence: Place, before_us: int, aged: Aged) -> bool:
-        needed = self._needed.get((sequence.device, sequence.stream))
-        return self._ends_us(sequence, aged) <= before_us and (needed is None or self._last(sequence, aged) < needed)
+    def _is_removable(self, sequence: Place, before_us: int, frame: Aged) -> bool:
+        """Return whether a frame has ended by a time, and no release needs it."""
+        needed = self._needed.get((sequence.device, sequence.stream), math.inf)
+        return self._end_us(sequence, frame) <= before_us and self._wall_tick(sequence, frame) < needed
 
     def _trim(self, sequence: Place, removable: Callable[[Aged], bool]) -> None:
-        """Cut off of a stream's first chunk the symbols that are removable, if it begins with such."""
+        """Cut off the removable symbols at the start of a stream's first chunk, if there are any."""
         chunk = next(self._store.symbols.chunks(sequence.number, -1), None)
         if chunk is None:
             return
@@ -163,41 +166,43 @@ class Retention(Part):
 
         for version, _, offset, ticks, _ in chunk.runs:
             run = range(chunk.first + offset, chunk.first + offset + ticks)
-            if (at := bisect_left(run, True, key=partial(stays, version))) < ticks:
-                first = run[at]
+            if (removable_count := bisect_left(run, True, key=partial(stays, version))) < ticks:
+                first = run[removable_count]
                 break
         else:
             return
         if first == chunk.first:
             return
-        rest = self._recorder.symbols.past.chunk_from(sequence, chunk, first)
+        remainder = self._recorder.symbols.past.chunk_from(sequence, chunk, first)
         with self._store.transaction():
-            self._store.aged.trim(chunk, rest)
-        self._recorder.removed(sequence.device, sequence.name, rest.first)
+            self._store.aged.trim(chunk, remainder)
+        self._recorder.removed(sequence.device, sequence.name, remainder.first)
         self._counters["frames_removed"] += 1
 
-    def _ends_us(self, sequence: Place, aged: Aged) -> int:
-        clock = self._catalogue.policy(sequence.device, sequence.stream, aged.version).clock
-        return clock.epoch_us + (self._last(sequence, aged) + 1) * clock.period_us
+    def _end_us(self, sequence: Place, frame: Aged) -> int:
+        """Return the end of a frame's last tick, in microseconds of Unix time."""
+        clock = self._catalogue.policy(sequence.device, sequence.stream, frame.version).clock
+        return clock.epoch_us + (self._wall_tick(sequence, frame) + 1) * clock.period_us
 
-    def _last(self, sequence: Place, aged: Aged) -> int:
-        return aged.last - self._recorder.coverage_of(sequence.device, sequence.name)[1].at(aged.key)
+    def _wall_tick(self, sequence: Place, frame: Aged) -> int:
+        """Return a frame's last tick as the wall clock counts it, without the device's shift."""
+        return frame.last - self._recorder.coverage_of(sequence.device, sequence.name)[1].at(frame.key)
 
 
 def forget_device(location: Location, device: str, ledger: Location | None = None) -> Forgotten:
-    """Erase a device's symbols, points and windows, and what is known from them, and write the file anew without them.
+    """Erase a device's symbols, points, windows and all that follows from them, and rewrite the file without them.
 
     Args:
-        location: of the store; its gateway must not be running, and other processes of it that run anyway end.
-        ledger: of its releases, if there are any; beside the store if not given.
+        location: the store, whose gateway must not be running; its other processes end if they run.
+        ledger: the ledger of its releases, if there are any; by default the one beside the store.
 
     Raises:
-        StoreError: one line that says what is wrong; it may be done again then, and again after it is done.
-        LedgerError: the store's releases were charged to a ledger that is not there, or is another one.
+        StoreError: one line that says what is wrong; the call may be repeated, also after success.
+        LedgerError: the store's releases were charged to a ledger that is missing, or is another one.
     """
     from gateway.releases.ledger import Ledger
 
-    charged = _ledger(location, ledger)
+    ledger = _charged_ledger(location, ledger)
     with closing(Store(location, create=False, lease=Lease())) as store, _erasing(device, f"store {location.name}"):
         with store.new_generation():
             forgotten = store.aged.forget(device)
@@ -205,33 +210,34 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
         if forgotten is None:
             raise StoreError(f"store {location.name} has nothing of a device {device}")
         store.rewrite()
-    if charged is not None:
-        with closing(Ledger(charged, create=False)) as opened, _erasing(device, f"ledger {charged.name}"):
-            opened.forget(device, time_us=time.time_ns() // 1000)
+    if ledger is not None:
+        with closing(Ledger(ledger, create=False)) as open_ledger, _erasing(device, f"ledger {ledger.name}"):
+            open_ledger.forget(device, time_us=time.time_ns() // 1000)
     return forgotten
 
 
 @contextmanager
-def _erasing(device: str, what: str) -> Iterator[None]:
+def _erasing(device: str, place: str) -> Iterator[None]:
+    """Turn a DatabaseError of the block into a StoreError that names the device and the place."""
     try:
         yield
     except DatabaseError as error:
-        raise StoreError(f"cannot erase all of {device} from the {what}: {error}; do it again") from None
+        raise StoreError(f"cannot erase all of {device} from the {place}: {error}; do it again") from None
 
 
-def _ledger(store: Location, ledger: Location | None) -> Location | None:
-    """Where the store's releases were charged, if there were any."""
+def _charged_ledger(store: Location, ledger: Location | None) -> Location | None:
+    """Return the ledger that the store's releases were charged to, `None` without releases."""
     from gateway.releases.ledger import Ledger
     from gateway.releases.tables import KIND
 
-    with closing(Store(store, create=False)) as opened:
-        bound = opened.releases.charged().ledger
-    if not bound:
+    with closing(Store(store, create=False)) as open_store:
+        identity = open_store.releases.charged().ledger
+    if not identity:
         return None
     location = ledger or ledger_beside(store)
     if is_there(location, KIND):
-        with closing(Ledger(location, create=False)) as opened_ledger:
-            if opened_ledger.binding.identity == bound:
+        with closing(Ledger(location, create=False)) as open_ledger:
+            if open_ledger.binding.identity == identity:
                 return location
     raise LedgerError(
         f"{location.name} is not the ledger that releases of {store.name} were charged to: name that one with --ledger"

@@ -1,9 +1,9 @@
-"""Sums of homes: reports are kept until a window is settled, one set of it is asked for, once, and its sum released.
+"""Sums of homes: reports are kept until their window is settled, then one set of them is opened, and its sum released.
 
 A window goes one way: reports come until its deadline. Then its one set is fixed, in the transaction in which later
-reports become late for ever. The helper is asked, with the same bytes each minute for a day. Its first answer to this
-very set opens it. Everything else loses the window: too few, or no answer. Parts leave this store to nobody; they are
-removed with the window. Source: docs/proofs/sums.md, docs/protocol.md.
+reports become late for ever. The helper is asked to open the set, with the same bytes each minute for a day. Its first
+answer to this very set opens it. In every other case the window is lost: too few reports, or no answer. The shares in
+reports never leave this store; they are removed with the window. Source: docs/proofs/sums.md, docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.estimates.beliefs import SymbolModel
 from gateway.estimates.catalogue import Catalogue
-from gateway.loop.recorder import Accounted, Recorder
+from gateway.loop.recorder import DeviceReport, Recorder
 from gateway.loop.release_part import Releasing
 from gateway.parts import Message, Part
 from gateway.releases.sums import SumWindow
@@ -48,7 +48,7 @@ _LOOK_SECONDS = 1.0
 _AGAIN_SECONDS = 60.0
 _DAY_US = 86_400_000_000
 _PAGES = 8
-"""Pages of a request that are given to the connection at once."""
+"""Pages of a request that are published in a round."""
 
 
 def _now_us() -> int:
@@ -56,10 +56,11 @@ def _now_us() -> int:
 
 
 class Reports(Part):
-    """Takes the reports of devices: what was taken of a round is durable together, and then acknowledged.
+    """Takes the reports of devices: those of a round become durable together, and are then acknowledged.
 
-    `owe` is told the devices whose watermark has moved, `refused` device and reason of a message that is none, `tell`
-    what has come. Counts `report_` with `stored`, `late`, `duplicate` or `conflict`.
+    `owe` is called with each device whose watermark has moved, `refused` with device and reason of each invalid report,
+    `tell` with the ticks that a report covers. `counters` counts `report_` with `stored`, `late`, `duplicate` or
+    `conflict`.
     """
 
     def __init__(
@@ -81,37 +82,37 @@ class Reports(Part):
         self._refused = refused
         self._tell = tell
         self._now_us = now_us
-        self._taken: list[Accounted] = []
+        self._unstored: list[DeviceReport] = []
 
     def heard(self, message: Message) -> bool:
         """Take a report."""
         try:
             parsed = message.parsed
         except FuguError:
-            return False  # whoever else reads it counts it
+            return False  # counted by another reader of the message
         if parsed.kind != "report" or parsed.fleet != self._catalogue.fleet:
             return False
         self._counters["received"] += 1
         try:
             report = Report.decode(message.payload)
-            group = self._group(parsed.device, parsed.stream, report)
-            self._taken.append(Accounted(parsed.device, parsed.stream, report, group))
+            group = self._check_report(parsed.device, parsed.stream, report)
+            self._unstored.append(DeviceReport(parsed.device, parsed.stream, report, group))
         except FuguError as error:
             self._counters[error.reason] += 1
             self._refused(parsed.device, error.reason)
         return True
 
     def pump(self, *, idle: bool = False) -> None:
-        """Keep what was taken, and acknowledge it. Raises DatabaseError: devices send it again."""
-        taken, self._taken = self._taken, []
-        if not taken:
+        """Store the reports of the round, and acknowledge them. Raises DatabaseError: devices send them again."""
+        reports, self._unstored = self._unstored, []
+        if not reports:
             return
         with self._store.sums.transaction():
-            counted = Counter(map(self._keep, taken))
-        # Whoever fails here is sent them again, and finds duplicates.
-        self._recorder.account(taken)
-        self._counters.update(counted)
-        for device, stream, report, group in taken:
+            counts = Counter(map(self._store_report, reports))
+        # After an error here, devices send the reports again, which are then duplicates.
+        self._recorder.account(reports)
+        self._counters.update(counts)
+        for device, stream, report, group in reports:
             self._catalogue.ran(device, stream, report.policy_version)
             self._owe(device)
             last = group.start + (report.number + 1) * group.length - 1
@@ -119,16 +120,17 @@ class Reports(Part):
 
     @property
     def finished(self) -> bool:
-        """True if nothing waits to be kept."""
-        return not self._taken
+        """True if no report waits to be stored."""
+        return not self._unstored
 
-    def _group(self, device: str, stream: str, report: Report) -> GroupDocument:
+    def _check_report(self, device: str, stream: str, report: Report) -> GroupDocument:
+        """Return the document of a report's group. Raises RefusedError if the report does not fit it, or the time."""
         policy = self._catalogue.find(device, stream, report.policy_version, SymbolModel).policy
         group = next((shared.group for shared in policy.sums if shared.group.name == report.window), None)
         if group is None:
             raise RefusedError(f"policy version {policy.version} has no sum {report.window}", Reason.UNKNOWN_WINDOW)
-        wanted = group.digest, group.numbers, device
-        if (report.document, len(report.observed), report.sealed.device) != wanted:
+        expected = group.digest, group.numbers, device
+        if (report.document, len(report.observed), report.sealed.device) != expected:
             raise RefusedError(f"a report of another document of {report.window}", Reason.WINDOW_MISMATCH)
         if max(report.observed) > group.length:
             raise RefusedError(f"more ticks than window {report.window} has", Reason.WINDOW_MISMATCH)
@@ -136,24 +138,25 @@ class Reports(Part):
             raise RefusedError("the report is of ticks that have not come yet", Reason.FROM_THE_FUTURE)
         return group
 
-    def _keep(self, taken: Accounted) -> str:
-        report, through = taken.report, self._store.sums.through(taken.report.document)
-        late = through is not None and report.number <= through
-        if late or taken.group.due_us(report.number) <= self._now_us():
+    def _store_report(self, device_report: DeviceReport) -> str:
+        """Store a report unless its window is settled or due. Return the counter of what became of it."""
+        report, through = device_report.report, self._store.sums.through(device_report.report.document)
+        is_late = through is not None and report.number <= through
+        if is_late or device_report.group.due_us(report.number) <= self._now_us():
             return "report_late"
-        return f"report_{self._store.sums.add(report, taken.device)}"
+        return f"report_{self._store.sums.add(report, device_report.device)}"
 
 
 class _Sending(NamedTuple):
     asked: Asked
-    rest: Iterator[OpeningRequest]
+    pages_left: Iterator[OpeningRequest]
 
 
 class Sums(Part):
-    """Settles windows, asks the helper, and has what opens released; the process that makes releases has this.
+    """Settles windows, asks the helper to open them, and releases their sums, in the process of the releases.
 
-    `lost` is told the name of a group and why a window of it has no sum. Counts `sums`, `sums_lost`, `sums_refused`
-    (answers that are none), `sums_asked`.
+    `lost` is called with the name of a group and the reason why a window has no sum. `counters` counts `sums`,
+    `sums_lost` and `sums_asked`.
     """
 
     def __init__(
@@ -177,24 +180,24 @@ class Sums(Part):
         self._seconds = seconds
         self._groups: dict[bytes, GroupDocument] = {}
         self._answers: dict[Asked, OpeningAnswer] = {}
-        self._again: dict[Asked, float] = {}
+        self._next_asks: dict[Asked, float] = {}
         self._sending: _Sending | None = None
         self.topics = (topic_of("group_answer", catalogue.fleet, "+"),)
         self.renew()
 
     def renew(self) -> None:
-        """The catalogue may have changed: policies have other groups."""
+        """Read the groups again: the catalogue may have changed."""
         self._groups = self._catalogue.groups()
         if self._releasing is not None:
-            self._releasing.also(self._groups.values())
+            self._releasing.publish_sums(self._groups.values())
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Ask again: the helper may not have heard."""
-        self._again.clear()
+        """Ask for all openings again: the helper may have missed the requests."""
+        self._next_asks.clear()
         self._sending = None
 
     def heard(self, message: Message) -> bool:
-        """Take note of the first answer to a set that was asked for."""
+        """Take the first valid answer to each request."""
         try:
             parsed = message.parsed
         except FuguError:
@@ -203,147 +206,146 @@ class Sums(Part):
             return False
         self._counters["received"] += 1
         try:
-            self._note(parsed.group, Envelope.decode(message.payload))
+            self._note_answer(parsed.group, Envelope.decode(message.payload))
         except FuguError as error:
             self._counters[error.reason] += 1
         return True
 
     def pump(self, *, idle: bool = False) -> None:
-        """Do one piece of work: settle, open, or send. Raises DatabaseError, and goes on with the same later."""
+        """Settle windows, open answered ones, and send a request. Raises DatabaseError; a later call goes on."""
         self._settle()
-        for asked in self._store.sums.asked():
-            group = self._groups.get(asked.document)
-            if (answer := self._answers.get(asked)) is not None and group is not None:
-                self._open(asked, group, answer)
-                del self._answers[asked]
-            elif group is None or self._now_us() > group.due_us(asked.number) + _DAY_US:
-                self._lose(asked, group, "its helper has not answered for a day")
-        self._send()
+        for opening in self._store.sums.asked():
+            group = self._groups.get(opening.document)
+            if (answer := self._answers.get(opening)) is not None and group is not None:
+                self._open(opening, group, answer)
+                del self._answers[opening]
+            elif group is None or self._now_us() > group.due_us(opening.number) + _DAY_US:
+                self._lose(opening, group, "its helper has not answered for a day")
+        self._send_pages()
         self.due = 0.0 if self._sending is not None else self._seconds() + _LOOK_SECONDS
 
     def details(self) -> dict[str, object]:
-        """How many windows wait for their helper."""
-        return {"sums_waiting": len(self._again)}
+        """Return how many windows wait for their helper."""
+        return {"sums_waiting": len(self._next_asks)}
 
     def _settle(self) -> None:
-        """Fix the sets of all windows that are due, in the transaction that makes later reports late."""
+        """Fix the sets of all due windows, in the transaction that makes later reports late."""
         for digest, group in self._groups.items():
-            due = (self._now_us() - group.deadline * 1_000_000 - group.epoch_us) // group.period_us
-            newest = (due - group.start) // group.length - 1
-            if not self._store.sums.waiting(digest, newest):
+            due_tick = (self._now_us() - group.deadline * 1_000_000 - group.epoch_us) // group.period_us
+            newest_window = (due_tick - group.start) // group.length - 1
+            if not self._store.sums.waiting(digest, newest_window):
                 continue
             with self._store.sums.transaction():
-                waiting = self._store.sums.waiting(digest, newest)
-                lost = {number: why for number in waiting if (why := self._fix(digest, group, number))}
-                self._store.sums.settle(digest, waiting[-1])  # no further: this machine's clock may be ahead
-            for number, why in lost.items():
-                self._say_lost(group, number, why)
+                due_numbers = self._store.sums.waiting(digest, newest_window)
+                reasons = {number: reason for number in due_numbers if (reason := self._fix(digest, group, number))}
+                self._store.sums.settle(digest, due_numbers[-1])  # no further: this machine's clock may be ahead
+            for number, reason in reasons.items():
+                self._report_lost(group, number, reason)
 
     def _fix(self, digest: bytes, group: GroupDocument, number: int) -> str:
-        """Fix a window's set; or remove its reports, and return why it is not asked for."""
+        """Fix a window's set and return ''; or remove its reports, and return the reason."""
         members: dict[bytes, StoredReport] = {}
         for report in self._store.sums.reports(digest, number):
             members.setdefault(report.sealed.member, report)
-        if why := self._unopened(group, number, members.values()):
+        if reason := self._refusal(group, number, members.values()):
             self._store.sums.remove(digest, number)
-            return why
+            return reason
         sealed = [report.sealed for report in members.values()]
-        asked = Asked(digest, number, set_digest(digest, number, sealed))
-        self._store.sums.fix(asked, [report.device for report in sealed])
+        opening = Asked(digest, number, set_digest(digest, number, sealed))
+        self._store.sums.fix(opening, [report.device for report in sealed])
         self._counters["sums_asked"] += 1
         return ""
 
-    def _unopened(self, group: GroupDocument, number: int, members: Collection[StoredReport]) -> str:
-        """Why nobody could be told the sum of a window; empty if somebody could."""
+    def _refusal(self, group: GroupDocument, number: int, members: Collection[StoredReport]) -> str:
+        """Return why nobody could get the sum of a window, or '' if an audience could."""
         if self._releasing is None:
             return "this gateway has no releases: say releases in its file"
         if len(members) < group.least:
             return f"fewer than {group.least} homes have reported"
         return self._releasing.refusal(_window(group, number, members))
 
-    def _note(self, name: str, envelope: Envelope) -> None:
+    def _note_answer(self, group_name: str, envelope: Envelope) -> None:
+        """Check a helper's answer, and keep it if a request waits for it. Raises RefusedError for a wrong answer."""
         answer = OpeningAnswer.decode(envelope.payload)
-        asked = Asked(answer.document, answer.number, answer.request)
+        opening = Asked(answer.document, answer.number, answer.request)
         group = self._groups.get(answer.document)
-        if group is None or asked in self._answers or asked not in self._store.sums.asked():
-            return  # of another set, of another gateway, or said once more
+        if group is None or opening in self._answers or opening not in self._store.sums.asked():
+            return  # an answer about another set, to another gateway, or repeated
         check_signed(envelope, "answer", bytes.fromhex(group.helper))
-        if (answer.fleet, answer.group, name) != (group.fleet, group.name, group.name):
+        if (answer.fleet, answer.group, group_name) != (group.fleet, group.name, group.name):
             raise RefusedError("an answer of another group", Reason.WINDOW_MISMATCH)
-        members, chosen = answer.members, [report.sealed for report in self._store.sums.chosen(*asked[:2])]
-        if set_digest(*asked[:2], chosen) != asked.request:  # a home has been forgotten since
+        members, sealed = answer.members, [report.sealed for report in self._store.sums.chosen(*opening[:2])]
+        if set_digest(*opening[:2], sealed) != opening.request:  # a home has been erased since the request
             raise RefusedError("an answer about a set that is here no more", Reason.WINDOW_MISMATCH)
         if not answer.reason and not (
-            group.least <= len(members) and max(members) < len(chosen) and len(numbers(answer.sums)) == group.numbers
+            group.least <= len(members) and max(members) < len(sealed) and len(numbers(answer.sums)) == group.numbers
         ):
             raise RefusedError("an answer that is not about the set that was asked for", Reason.WINDOW_MISMATCH)
-        self._answers[asked] = answer
+        self._answers[opening] = answer
         self.due = 0.0
 
-    def _open(self, asked: Asked, group: GroupDocument, answer: OpeningAnswer) -> None:
+    def _open(self, opening: Asked, group: GroupDocument, answer: OpeningAnswer) -> None:
+        """Add up the shares of an opened set, and release the sums."""
         if answer.reason:
-            self._lose(asked, group, _WHY[answer.reason])
+            self._lose(opening, group, _NO_SUM_REASONS[answer.reason])
             return
-        assert self._releasing is not None  # nothing was asked else
-        chosen = self._store.sums.chosen(asked.document, asked.number)
-        members = [chosen[i] for i in answer.members]
+        assert self._releasing is not None  # without releases no set is fixed
+        reports = self._store.sums.chosen(opening.document, opening.number)
+        members = [reports[i] for i in answer.members]
         parts = zip(*(numbers(member.parts) for member in members), strict=True)
         totals = [signed_total([masks, *part]) for masks, part in zip(numbers(answer.sums), parts, strict=True)]
         observed = [sum(ticks) for ticks in zip(*(member.observed for member in members), strict=True)]
         try:
-            self._releasing.release(_window(group, asked.number, members), list(zip(totals, observed, strict=True)))
+            self._releasing.release(_window(group, opening.number, members), list(zip(totals, observed, strict=True)))
         except LedgerError as error:
-            self._lose(asked, group, str(error))
+            self._lose(opening, group, str(error))
             return
-        self._remove(asked)
+        self._remove(opening)
         self._counters["sums"] += 1
 
-    def _lose(self, asked: Asked, group: GroupDocument | None, why: str) -> None:
-        self._remove(asked)
+    def _lose(self, opening: Asked, group: GroupDocument | None, reason: str) -> None:
+        self._remove(opening)
         if group is not None:
-            self._say_lost(group, asked.number, why)
+            self._report_lost(group, opening.number, reason)
 
-    def _say_lost(self, group: GroupDocument, number: int, why: str) -> None:
+    def _report_lost(self, group: GroupDocument, number: int, reason: str) -> None:
         first = group.start + number * group.length
         self._counters["sums_lost"] += 1
-        _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first, first + group.length - 1, why)
-        self._lost(group.name, why)
+        _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first, first + group.length - 1, reason)
+        self._lost(group.name, reason)
 
-    def _remove(self, asked: Asked) -> None:
+    def _remove(self, opening: Asked) -> None:
         with self._store.sums.transaction():
-            self._store.sums.remove(asked.document, asked.number)
+            self._store.sums.remove(opening.document, opening.number)
         self._store.sums.erase()
-        self._again.pop(asked, None)
-        if self._sending is not None and self._sending.asked == asked:
+        self._next_asks.pop(opening, None)
+        if self._sending is not None and self._sending.asked == opening:
             self._sending = None
 
-    def _send(self) -> None:
-        """Send some pages of the request that is due; in order, because the helper takes them so."""
+    def _send_pages(self) -> None:
+        """Send some pages of the request that is due, in order, as the helper takes them."""
         if not self._link.connected:
             return
         now = self._seconds()
-        waiting = self._store.sums.asked()
-        self._again = {asked: self._again.get(asked, now) for asked in waiting}
+        openings = self._store.sums.asked()
+        self._next_asks = {opening: self._next_asks.get(opening, now) for opening in openings}
         if self._sending is None:
-            asked = next(
-                (request for request in waiting if self._again[request] <= now and request.document in self._groups),
-                None,
-            )
-            if asked is None:
+            due_openings = (due for due in openings if self._next_asks[due] <= now and due.document in self._groups)
+            if (opening := next(due_openings, None)) is None:
                 return
-            sealed = [report.sealed for report in self._store.sums.chosen(asked.document, asked.number)]
-            if set_digest(asked.document, asked.number, sealed) != asked.request:
-                self._lose(asked, self._groups[asked.document], "a home of its set has been forgotten")
+            sealed = [report.sealed for report in self._store.sums.chosen(opening.document, opening.number)]
+            if set_digest(opening.document, opening.number, sealed) != opening.request:
+                self._lose(opening, self._groups[opening.document], "a home of its set has been forgotten")
                 return
-            self._sending = _Sending(asked, pages(asked.document, asked.number, sealed))
-            self._again[asked] = now + _AGAIN_SECONDS
+            self._sending = _Sending(opening, pages(opening.document, opening.number, sealed))
+            self._next_asks[opening] = now + _AGAIN_SECONDS
         topic = topic_of("group_request", self._catalogue.fleet, self._groups[self._sending.asked.document].name)
         for _ in range(_PAGES):
-            if (page := next(self._sending.rest, None)) is None:
+            if (page := next(self._sending.pages_left, None)) is None:
                 self._sending = None
                 return
             if self._link.publish(topic, page.encode()) is None:
-                self._again[self._sending.asked] = now + 1.0  # from its first page
+                self._next_asks[self._sending.asked] = now + 1.0  # from its first page
                 self._sending = None
                 return
 
@@ -352,7 +354,7 @@ def _window(group: GroupDocument, number: int, members: Iterable[StoredReport]) 
     return SumWindow(group, number, [(member.sealed.device, member.version) for member in members])
 
 
-_WHY: dict[NoSum, str] = {
+_NO_SUM_REASONS: dict[NoSum, str] = {
     "too-few": "its helper has too few of these homes among its members",
     "key-gone": "its helper no longer has the key that opens it",
     "not-mine": "its helper has another document",

@@ -1,10 +1,10 @@
-"""The calls that the gateway's loop makes to each of its parts; only parts that are configured are made.
+"""The calls that the gateway's loop makes to each of its parts; only configured parts are made.
 
-In this room are those that say what streams are: descriptions, Home Assistant, tables for devices.
+This room has the parts that tell what streams are: descriptions, Home Assistant, tables for devices.
 
 In a round, the messages are stored in one transaction, and the parts hear of them. Then each part that is due does one
-small piece of work. The worker's thread calls all but `start` and `close`. What a call raises of store or ledger the
-loop counts, and goes on with the next part.
+small piece of work. The worker's thread makes all calls except `start` and `close`. If a call raises an error of store
+or ledger, the loop counts it, and goes on with the next part.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Message", "Part"]
 
-Words = TypeVar("Words", Status, PolicyStatus)
+Form = TypeVar("Form", Status, PolicyStatus)
 
 
 @dataclass(slots=True, unsafe_hash=True, repr=False)
 class Message:
-    """A message that the broker has delivered; topic and words are read once, however many parts ask for them."""
+    """A message that the broker has delivered; topic and payload are decoded once, even if several parts read them."""
 
     topic: str
     payload: bytes
     _parsed: Topic | FuguError | None = field(default=None, init=False, compare=False)
-    _words: Status | PolicyStatus | FuguError | None = field(default=None, init=False, compare=False)
+    _content: Status | PolicyStatus | FuguError | None = field(default=None, init=False, compare=False)
 
     @property
     def parsed(self) -> Topic:
-        """Its topic, taken apart. Raises TopicError."""
+        """The parsed topic. Raises TopicError."""
         if self._parsed is None:
             try:
                 self._parsed = parse_topic(self.topic)
@@ -46,38 +46,38 @@ class Message:
             raise self._parsed
         return self._parsed
 
-    def words(self, form: type[Words]) -> Words:
-        """Return its content, which has one form on its topic. Raises FrameError."""
-        if self._words is None:
+    def decode(self, form: type[Form]) -> Form:
+        """Decode the payload by the one form that its topic has. Raises FrameError."""
+        if self._content is None:
             try:
-                self._words = form.decode(self.payload)
+                self._content = form.decode(self.payload)
             except FuguError as error:
-                self._words = error
-        if isinstance(self._words, FuguError):
-            raise self._words
-        assert isinstance(self._words, form)
-        return self._words
+                self._content = error
+        if isinstance(self._content, FuguError):
+            raise self._content
+        assert isinstance(self._content, form)
+        return self._content
 
 
 class Part:
-    """A part that does nothing; each does some of this."""
+    """A part of the gateway's loop, whose calls do nothing; each part overrides some of them."""
 
     topics: tuple[str, ...] = ()
-    """The filters that the gateway's connection subscribes to for this."""
+    """The topic filters that the gateway's connection subscribes to for this part."""
     due = 0.0
-    """When there is something for `pump` to do, by the steady clock; it is not called before."""
+    """The earliest time of the next call of `pump`, by the monotonic clock."""
 
     def start(self) -> None:
-        """Begin what goes on in the background, once the connection is under way."""
+        """Begin the work in the background, once the connection is under way."""
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Note a new connection, to a broker that may have lost what it had.
+        """Note a new connection, to a broker that may have lost its retained messages.
 
-        With `begun_anew` the broker answers nothing that was under way.
+        With `begun_anew` the broker acknowledges nothing that was under way.
         """
 
     def heard(self, message: Message) -> bool:
-        """Take note of a message that is no frame of a known stream of symbols; whether it was for nobody else."""
+        """Note a message that is no frame of a known stream of symbols. Return whether no other part needs it."""
         return False
 
     def born(self, device: str) -> None:
@@ -87,27 +87,27 @@ class Part:
         """Note that frames of streams are durable, or refused for good."""
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
-        """Take the broker's answer for a message that was published."""
+        """Take the broker's answer to a published message."""
 
     def renew(self) -> None:
         """Note that the policies of the fleet have changed."""
 
     def pump(self, *, idle: bool = False) -> None:
-        """Do one small piece of work; `idle` if nothing has arrived."""
+        """Do one small piece of work; `idle` if no message has arrived."""
 
     def close(self) -> None:
-        """Close what was opened; the store is closed by then."""
+        """Close what the part has opened; the store is already closed."""
 
     @property
     def busy(self) -> bool:
-        """True if there is work to do now, or there may be."""
+        """True if there is, or may be, work to do at once."""
         return False
 
     @property
     def finished(self) -> bool:
-        """True if nothing is owed or under way."""
+        """True if no message is owed or under way."""
         return True
 
     def details(self) -> dict[str, object]:
-        """Return its share of what the gateway tells of itself."""
+        """Return this part's share of the gateway's health details."""
         return {}

@@ -1,11 +1,11 @@
-"""Which policy each stream has in force, and its description, retained at the broker.
+"""The policy that each stream has in force, and its description, retained at the broker.
 
 A stream's version is the newer of two: the newest tick's among online statuses and frames, and that in the document's
-answer on `policy/status`. A late frame has older ticks and undoes no rollback. A last will names nothing. After a
-restart statuses and answers are retained at the broker, and stored frames name theirs.
+answer on `policy/status`. A late frame has older ticks and undoes no rollback. A last will names no version. After a
+restart the broker's retained statuses and answers name versions again, and stored frames name theirs.
 
-After every connection the broker says what it has. A description that differs from the policy in force is published.
-Descriptions of unknown streams are deleted, whoever published them. Unchanged ones are not sent again.
+After every connection the broker sends what it has retained. A description that differs from the policy in force is
+published. Descriptions of unknown streams are deleted, whoever published them. Unchanged ones are not sent again.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 __all__ = ["Describing", "InForce", "digest", "share_due_us"]
 
 _STORED = -1
-"""The tick of versions that are known from the store only: older than any other."""
+"""The tick of versions that only the store names: before all others."""
 
 
 class Running(NamedTuple):
     """A stream's policy, and whether the device has named its version.
 
-    `others` are versions that it has named, or stored frames are of, the newest last: some frames may come yet.
-    `history` has the ticks of all versions.
+    `others` are versions that the device has named, or stored frames have, the newest last: some of their frames may
+    still come. `history` has the ticks of all versions.
     """
 
     policy: AnyPolicy
@@ -55,10 +55,10 @@ class Running(NamedTuple):
 
 
 class InForce:
-    """The policies in force; `refusals` are the reasons of devices that refused the newest document they judged.
+    """The policies in force. `refusals` has by device the reason why it refused its newest document.
 
-    Only names of the catalogue are remembered. Of a device that is `enrolled` a policy may come later, so the newest
-    status that names a stream without one waits for `renew`. `rows` are the stored intervals of a stream's ticks.
+    Only names of the catalogue are remembered. A device that is `enrolled` may get a policy later, so its newest status
+    that names a stream without a policy waits for `renew`. `rows` gives the stored intervals of a stream's ticks.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class InForce:
         self.refusals: dict[str, str] = {}
 
     def status(self, device: str, status: Status) -> bool:
-        """Take a device's status; whether a version has changed."""
+        """Take a device's status. Return whether a version has changed."""
         streams = status.streams if status.online else ()
-        if self._enrolled(device) and not all(self._catalogue.has(device, entry.stream) for entry in streams):
+        if self._enrolled(device) and not all(self._catalogue.has(device, stream.stream) for stream in streams):
             self._waiting_statuses[device] = status
         elif streams:
             self._waiting_statuses.pop(device, None)
@@ -88,13 +88,13 @@ class InForce:
         return any(changed)
 
     def renew(self) -> None:
-        """Take the statuses that waited for policies again."""
+        """Take again the statuses that waited for policies."""
         statuses, self._waiting_statuses = self._waiting_statuses, {}
         for device, status in statuses.items():
             self.status(device, status)
 
     def named(self, device: str, stream: str, version: int, tick: int) -> bool:
-        """Take the version that a stream has at a tick; whether its newest one has changed, or the set of all."""
+        """Take a stream's version at a tick. Return whether its newest version, or the set of all, has changed."""
         if not self._catalogue.has(device, stream):
             return False
         self._catalogue.ran(device, stream, version)
@@ -110,7 +110,7 @@ class InForce:
         return newest_version[1] != version_before[1] or is_new_version
 
     def answered(self, device: str, answer: PolicyStatus) -> bool:
-        """Take a device's answer to a document; whether its document or its refusal has changed."""
+        """Take a device's answer to a document. Return whether the device's document or refusal has changed."""
         if not (self._catalogue.has(device) or self._enrolled(device)):
             return False
         answer_before = self._documents.get(device), self.refusals.get(device, "")
@@ -121,7 +121,7 @@ class InForce:
         return answer_before != (answer.version, answer.reason)
 
     def running(self, device: str, stream: str) -> Running | None:
-        """The policy of a stream; `None` if the device has refused a document and named no version."""
+        """Return the policy of a stream; `None` without one, or if its device refused it and named no version."""
         policy = self.policy(device, stream)
         version = self._newest(device, stream)
         if policy is None or not version:
@@ -132,7 +132,7 @@ class InForce:
         return Running(policy, policy.version == version, tuple(other_policies), self.history(device, stream))
 
     def policy(self, device: str, stream: str) -> AnyPolicy | None:
-        """The policy that `running` describes; the store is not asked."""
+        """Return the policy that `running` describes, without a query to the store."""
         versions = self._catalogue.versions(device, stream)
         version = self._newest(device, stream)
         if not version and device in self.refusals:
@@ -141,7 +141,7 @@ class InForce:
         return None if newest is None else versions[newest]
 
     def _newest(self, device: str, stream: str) -> int:
-        """The newest version that a stream is known to have run; 0 if none is."""
+        """Return the newest version that a stream is known to have run; 0 if none is known."""
         stored = max(self._versions_used(device, stream), default=0)
         return max(self._named_versions.get((device, stream), (_STORED, stored))[1], self._documents.get(device, 0))
 
@@ -149,7 +149,7 @@ class InForce:
         return self._used_versions.get((device, stream)) or self._catalogue.stored_versions(device, stream)
 
     def history(self, device: str, stream: str) -> History:
-        """The ticks of all versions of a stream, and those of streams that move with it."""
+        """Return the ticks of all versions of a stream, and those of streams that move with it."""
         return self._own_history(device, stream)._replace(
             beside=self._catalogue.beside(device, stream, self._own_history)
         )
@@ -169,17 +169,17 @@ class InForce:
 
 
 QUIET_SECONDS, REST_SECONDS, SLICE_SECONDS = 1.0, 0.25, 0.05
-"""Until the broker has said what it has, after a connection; between two looks at what has changed; and of a look."""
+"""Wait after a connection for the broker's retained messages; time between two looks at marked devices; of a look."""
 _RESTS = 20
-"""Times as long as its description took, a device has no other one."""
+"""Ratio of the time without a new description of a device to the time that its description took."""
 _MOST_FOREIGN = 1000
-"""Descriptions of unknown streams that are deleted after a connection; more have to wait for the next one."""
+"""Most descriptions of unknown streams that are deleted after a connection; further ones wait for the next."""
 
 _Stream = tuple[str, str]
 
 
 class Described(NamedTuple):
-    """A policy's description, and the message that it is, with its digest."""
+    """A policy's description, with its message and the message's digest."""
 
     running: Running
     description: Description
@@ -189,30 +189,28 @@ class Described(NamedTuple):
     @classmethod
     def of(cls, running: Running) -> Self:
         """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
-        for skip_count in range(len(running.others) + 1):
+        for skip in range(len(running.others) + 1):
             policy, confirmed, other_policies, history = running
-            description = describe(
-                policy, confirmed=confirmed, history=history, other_policies=other_policies[skip_count:]
-            )
+            description = describe(policy, confirmed=confirmed, history=history, other_policies=other_policies[skip:])
             if len(payload := description.encode()) <= MAX_DESCRIPTION_BYTES:
                 break
         return cls(running, description, payload, digest(payload))
 
 
 def digest(payload: bytes) -> bytes:
-    """Digest of a description that the broker has; empty for one that it has not."""
+    """Return the digest of a description that the broker has retained, b"" for an empty payload."""
     return hashlib.sha256(payload).digest() if payload else b""
 
 
 class Describing(Part):
     """Publishes descriptions; used by the gateway's worker.
 
-    `shared`: other processes store frames, so that a status is a reason to look at what they have stored.
-    What is heard only marks its device; the next `pump` looks at marked devices, and describes each stream once.
+    With `shared` other processes store the frames, so that each status is a reason to look at the store. A message only
+    marks its device; the next `pump` looks at marked devices, and describes each stream once.
 
-    `counters` counts `descriptions` (messages), also those that clear one. `left` is whether a device has left the
-    fleet, `enrolled` whether it is of the registry. `refusing` is told of all devices that refuse their newest
-    document, `changed` called when descriptions are others.
+    `counters` counts `descriptions`: messages, including those that clear a description. `has_left` returns whether a
+    device has left the fleet, `enrolled` whether it is in the registry. `refusing` is called with all devices that
+    refuse their newest document, `changed` when descriptions have changed.
     """
 
     def __init__(
@@ -250,7 +248,7 @@ class Describing(Part):
         self.topics = topic_of("description", catalogue.fleet, "+", "+"), topic_of("status", catalogue.fleet, "+")
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Note a new connection, to a broker that may have forgotten everything."""
+        """Note a new connection, to a broker that may have lost its retained messages."""
         if not self._greeted:
             self._greeted = True
             NOTICES.info("connected; %s", self._first_share())
@@ -260,42 +258,42 @@ class Describing(Part):
         self.due = self._quiet_at = time.monotonic() + QUIET_SECONDS
 
     def renew(self) -> None:
-        """The catalogue may have changed."""
+        """Look at all devices again: the catalogue may have changed."""
         self.in_force.renew()
         self._marked_devices.update(self._catalogue.names(), self._described)
         self._refusals_due = True
         self._look_soon()
 
     def heard(self, message: Message) -> bool:
-        """Take note of the digest of a description that the broker has, and of the versions that devices name."""
+        """Note the digest of a description that the broker has, or the versions that a device names."""
         try:
             parsed = message.parsed
             if parsed.kind == "description":
                 if parsed.fleet == self._catalogue.fleet and message.payload:
-                    self._note((parsed.device, parsed.stream), message.payload)
+                    self._note_digest((parsed.device, parsed.stream), message.payload)
                 return True
             changed = False
             if parsed.fleet == self._catalogue.fleet and parsed.kind == "status":
-                changed = self.in_force.status(parsed.device, message.words(Status))
+                changed = self.in_force.status(parsed.device, message.decode(Status))
             elif parsed.fleet == self._catalogue.fleet and parsed.kind == "policy_status":
-                changed = self.in_force.answered(parsed.device, message.words(PolicyStatus))
+                changed = self.in_force.answered(parsed.device, message.decode(PolicyStatus))
                 self._refusals_due |= changed
         except FuguError:
-            return False  # whoever else reads it counts it
+            return False  # counted by another reader of the message
         if changed or (self._shared and parsed.kind == "status"):
-            self._mark(parsed.device)
+            self._mark_device(parsed.device)
         return False
 
     def stored(self, newest_frames: Sequence[Heard]) -> None:
         """Note the versions of stored frames."""
         for device, stream, version, last, _ in newest_frames:
             if self.in_force.named(device, stream, version, last):
-                self._mark(device)
+                self._mark_device(device)
         while self._versions.changed:
-            self._mark(self._versions.changed.pop()[0])
+            self._mark_device(self._versions.changed.pop()[0])
 
-    def _note(self, stream: _Stream, broker_digest: bytes) -> None:
-        """Note the digest of what the broker has of a stream."""
+    def _note_digest(self, stream: _Stream, broker_digest: bytes) -> None:
+        """Note the digest of the description that the broker has of a stream."""
         if self._catalogue.has(*stream):
             self._broker_digests[stream] = broker_digest
             self._unsent_streams.add(stream)
@@ -303,7 +301,8 @@ class Describing(Part):
             self._foreign_streams.add(stream)
         self._look_soon()
 
-    def _mark(self, device: str) -> None:
+    def _mark_device(self, device: str) -> None:
+        """Mark a device, and those whose streams move with its streams, to be described."""
         self._marked_devices.update(filter(self._catalogue.has, {device, *self._catalogue.moving_with(device)}))
         self._look_soon()
 
@@ -311,7 +310,7 @@ class Describing(Part):
         self.due = max(self._quiet_at, self._rested_at)
 
     def _first_share(self) -> str:
-        """When the first of all devices, if it runs, has shared something."""
+        """Return in words when the first of all devices has shared something, if it runs."""
         streams = [
             policy
             for device in filterfalse(self._has_left, self._catalogue.names())
@@ -324,7 +323,7 @@ class Describing(Part):
         )
 
     def pump(self, *, idle: bool = False) -> None:
-        """Publish and clear what has to be, as far as the connection takes it."""
+        """Publish and clear descriptions, as many as the connection takes."""
         if self._refusals_due:
             self._refusals_due = False
             self._refusing([device for device in self.in_force.refusals if not self._has_left(device)])
@@ -354,7 +353,7 @@ class Describing(Part):
         return self.due <= time.monotonic() and not self._marked_devices <= self._rest_ends.keys()
 
     def described(self) -> dict[str, list[Description]] | None:
-        """By device, what its streams are; `None` until all have been described once."""
+        """Return by device the descriptions of its streams; `None` until all have been described once."""
         if not self._is_complete:
             return None
         return {
@@ -362,39 +361,39 @@ class Describing(Part):
         }
 
     def _describe_marked(self) -> bool:
-        """Describe the streams of marked devices for a short while; whether anything is described in another way."""
+        """Describe the streams of marked devices for a short while. Return whether a description has changed."""
         is_changed, now = False, time.monotonic()
-        self._rest_ends = {device: until for device, until in self._rest_ends.items() if until > now}
-        end = math.inf
+        self._rest_ends = {device: rest_end for device, rest_end in self._rest_ends.items() if rest_end > now}
+        slice_end = math.inf
         for device in sorted(self._marked_devices - self._rest_ends.keys()):
-            if (began := time.perf_counter()) >= end:
+            if (start := time.perf_counter()) >= slice_end:
                 break
-            end = min(end, began + SLICE_SECONDS)
-            before = self._described.get(device, {})
-            after: dict[str, Described] = {}
+            slice_end = min(slice_end, start + SLICE_SECONDS)
+            old = self._described.get(device, {})
+            new: dict[str, Described] = {}
             for stream in () if self._has_left(device) else self._catalogue.streams(device):
                 if (running := self.in_force.running(device, stream)) is not None:
-                    same = before.get(stream)
-                    after[stream] = same if same is not None and same.running == running else Described.of(running)
-            if after:
-                self._described[device] = after
+                    former = old.get(stream)
+                    new[stream] = former if former is not None and former.running == running else Described.of(running)
+            if new:
+                self._described[device] = new
             else:
                 self._described.pop(device, None)
-            streams = [stream for stream in before | after if before.get(stream) is not after.get(stream)]
+            streams = [stream for stream in old | new if old.get(stream) is not new.get(stream)]
             self._unsent_streams.update((device, stream) for stream in streams)
             is_changed |= bool(streams)
             if streams:
-                self._rest_ends[device] = now + _RESTS * (time.perf_counter() - began)
+                self._rest_ends[device] = now + _RESTS * (time.perf_counter() - start)
             self._marked_devices.discard(device)
         if not (self._marked_devices or self._is_complete):
             self._is_complete = is_changed = True
         return is_changed
 
-    def _publish(self, stream: _Stream, payload: bytes, its_digest: bytes) -> bool:
+    def _publish(self, stream: _Stream, payload: bytes, payload_digest: bytes) -> bool:
         if self._link.publish(topic_of("description", self._catalogue.fleet, *stream), payload, retain=True) is None:
             return False
         if payload:
-            self._broker_digests[stream] = its_digest
+            self._broker_digests[stream] = payload_digest
         else:
             self._broker_digests.pop(stream, None)
         self._counters["descriptions"] += 1
@@ -402,17 +401,17 @@ class Describing(Part):
 
 
 def share_due_us(policy: AnyPolicy, now_us: int) -> int:
-    """Wall time at which a device that runs has shared something: the next end of a window, or a full frame."""
+    """Return the Unix time when a running device has shared something: the next end of a window, or a full frame."""
     from gateway.store.journal import tick_at
 
-    clock, tick, ends = policy.clock, max(tick_at(policy.clock, now_us) + 1, 0), []
+    clock, tick, end_ticks = policy.clock, max(tick_at(policy.clock, now_us) + 1, 0), []
     if isinstance(policy, Policy):
         for window in policy.windows:
-            ends.append(window.start + window.length - 1)  # the first window's; the others follow by the stride
-            ends[-1] += max(-((ends[-1] - tick) // window.stride), 0) * window.stride
+            end_ticks.append(window.start + window.length - 1)  # the first window's; the others follow by the stride
+            end_ticks[-1] += max(-((end_ticks[-1] - tick) // window.stride), 0) * window.stride
         for window_sum in policy.sums:
             group = window_sum.group
-            ends.append(group.start + max(-((group.start - tick - 1) // group.length), 1) * group.length - 1)
+            end_ticks.append(group.start + max(-((group.start - tick - 1) // group.length), 1) * group.length - 1)
     if not isinstance(policy, Policy) or policy.table is not None:
-        ends.append(tick + policy.frame_ticks - 1)
-    return clock.epoch_us + min(ends) * clock.period_us
+        end_ticks.append(tick + policy.frame_ticks - 1)
+    return clock.epoch_us + min(end_ticks) * clock.period_us

@@ -1,8 +1,8 @@
-"""Makes a measured stream's tables, from its policy and nothing secret, and sends them ahead of their ticks.
+"""Tables of a measured stream, made from its policy and nothing secret, and sent ahead of their ticks.
 
-Sets of possible states that the policy has no table for get one. With a delta, so do the likely states that the newest
-belief leaves of them. A table is stored before it is sent, because frames name it by its number. A device that comes
-online is sent everything again; until then, and whenever nothing fits, it uses its fallback.
+Each set of possible states without a table in the policy gets a table. With a delta, so do the likely states that the
+newest belief leaves of the set. A table is stored before it is sent, because frames name it by its number. A device
+that comes online is sent all tables again. Until then, and whenever no table fits, it uses its fallback.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = ["TableSender"]
 def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noise, tuple[tuple[int, int], ...]]:
     """Make noise that passes the device's check while some states are possible.
 
-    `possible` has N booleans, at least two true; those not `likely` have the nearest of these as surrogates. Returned
-    beside it are pairs (exposed state, partner) that were joined. Raises TableError, GraphError or FuguError if the
-    fallback has to do.
+    `possible` has N booleans, at least two of them true. States that are not `likely` have the nearest likely state as
+    surrogate. Also returns the joined pairs (exposed state, partner). Raises TableError, GraphError or FuguError if the
+    device has to use its fallback.
     """
     policy, values = model.policy, model.values
     graph = policy_graph(model)
@@ -59,7 +59,7 @@ def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noi
 
 
 def policy_graph(model: MeasureModel) -> NDArray[np.bool_]:
-    """The policy graph as an N x N matrix."""
+    """Return the policy graph as an N x N matrix."""
     states = len(model.values)
     return np.array([[bool(neighbours >> y & 1) for y in range(states)] for neighbours in model.measurement.neighbours])
 
@@ -71,19 +71,19 @@ _LOOK_SECONDS = 0.2
 _REST_SECONDS = 30.0
 _SLICE_SECONDS = 0.05
 _RESTS = 20
-"""Times as long as its tables took, a stream gets no other ones."""
+"""Ratio of the time without new tables of a stream to the time that its tables took."""
 _SPARE = 4
-"""Places that the schedule leaves to tables that follow the belief."""
+"""Places for tables on a device that the schedule leaves to tables of likely states."""
 _MOST_REMEMBERED = 256
 _MOST_NUMBER = 2**32 - 1
 FOR_EVER = MAX_TICK + 1
 
 
 class TableSender(Part):
-    """Looks now and then at what each device will need, for a short while: the stream that waits longest comes first.
+    """Looks regularly at the tables that each device needs, briefly; the stream that waits longest comes first.
 
     `counters` counts `tables_made`, `tables_sent`, `tables_failed`. `sealed` gives the bytes of a table for a stream of
-    a device; without it, those of its message are sent.
+    a device; without it, the table's plain message is sent.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ class TableSender(Part):
         self._cached_tables: dict[tuple[_Key, int, bytes], TimedTable] = {}
 
     def renew(self) -> None:
-        """The catalogue has new policies."""
+        """Read the measured streams again: the catalogue has new policies."""
         self._streams = self._catalogue.measured()
         for key in self._streams:
             self._sent.setdefault(key, {})
 
     def born(self, device: str) -> None:
-        """Note that a device has come online, and has none of the tables that were sent."""
+        """Note that a device has come online, and has lost all tables that were sent."""
         for key in self._streams:
             if key[0] == device:
                 self._sent[key].clear()
@@ -134,7 +134,7 @@ class TableSender(Part):
             self._next_looks.pop((frame.device, frame.stream), None)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Send what will be needed soon and has not been sent. Raises DatabaseError for a damaged or lost store."""
+        """Send tables that are needed soon and were not sent. Raises DatabaseError for a damaged or lost store."""
         if not self._link.connected:
             return
         now, slice_end = self._seconds(), math.inf
@@ -149,7 +149,7 @@ class TableSender(Part):
             slice_end = min(slice_end, start + _SLICE_SECONDS)
             self._last_looks[key], self._next_looks[key] = now, now + _LOOK_SECONDS
             try:
-                self._send(key)
+                self._send_tables(key)
             except DatabaseError as error:
                 if is_lost(error):
                     raise
@@ -162,10 +162,10 @@ class TableSender(Part):
 
     @property
     def busy(self) -> bool:
-        """True if streams wait to be looked at."""
+        """True if streams wait for a look."""
         return self._has_waiting and self._link.connected
 
-    def _send(self, key: _Key) -> None:
+    def _send_tables(self, key: _Key) -> None:
         newest_frame = self._points.newest(*key)
         model = self._model(key, newest_frame)
         if self._versions.get(key) != model.policy.version:  # a device forgets its tables with their policy
@@ -176,9 +176,9 @@ class TableSender(Part):
         if tick < 0:
             return
         if newest_frame is not None:
-            tick += newest_frame.frame.shift  # tables are for the device's own numbers
+            tick += newest_frame.frame.shift  # tables have the device's own tick numbers
         sent_tables = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
-        for table in self._due_tables(key, model, newest_frame, tick):
+        for table in self._tables(key, model, newest_frame, tick):
             if sent_tables.get(table.number) == table.until:
                 continue
             if self._link.publish(topic_of("table", self._catalogue.fleet, *key), self._sealed(*key, table)) is None:
@@ -187,7 +187,7 @@ class TableSender(Part):
             self._counters["tables_sent"] += 1
 
     def _model(self, key: _Key, newest_frame: Measured | None) -> MeasureModel:
-        """The policy that the device runs, as its newest frame says; the newest one as long as there is none."""
+        """Return the model of the policy that the device's newest frame names; the newest policy's without a frame."""
         if newest_frame is not None:
             with suppress(RefusedError):
                 return self._catalogue.find(*key, newest_frame.frame.policy_version, MeasureModel)
@@ -195,32 +195,37 @@ class TableSender(Part):
         assert policy is not None
         return self._catalogue.find(*key, policy.version, MeasureModel)
 
-    def _due_tables(self, key: _Key, model: MeasureModel, newest: Measured | None, tick: int) -> Iterator[TimedTable]:
+    def _tables(self, key: _Key, model: MeasureModel, newest_frame: Measured | None, tick: int) -> Iterator[TimedTable]:
+        """Yield the tables that a device needs from a tick on."""
         policy = model.policy
         ticks_ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
-        yield from self._scheduled(key, model, tick, ticks_ahead)
-        if policy.delta > 0.0 and newest is not None and newest.frame.last < tick:
-            yield from self._likely(key, model, newest, tick, ticks_ahead)
+        yield from self._scheduled_tables(key, model, tick, ticks_ahead)
+        if policy.delta > 0.0 and newest_frame is not None and newest_frame.frame.last < tick:
+            yield from self._likely_tables(key, model, newest_frame, tick, ticks_ahead)
 
-    def _scheduled(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[TimedTable]:
+    def _scheduled_tables(self, key: _Key, model: MeasureModel, tick: int, ticks_ahead: int) -> Iterator[TimedTable]:
+        """Yield tables of the sets of possible states that come in the next ticks."""
         policy_sets = {table.constraint for table in model.policy.measure_tables}
         if not model.policy.changes:  # otherwise sets may stay for many ticks, and change later
-            ahead = min(ahead, len(model.reach.all()))
-        tick_of_set = {model.reach.at(set_tick): set_tick for set_tick in range(tick + ahead, tick - 1, -1)}
+            ticks_ahead = min(ticks_ahead, len(model.reach.all()))
+        tick_of_set = {model.reach.at(set_tick): set_tick for set_tick in range(tick + ticks_ahead, tick - 1, -1)}
         for constraint, set_tick in sorted(tick_of_set.items(), key=itemgetter(1)):
             if constraint in policy_sets or constraint.bit_count() < 2:
                 continue
             first, until = model.reach.ticks(constraint)
             possible, ticks = model.possible(set_tick), (first, FOR_EVER if until is None else until)
-            table = self._table(key, model, possible, possible, ticks, MOST_HELD - _SPARE)
+            table = self._obtain_table(key, model, possible, possible, ticks, MOST_HELD - _SPARE)
             if table is not None:
                 yield table
 
-    def _likely(self, key: _Key, model: MeasureModel, newest: Measured, tick: int, ahead: int) -> Iterator[TimedTable]:
-        if self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel).meaning != model.meaning:
+    def _likely_tables(
+        self, key: _Key, model: MeasureModel, newest_frame: Measured, tick: int, ahead: int
+    ) -> Iterator[TimedTable]:
+        """Yield the table of the likely states of the next ticks, if they are fewer than the possible ones."""
+        if self._catalogue.recall(*key, newest_frame.frame.policy_version, MeasureModel).meaning != model.meaning:
             return
         possible = model.possible(tick)
-        distribution = model.ahead(newest.belief, newest.frame.last, tick - newest.frame.last)
+        distribution = model.ahead(newest_frame.belief, newest_frame.frame.last, tick - newest_frame.frame.last)
         distributions = (model.measured(distribution), model.measured(model.ahead(distribution, tick, ahead)))
         likely = (
             delta_set(distributions[0], model.policy.delta) | delta_set(distributions[1], model.policy.delta)
@@ -228,16 +233,16 @@ class TableSender(Part):
         if likely.sum() < 2 or np.array_equal(likely, possible):
             return
         # validity in whole steps, so that the same table is not sent again for every tick
-        table = self._table(key, model, possible, likely, (tick, (tick // ahead + 2) * ahead), MOST_HELD)
+        table = self._obtain_table(key, model, possible, likely, (tick, (tick // ahead + 2) * ahead), MOST_HELD)
         if table is not None:
             yield table
 
-    def _table(
+    def _obtain_table(
         self, key: _Key, model: MeasureModel, possible: Bools, likely: Bools, ticks: tuple[int, int], capacity: int
     ) -> TimedTable | None:
-        """The table for some states, as it was made before or made now; none if the device has no room for it.
+        """Return the table for some states, stored or newly made; `None` if the device has no room for it.
 
-        So a device never has to give up a table that is still valid: it could not say which one it misses then.
+        So a device never has to drop a table that is still valid: it could not tell which table it lacks then.
         """
         policy = model.policy
         name = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
@@ -245,17 +250,17 @@ class TableSender(Part):
             return None
         store = self._store.points
         stream = self._store.number(*key)
-        before = self._cached_tables.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
-        if (before is None or before.number not in self._sent[key]) and len(self._sent[key]) >= capacity:
+        earlier = self._cached_tables.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
+        if (earlier is None or earlier.number not in self._sent[key]) and len(self._sent[key]) >= capacity:
             return None
-        if before is not None and before.until >= ticks[1]:
-            self._remember((key, policy.version, name), before)
-            return before
-        if before is not None:
-            number, noise = before.number, before.noise
+        if earlier is not None and earlier.until >= ticks[1]:
+            self._remember((key, policy.version, name), earlier)
+            return earlier
+        if earlier is not None:
+            number, noise = earlier.number, earlier.noise
         else:
             try:
-                noise, added = make_noise(model, possible, likely)
+                noise, joined = make_noise(model, possible, likely)
             except (TableError, GraphError, FuguError) as error:
                 if len(self._failed_keys) >= _MOST_REMEMBERED:
                     self._failed_keys.clear()
@@ -263,12 +268,12 @@ class TableSender(Part):
                 self._counters["tables_failed"] += 1
                 _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), error)
                 return None
-            if added:
-                joined = ", ".join(f"{state} with {partner}" for state, partner in added[:5])
-                _log.warning("exposure: %s/%s: states without a possible neighbour are hidden: %s", *key, joined)
-            # Numbers follow the clock, so that a lost store repeats none.
-            least = min(max(len(policy.measure_tables), self._now_us() // 1_000_000), _MOST_NUMBER)
-            number = store.next_number(stream, policy.version, least)
+            if joined:
+                pairs = ", ".join(f"{state} with {partner}" for state, partner in joined[:5])
+                _log.warning("exposure: %s/%s: states without a possible neighbour are hidden: %s", *key, pairs)
+            # Numbers follow the clock, so that a new store repeats none of a lost one.
+            least_number = min(max(len(policy.measure_tables), self._now_us() // 1_000_000), _MOST_NUMBER)
+            number = store.next_number(stream, policy.version, least_number)
             self._counters["tables_made"] += 1
         constraint = set_of(np.flatnonzero(possible).tolist())
         table = TimedTable(policy.version, number, constraint, ticks[0], ticks[1], noise)

@@ -174,11 +174,11 @@ class Driver:
             part.append((topic, payload, False))
             if len(part) == each:
                 sent += len(part)
-                self.gateway._delivered(part)
+                self.gateway._deliver(part)
                 part = []
                 self.round(seconds)
         sent += len(part)
-        self.gateway._delivered(part)
+        self.gateway._deliver(part)
         while self.gateway._inbox._count:
             self.round(seconds)
         return sent - (self.gateway.counters["not_taken"] - before)

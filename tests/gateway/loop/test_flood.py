@@ -165,7 +165,7 @@ def test_what_is_beyond_a_device_s_share_is_an_alarm_with_its_name(
     write_policies(tmp_path / "policies")
     gateway = Gateway(gateway_config("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"))
     payload = frames([20])[0].encode()
-    gateway._delivered([(topic_of("symbols", "home", "watch", "hr"), payload, False)] * 1_500)
+    gateway._deliver([(topic_of("symbols", "home", "watch", "hr"), payload, False)] * 1_500)
     gateway.start()
     try:
         wait_until(lambda: gateway._monitor.latest.alarms, "the alarm")

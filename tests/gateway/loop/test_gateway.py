@@ -87,7 +87,7 @@ def test_what_is_too_large_is_an_alarm_with_its_device_and_an_invented_name_goes
     device.say("fugu/2/home/watch/window/hr", bytes(MAX_PAYLOAD_BYTES + 1))
     wait_until(lambda: names() == [("ring", "watch")])
     Health.decode(gateway._monitor.latest.encode())
-    gateway._refused("fugu/2/home/n n/symbols/hr", Reason.OVERSIZED)
+    gateway._note_refusal("fugu/2/home/n n/symbols/hr", Reason.OVERSIZED)
     assert "\u202e" not in caplog.text
     device.stop()
 

@@ -220,7 +220,7 @@ def test_a_device_whose_messages_take_long_has_fewer_of_them_in_a_round() -> Non
     sizes = []
     for seconds in (2.56, 0.02, 0.01, 0.0, 0.0, 0.0, 0.0):
         sizes.append(len(inbox.take(2_000, 0.0)))
-        inbox.spent({"watch": seconds})
+        inbox.note_costs({"watch": seconds})
     assert sizes == [256, 2, 2, 4, 8, 16, 32], "10 ms each, then 10, then 5, and then none"
     inbox.deliver([Message(TOPIC.replace("watch", "ring"), BIRTH)] * 256)
     assert len(inbox.take(2_000, 0.0)) == 256 + 64, "that is not another device's"

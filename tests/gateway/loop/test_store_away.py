@@ -52,7 +52,7 @@ def test_a_store_that_is_away_at_any_call_of_a_part_stops_nothing(
         gateway._parts_by_call[call][:0] = [away, after]
         status = Status(True, "1", 0, (), (StreamStatus("hr", 1, 1),)).encode()
         frame = SymbolFrame(1, START - 1, START, bytes(4)).encode()
-        gateway._answered(1, True)
+        gateway._note_answer(1, True)
         gateway._inbox.notify(None)
         monkeypatch.setattr(gateway._enrolled, "refresh", lambda: True)
         driver.deliver([(topic_of("status", "home", "d3"), status), (topic_of("symbols", "home", "d3", "hr"), frame)])

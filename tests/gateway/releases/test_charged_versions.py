@@ -331,7 +331,7 @@ def test_many_accounts_follow_policies_a_tenth_of_the_time_at_most(
     parts = Parts(tmp_path)
     now = [1000.0]
     renewed: list[float] = []
-    monkeypatch.setattr(release_part, "_FEW", 0)
+    monkeypatch.setattr(release_part, "_FEW_ACCOUNTS", 0)
     monkeypatch.setattr(release_part, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def renew(*_: object, **__: object) -> None:
