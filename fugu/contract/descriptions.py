@@ -396,10 +396,10 @@ def _rows(bound: StretchBound, period_us: int, epsilon: float) -> tuple[Stretch,
 
 def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
     """Say what is not protected: stretches, the shortest first, from some length on, and what is always public."""
-    public_words = "that the device is on, and when it was not, is public"
+    public_words = "anybody can see when the device is on"
     if row := next((stretch for stretch in stretches if not stretch.protected), None):
-        return f"not protected is being in one sequence of states or another for {row.name} or longer; {public_words}"
-    return f"a stretch of time is protected less than a single tick, the less the longer it is; {public_words}"
+        return f"Not protected: {row.name} or longer; {public_words}"
+    return f"The longer a stretch of time is, the less it is protected; {public_words}"
 
 
 def _described(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], dates: Dated) -> Described:

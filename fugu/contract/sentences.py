@@ -50,8 +50,8 @@ _FORM = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z
 def sum_condition(name: str, helper: str, honest: int) -> str:
     """The sentence without which no epsilon of a sum of homes is said; `helper` are the digits of its key."""
     return (
-        f"of sum {name} that is true if its helper ({helper}) keeps its word and {honest} of its homes are real and "
-        "honest. Otherwise the exact count can be seen"
+        f"for sum {name} the promise holds only if its helper ({helper}) keeps its word and {honest} of its homes are "
+        "real and honest. Otherwise the exact count can be seen"
     )
 
 
@@ -101,19 +101,22 @@ _MAX_NAMES = 6
 def protected_sentence(discretiser: Discretiser | None) -> str:
     """Say what is protected: which state its reading has, not the reading; `None`: only the chains are known."""
     if discretiser is None:
-        return "protected is which state of its chain a tick is in"
+        return "Protected: the state of a tick"
     names, detail = discretiser.states, ""
-    states = ", ".join(names) if len(names) <= _MAX_NAMES else f"{len(names)} states"
+    subject = f"which of {len(names)} states a tick is in"
+    if len(names) <= _MAX_NAMES:
+        quoted = [f"'{name}'" for name in names]
+        subject = f"whether a tick is {' or '.join(filter(None, (', '.join(quoted[:-1]), quoted[-1])))}"
     if isinstance(discretiser, Thresholds):
         detail = f" ({_edge_words(discretiser.edges)})"
     if isinstance(discretiser, Baseline):
-        mean = f"one's own running mean of {discretiser.baseline_ticks} ticks"
+        mean = f"its own running mean of {discretiser.baseline_ticks} ticks"
         start = f"; the first {discretiser.baseline_ticks} ticks after every start have no state"
         if discretiser.edges == (0.0,) and discretiser.compare == "difference":
-            return f"protected is being above {mean} at a tick, not the reading{start}"
+            return f"Protected: whether a tick is above {mean}, not the reading{start}"
         detail = f" ({discretiser.compare} of {mean}: {_edge_words(discretiser.edges)}), not the reading{start}"
         detail = detail.replace("difference of", "difference from")
-    return f"protected is which of {states} a tick is in{detail}"
+    return f"Protected: {subject}{detail}"
 
 
 def loss_words(epsilon: float | None, prefix: str = "epsilon ") -> str:

@@ -43,8 +43,8 @@ __all__ = [
 
 _LEVELS = {"private": "", "weak": ", which is weakly private", "none": ", which is not private"}
 _WITHOUT_BOUND = 10_000
-"""From this factor on odds on, an attacker is as good as certain: the digits say nothing more."""
-_ERRORS = ("off by", "95 % within", "held back", "guessing")
+"""Factors on odds from which on a learner is as good as certain: their digits say nothing."""
+_ERRORS = ("off by", "95 % within", "test data", "guessing")
 _COLUMNS = ("released", "answer over", *_ERRORS)
 _NOT_SHOWN = ("table", "judged", "message", "bins", "stretch_ticks")
 """Fields of a candidate that are left out of its document."""
@@ -64,14 +64,16 @@ def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> list[Line | Table]:
         stay_note = f"99 % of stays in a state are no longer than {_span(plan, plan.stay)}"
         report.append(Line(f"- {stay_note} (of this recording; in no policy)"))
     if plan.candidates:
-        title = f"What was compared, all at epsilon {question.epsilon:g}, {question.adversary} adversary"
+        title = f"Compared, all at epsilon {question.epsilon:g}, {question.adversary} adversary"
         report.append(Table(title, _COLUMNS, [_candidate_row(plan, candidate) for candidate in plan.candidates]))
-        report.append(Line("off by: mean absolute error. guessing: the usual answer, always."))
+        report.append(
+            Line("Off by: mean absolute error. Guessing: always the usual answer. Test data: not used for planning.")
+        )
         if plan.recommended.messages_per_day is not None:
             latency, messages = plan.recommended.latency_seconds or 0.0, plan.recommended.messages_per_day
             traffic = plan.recommended.bytes_per_day
             report.append(
-                Line(f"* is known after {time_words(latency)}, in {messages:.2g} messages ({traffic:.3g} bytes) a day.")
+                Line(f"* arrives after {time_words(latency)}, in {messages:.2g} messages ({traffic:.3g} bytes) a day.")
             )
     if isinstance(policy, Policy):
         report.append(stretch_table(_stretches(policy), discretiser=policy.discretiser, changes=readings.changes))
@@ -96,13 +98,11 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
     if release.blocks is not None:
         lines += _profile_words(plan, release.blocks)
     if release.held_back_error is not None:
-        lines.append(
-            f"On the part of the recording that chose nothing it is off by {error_words(release.held_back_error)}."
-        )
+        lines.append(f"Test data, not used for planning: off by {error_words(release.held_back_error)}.")
     symbols = _best_candidate(plan, "symbols") if release.kind == "windows" else None
     if symbols is not None and symbols.useful:
         lines.append(
-            f"The best symbol stream is useful as well, over {_span(plan, symbols.window_ticks or 1)}: "
+            f"The best symbol stream is useful too, over {_span(plan, symbols.window_ticks or 1)}: "
             f"{quality_words(symbols)}."
         )
     elif symbols is not None:
@@ -118,22 +118,22 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
     subject = protected_sentence(release.discretiser)
     stretch_note = f" about any {stretch_words(question.protect)}" if question.protect else ""
     lines.append(
-        f"{subject[0].upper()}{subject[1:]}. Epsilon {release.epsilon:g}{stretch_note} holds against "
-        f"the {release.adversary} adversary: proven if the readings are in the class of chains."
+        f"{subject}. Epsilon {release.epsilon:g}{stretch_note} is proven against "
+        f"the {release.adversary} adversary, if the readings are in the class of chains."
     )
     if release.every > 1:
         lines.append(thinned_words(_interval(plan, release)))
     if release.chains is not None and release.chains.changes and plan.covered is not None:
         lines.append(
-            f"That class has steps of odds ratios up to {release.chains.odds_bound:g}: it covers "
+            f"The class allows steps with odds ratios up to {release.chains.odds_bound:g}. It covers "
             f"{covered_words(plan.covered)} of this recording, of every length."
         )
     if plan.left_out:
         lines.append(_left_out_words(plan))
     if plan.question.missing == "ignore":
         lines.append(
-            "Ticks without a reading have no state (--missing ignore). Which ones those are must not depend on states: "
-            "no epsilon bounds what their pattern tells."
+            "Ticks without a reading have no state (--missing ignore). Which they are must not depend on states: "
+            "no epsilon bounds what their pattern reveals."
         )
     return [*lines, *_adversary_note(plan)]
 
@@ -141,8 +141,8 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
 def thinned_words(interval: str) -> str:
     """Say which ticks a promise is about, where only one reading per interval is taken."""
     return (
-        f"A tick is a reading that is taken, one {interval}: the class is fitted to these, and readings between them "
-        "are in no promise."
+        f"One reading {interval} is taken. The class is fitted to these readings, and the promise is about them alone. "
+        "Readings in between are not used."
     )
 
 
@@ -150,10 +150,10 @@ def _gaps_note(gaps: Gaps) -> str:
     """Say whether gaps in the recording depend on the states before or after them, with the test's p-values."""
     test_words = f"(p = {gaps.before:.2g} and {gaps.after:.2g}, by simulated draws)"
     if gaps.dependent:
-        return f"they are {gaps.number} gaps, and depend on the states before or after them {test_words}"
+        return f"missing ticks make {gaps.number} gaps, which depend on the states before or after them {test_words}"
     if gaps.independent:
-        return f"they are {gaps.number} gaps; states before and after them are like all others {test_words}"
-    return f"they are {gaps.number} gaps: too few to tell whether they depend on states"
+        return f"missing ticks make {gaps.number} gaps; states before and after them are like all others {test_words}"
+    return f"missing ticks make {gaps.number} gaps, too few to tell whether they depend on states"
 
 
 def _left_out_words(plan: AutoPlan) -> str:
@@ -161,8 +161,9 @@ def _left_out_words(plan: AutoPlan) -> str:
     losses = [f"{number} of {len(plan.left_out)}: {loss:.2g}" for number, loss in enumerate(plan.left_out, 1)]
     above = sum(loss > plan.question.epsilon for loss in plan.left_out)
     return (
-        f"Epsilon {plan.question.epsilon:g} is for people like these. Planned without each of them in turn, epsilon is "
-        f"for recording {', '.join(losses)}: above the promise for {above} of {len(plan.left_out)}."
+        f"Epsilon {plan.question.epsilon:g} is for people like these. For somebody whom the plan did not see, epsilon "
+        f"is (recording by recording, left out in turn) {', '.join(losses)}. That is above the promise for {above} of "
+        f"{len(plan.left_out)}."
     )
 
 
@@ -170,29 +171,31 @@ def _stretch_words(attack: StretchAttack, seconds: int, epsilon: float) -> str:
     """Say how far the odds about a whole stretch moved for an attacker who knows all other days."""
     secret_words = {"more than usual": "saw more of it than usual", "at least half": "was mostly so"}
     return (
-        f"Asked whether any {stretch_words(seconds)} {secret_words.get(attack.secret, 'saw its beginning')}, an "
-        "attacker who knows all other days moved his odds by a factor of at most "
-        f"{attack.furthest:.2f}. (Epsilon allows {epsilon_to_odds(epsilon):.2f}.) He is right {attack.success:.1%} of "
-        f"the time, {attack.guess:.1%} without what is released."
+        f"An attacker who knows all other days was asked whether any {stretch_words(seconds)} "
+        f"{secret_words.get(attack.secret, 'saw its beginning')}. His odds changed by a factor of at most "
+        f"{attack.furthest:.2f}. (Epsilon allows {epsilon_to_odds(epsilon):.2f}.) He guessed {attack.success:.1%} "
+        f"right with the release and {attack.guess:.1%} without it."
     )
 
 
 def _profile_words(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
     """Say in which time zone the parts of the day lie, what guessing is, and why a profile was chosen."""
     zone = plan.question.blocks.partition("/")[2]
-    zone_words = f"Parts of the day are those of {zone or 'UTC'}"
+    zone_words = f"Times of day are in {zone or 'UTC'}"
     if not zone:
         offsets, seconds = " and ".join(plan.readings.offsets), blocks.seconds
         length = f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
         zone_words += f", while the recording's times are at {offsets}" if offsets else ""
-        zone_words += f": another zone is named as --blocks {length}/Europe/Berlin"
+        zone_words += f". For another zone, add it as in --blocks {length}/Europe/Berlin"
     lines = [
         f"{zone_words}.",
-        "Guessing is one share for every part of the day, the best one: a profile shows a habit, which no promise "
-        "about a stretch hides.",
+        "Guessing gives every part of the day the same share, the best one. A profile shows habits, and a promise "
+        "about a stretch does not hide habits.",
     ]
     if plan.question.want is None:
-        lines.insert(0, f"No other answer is useful at epsilon {plan.question.epsilon:g}: hence a profile over days.")
+        lines.insert(
+            0, f"No other answer is useful at epsilon {plan.question.epsilon:g}, so the plan is a profile over days."
+        )
     return lines
 
 
@@ -202,17 +205,17 @@ def _adversary_note(plan: AutoPlan) -> list[str]:
     if plan.question.adversary == "universal" or not classes or not classes[0].changes:
         return []
     return [
-        f"--adversary {plan.question.adversary} changes nothing here: the chains of this recording change over time, "
-        "and then each adversary gets the bound of the universal one."
+        f"--adversary {plan.question.adversary} changes nothing here. The chains of this recording change over time, "
+        "and then the bound of the universal adversary is used for every adversary."
     ]
 
 
 def _attack_words(attack: Attack, release: Candidate) -> str:
     interval = f" ({attack.low:.1%} to {attack.high:.1%})" if attack.low < attack.high else ""
     return (
-        f"There, the strongest of the attackers that were run ({attack.attacker}) is right {attack.success:.1%} of the "
-        f"time{interval}, and {attack.guess:.1%} without what is released; epsilon {release.epsilon:g} allows "
-        f"{attack.ceiling:.1%}."
+        f"Test data: the strongest attacker that was run ({attack.attacker}) guessed {attack.success:.1%} "
+        f"right{interval} with the release and {attack.guess:.1%} without it. "
+        f"Epsilon {release.epsilon:g} allows {attack.ceiling:.1%}."
     )
 
 
@@ -223,19 +226,19 @@ def _odds_words(attack: Attack, release: Candidate, stretches: Sequence[Stretch]
     """
     allowed = epsilon_to_odds(release.epsilon)
     tick_factor = epsilon_to_odds(stretches[0].epsilon) if stretches else allowed
-    tick_words = f", and {tick_factor:.2g} on a tick alone" if tick_factor < 0.9 * allowed else ""
+    tick_words = f", and {tick_factor:.2g} for a single tick" if tick_factor < 0.9 * allowed else ""
     sentence = (
-        f"There, the odds on a tick change by a factor of at most {attack.furthest:.2g} for an attacker who already "
-        f"knows the habits behind the recording. Epsilon {release.epsilon:g} allows {allowed:.2g}{tick_words}."
+        "Test data: for an attacker who already knows the habits, the odds on a tick changed by a factor of at most "
+        f"{attack.furthest:.2g}. Epsilon {release.epsilon:g} allows {allowed:.2g}{tick_words}."
     )
     if release.learner is None:
         return sentence
     factors = _range_text([*map(_factor_text, sorted(attack.furthest or 1.0 for attack in release.learners))])
     shares = _range_text([f"{share:.1%}" for share in sorted(attack.beyond or 0.0 for attack in release.learners)])
     return (
-        f"{sentence} Habits are not protected: over the whole recording, the largest change for one who learns them "
-        f"({release.learner.attacker}) is by a factor of {factors}. Odds change by more than {allowed:.2g} on "
-        f"{shares} of ticks ({len(release.learners)} draws of the noise)."
+        f"{sentence} Habits are not protected. For an attacker who learns them from the whole recording "
+        f"({release.learner.attacker}) the largest factor is {factors}, in {len(release.learners)} draws of the noise. "
+        f"The factor is above {allowed:.2g} for {shares} of ticks."
     )
 
 
@@ -264,11 +267,10 @@ def _useless_words(plan: AutoPlan) -> list[str]:
         if question.within is not None and best.useful and best.expected_error > question.within:
             lines.append(f"That is better than guessing, but not within {error_words(question.within)}.")
         if question.window is not None:
-            lines.append("Only this length was compared: without --window others are, and one of them may be useful.")
+            lines.append("Only this length was compared. Without --window other lengths are, and one may be useful.")
         if (error := _day_error(plan, _best_candidate(plan, kind) or best)) is not None:
             lines.append(
-                f"Over a day the noise alone is off by {error_words(error)}; "
-                "the recording has too few days to judge it."
+                f"Over a day the noise alone is off by {error_words(error)}. The recording is too short to judge that."
             )
     if question.protect and best is not None and best.blocks is None:
         lines += _stretch_needs(plan, best)
@@ -276,15 +278,15 @@ def _useless_words(plan: AutoPlan) -> list[str]:
         lines.append(_limit_words(best))
     if plan.least_epsilon is not None:
         lines.append(
-            f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful"
-            f"{_answer_at(plan, plan.least_epsilon)}{_LEVELS[privacy_of(plan.least_epsilon)]}."
+            f"The least epsilon compared at which an answer may be useful is {plan.least_epsilon:g}"
+            f"{_LEVELS[privacy_of(plan.least_epsilon)]}{_answer_at(plan, plan.least_epsilon)}."
         )
     elif plan.too_few:
         candidate, epsilon = plan.too_few
         answers = f"{candidate.judged} answer{'s' * (candidate.judged != 1)}"
         lines.append(
-            f"The recording is too short to tell: by the {answers} that it holds, {answer_words(plan, candidate)} may "
-            f"be useful at epsilon {epsilon:g}, and a verdict needs {LEAST_JUDGED}."
+            f"The recording is too short to tell. By its {answers}, {answer_words(plan, candidate)} may be useful at "
+            f"epsilon {epsilon:g}. A verdict needs {LEAST_JUDGED} answers."
         )
     elif plan.curves:
         lines.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")

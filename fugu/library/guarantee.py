@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 
-_TITLE = "What is lost about a stretch of ticks, being one way or another"
-_STATES = "states, not readings: one reading moves later states"
+_TITLE = "Epsilon for stretches of ticks: between any two courses of states"
+_STATES = "states, not readings: one reading changes later states"
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-_COLUMNS = ("stretch", "ticks", "epsilon", "if all else is as it was")
+_COLUMNS = ("stretch", "ticks", "epsilon", "if the rest is known")
 
 
 def promise_words(epsilon: float | None, seconds: int, stretches: Sequence[Stretch] = ()) -> str:
@@ -63,11 +63,11 @@ def change_words(
     """
     if (ticks := settling_ticks(chains, epsilon, slack)) is None:
         why = "the class has an impossible step" if chains.worst_odds is None else "nothing of epsilon is left for it"
-        return f"after a change of policy the larger of both losses is told for ever: {why}"
+        return f"After a change of policy the larger loss of both policies counts for ever: {why}."
     if not ticks:
-        return "after a change of policy the promise is true at once"
+        return "After a change of policy the promise is true at once."
     time = "" if period_seconds is None else f" ({time_words(ticks * period_seconds)})"
-    return f"after a change of policy the promise is true from {ticks} ticks on{time} at the latest"
+    return f"After a change of policy the promise is true again after at most {ticks} ticks{time}."
 
 
 def time_words(seconds: float) -> str:
@@ -113,9 +113,9 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None 
     for stretch in stretches:
         epsilon, floor = _loss_cells(stretch)
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
-        floor_words = f"; {floor} if all else is as it was" if floor != epsilon else ""
+        floor_words = f"; {floor} if the attacker already knows the rest" if floor != epsilon else ""
         lines.append(f"  {stretch.name} ({ticks}): {epsilon}{floor_words}")
-    return [f"of a whole stretch, being one way or another{_memory_warning(discretiser)}:", *lines]
+    return [f"for whole stretches{_memory_warning(discretiser)}:", *lines]
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:

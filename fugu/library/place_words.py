@@ -17,7 +17,7 @@ from fugu.recordings.summary import summary, time_words
 
 __all__ = ["place_document", "place_report", "place_verdict", "place_words"]
 
-_COLUMNS = ("a point", "cells of", "of one", "off by", "95 % within", "held back", "guessing")
+_COLUMNS = ("a point", "cells of", "of one", "off by", "95 % within", "test data", "guessing")
 
 
 def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> list[Line | Table]:
@@ -27,11 +27,11 @@ def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> list[Line | Table
     report += [Line(usefulness, bold=True), Line(promise, bold=True), *map(Line, reasons)]
     report.append(Line(f"- {len(plan.traces.places)} places{_interval(plan, 1, ', one ')}"))
     if plan.candidates:
-        title = f"What was compared, all points together within epsilon {plan.question.epsilon:g} about one of them"
+        title = f"Compared, at epsilon {plan.question.epsilon:g} for all points together"
         report += [
             Table(title, _COLUMNS, [_candidate_row(plan, index) for index in range(len(plan.candidates))]),
-            Line("of one: epsilon of a single point. off by: mean distance of the best guess from all points so far."),
-            Line("guessing: the most central cell, always."),
+            Line("Of one: epsilon of a single point. Off by: mean distance of the best guess from all points so far."),
+            Line("Guessing: always the most central cell. Test data: rows that were not used for planning."),
         ]
     if isinstance(policy, MeasurePolicy):
         report.append(stretch_table(_stretches(policy)))
@@ -48,19 +48,19 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
             f"Useful: {place_words(plan, recommended)}, {_quality_words(recommended)}.",
             promise,
             f"95 % of places are off by at most {recommended.error_95:.0f} m.",
-            f"On the part of the recording that chose nothing they are off by {recommended.held_back_error:.0f} m.",
+            f"Test data, not used for planning: off by {recommended.held_back_error:.0f} m.",
         ]
         if recommended.attack is not None:
             lines.append(
-                f"There, the strongest of the attackers that were run ({recommended.attack.attacker}) names the cell "
-                f"{recommended.attack.success:.1%} of the time, and {recommended.attack.guess:.1%} without what is "
-                f"released. Epsilon {recommended.epsilon:g} allows {recommended.attack.ceiling:.1%}."
+                f"Test data: the strongest attacker that was run ({recommended.attack.attacker}) named "
+                f"{recommended.attack.success:.1%} of cells right with the release and {recommended.attack.guess:.1%} "
+                f"without it. Epsilon {recommended.epsilon:g} allows {recommended.attack.ceiling:.1%}."
             )
         return [
             *lines,
-            f"Protected is the cell at a tick, with epsilon {recommended.epsilon:g} of all points together "
-            f"({recommended.point_epsilon:.3g} of one) against any side information about places. "
-            "Habits are not protected. It is proven if places are in the class of chains.",
+            f"Protected: the cell at a tick. Epsilon {recommended.epsilon:g} is for all points together, and "
+            f"{recommended.point_epsilon:.3g} for one. It is proven against any side information about places, if "
+            "places are in the class of chains. Habits are not protected.",
             *([thinned_words(_interval(plan, recommended.every))] if recommended.every > 1 else []),
         ]
     if plan.reasons:

@@ -127,12 +127,10 @@ def _between_words(plan: StreamPlan) -> str:
     """Say what it costs that readings between ticks may be known; "" if the noise does not allow for that."""
     if plan.chosen.release.guarantee.adversary == plan.request.adversary:
         return ""
-    cost = (
-        "" if plan.unaware is None else f", instead of {plan.unaware.bits_per_reading:.3g} if these could not be known"
-    )
+    cost = "" if plan.unaware is None else f", instead of {plan.unaware.bits_per_reading:.3g} if nobody could know them"
     return (
-        "A tick is a reading that is taken. Readings between may be known as well, so the noise is that against any "
-        f"side information: a symbol carries {plan.chosen.utility.bits_per_reading:.3g} bits{cost}."
+        "A tick is a reading that is taken. An attacker may know the readings in between, so the noise is the one "
+        f"against any side information. A symbol carries {plan.chosen.utility.bits_per_reading:.3g} bits{cost}."
     )
 
 
@@ -141,14 +139,14 @@ def _advice(plan: StreamPlan) -> list[str]:
     sentences = []
     if option.utility.bits_per_reading < _FEW_BITS:
         sentences.append(
-            f"At this period a symbol carries only {option.utility.bits_per_reading:.2g} bits: neighbouring readings "
-            "tell so much of one another that each must be hidden almost entirely."
+            f"At this period a symbol carries only {option.utility.bits_per_reading:.2g} bits. Neighbouring readings "
+            "reveal so much of one another that each must be hidden almost entirely."
         )
     if plan.better is not None:
         sentences.append(_recommendation(plan, plan.better))
     elif any(isinstance(o, Option) and o.utility.accuracy > option.utility.accuracy + 0.01 for o in plan.periods):
         sentences.append(
-            "Sampling less often makes each estimate better, but an hour of them carries less information."
+            "Sampling less often makes each estimate better, but an hour of estimates carries less information."
         )
     elif len(plan.periods) > 1:
         sentences.append("Sampling less often gains nothing here.")
@@ -160,11 +158,10 @@ def _recommendation(plan: StreamPlan, better: Option) -> str:
     factor = better.bits_per_hour / option.bits_per_hour
     accuracy_words = f"{better.utility.accuracy:.1%} of the estimates right instead of {option.utility.accuracy:.1%}"
     if better.utility.accuracy < better.utility.majority + 0.01:
-        accuracy_words += " (a guess without any symbol is as good: epsilon is small for so rare a state)"
+        accuracy_words += " (a guess without any symbol is as good, because the state is rare)"
     return (
-        f"Sampling less often is the better choice: one reading every {_interval(plan, better.every)} makes "
-        f"{accuracy_words}. It carries {factor:.3g} times the information in the same time, at the same epsilon. "
-        f"Plan it with --every {better.every}."
+        f"Sampling less often is better: with one reading every {_interval(plan, better.every)}, {accuracy_words}, and "
+        f"{factor:.3g} times the information in the same time, at the same epsilon. Try --every {better.every}."
     )
 
 
@@ -181,7 +178,7 @@ def _stream_facts(plan: StreamPlan) -> list[tuple[str, str]]:
         enter, leave = option.transition[0, 1], option.transition[1, 0]
         distribution = [leave / (enter + leave), enter / (enter + leave)]
         bound = success_bound(distribution, option.release.loss.epsilon_01, option.release.loss.epsilon_10)
-        facts.append(("an attacker is right, if readings are in the class, at most", f"{bound:.2%}"))
+        facts.append(("an attacker is right at most, if readings are in the class", f"{bound:.2%}"))
     return facts
 
 
@@ -253,21 +250,22 @@ def _noise_report(
     error = _number_error(request, best)
     share_words = "" if request.length is None else f", {_percent(error.share_95)} of the window"
     yield Line(
-        f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and "
-        f"by at most {error.count_95}{share_words}, 95 % of the time."
+        f"With the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and 95 % "
+        f"of the time by at most {error.count_95}{share_words}."
     )
     yield Table(*stretch_table(best.stretches, f" ({best.noise.mechanism})"))
     yield Line(
-        "Scale: of the Laplace noise on every number, in ticks, as a policy writes it. Further: whether the "
-        "same epsilon covers a stream of such windows that do not overlap. Start: what the distribution of the first "
-        "tick may be."
+        "Scale: of the Laplace noise on every number, in ticks, as in a policy. Further: whether the same epsilon "
+        "covers a stream of such windows that do not overlap. Start: the distributions that the first tick may have."
     )
     if request.segments is not None:
         yield Line(_SEGMENTS)
     elif request.length is not None:
-        yield Line("without --length chain and quilts compose, and a device's policy takes their scale.")
+        yield Line(
+            "Without --length the noise of chain and quilts covers a stream of windows, and a policy can have it."
+        )
     elif best.device is None:
-        yield Line("no policy can declare these chains with their start: a device cannot check this noise.")
+        yield Line("No policy can declare these chains with their start, so a device cannot check this noise.")
 
 
 def _row(plan: PlannedNoise, *, least: bool) -> tuple[str, ...]:
@@ -333,13 +331,15 @@ def _joint_report(
         rows.append((window.name, str(window.length), states, *noise, *map(_percent, error[2:])))
         span = f"{window.length} ticks" if period is None else time_words(window.length * period)
         share_of = "share" if window.query.blocks is None else "share of each part of the day"
-        lines.append(Line(f"the {share_of} over {span} is within {_percent(error.share_95)} (95 % of the time)"))
+        lines.append(
+            Line(f"The {share_of} over {span} is off by at most {_percent(error.share_95)}, 95 % of the time.")
+        )
     yield Table(f"{releases} at epsilon {plan.guarantee.epsilon:g} together, {setting}", _WINDOW_COLUMNS, rows)
     yield from lines
     if (mechanism := plan.windows[0].mechanism) != "chain":
         yield Line(
-            f"planned by {mechanism}, which is for single ticks; the chain accountant, and so the device, finds "
-            f"epsilon {plan.loss.epsilon:.6g}"
+            f"Planned by {mechanism}, which is for single ticks. The chain accountant, and so the device, computes "
+            f"epsilon {plan.loss.epsilon:.6g}."
         )
     if plan.table is not None:
         probabilities = ", ".join(f"{row[x] / 2**32:.4f}" for x, row in enumerate(plan.table.weights()))
@@ -406,10 +406,10 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
     for note in _class_notes(plan):
         yield Line(f"{note[0].upper()}{note[1:]}.")
     for stream in request.model.streams:
-        yield Line(f"{stream.name}: {protected_sentence(stream.discretiser)}")
-    suffix = "" if len(plan.streams) == 1 else ", all streams together"
-    epsilon_words = f"epsilon achieved: {epsilon:.10f} of {request.epsilon:g}"
-    yield Line(f"{epsilon_words} ({request.adversary}; {plan.loss.bound}){suffix}")
+        yield Line(f"{stream.name}. {protected_sentence(stream.discretiser)}")
+    together = "" if len(plan.streams) == 1 else ", all streams together"
+    achieved = f"epsilon achieved: {epsilon:.10f} of {request.epsilon:g}"
+    yield Line(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
     if symbols := [(stream, stream.utility) for stream in plan.streams if stream.utility is not None]:
         yield Table(
             "Symbols, one every tick",

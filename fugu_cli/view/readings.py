@@ -88,7 +88,7 @@ def _promise(promise: Described, outputs: str) -> list[str]:
     for stretch in promise.stretches:
         if stretch.ticks > 1 or ticks > 1:
             loss, floor = loss_words(stretch.epsilon), loss_words(stretch.floor, "")
-            floor_words = "" if loss == floor else f"; {floor} if all else is as it was"
+            floor_words = "" if loss == floor else f"; {floor} if the attacker already knows the rest"
             lines.append(f"    {stretch.name}: {loss}{floor_words}")
     return lines
 

@@ -37,7 +37,7 @@ def test_the_plan_for_the_published_recording(fugu: Fugu) -> None:
 def test_it_says_that_sampling_less_often_is_better_and_plans_that(fugu: Fugu) -> None:
     document = plan(fugu, *N10, "--epsilon", 1, "--period", ".8")
     assert document["better_every"] == 10
-    assert "Sampling less often is the better choice: one reading every 8 s" in document["advice"][-1]
+    assert "Sampling less often is better: with one reading every 8 s" in document["advice"][-1]
     better = next(option for option in document["periods"] if option["every"] == 10)
     assert better["accuracy"] > document["accuracy"] + 0.1
     assert better["bits_per_hour"] > 4 * document["bits_per_hour"]

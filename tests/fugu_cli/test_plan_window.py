@@ -194,7 +194,7 @@ def test_windows_of_a_policy_are_planned_for_the_odds_ratios_of_a_chain(fugu: Fu
 def test_a_start_that_no_policy_declares_is_said_to_be_none(fugu: Fugu, two_chains: Path) -> None:
     words = ("plan", "window", "--model", two_chains, "--epsilon", 1, "--mechanism", "chain")
     assert fugu(*words, "--json").json()["chains"] is None
-    assert "no policy can declare these chains" in " ".join(fugu(*words).out.split())
+    assert "No policy can declare these chains" in " ".join(fugu(*words).out.split())
 
 
 def test_lawful_scales_are_close_from_above() -> None:
@@ -302,8 +302,8 @@ def test_a_policy_of_windows_says_how_far_off_an_answer_is(fugu: Fugu, tmp_path:
     words = (*PAIR, "--period", 1, "--adversary", "universal", "--window", "5m", "--window", "day=24h:.2")
     done = fugu(*words, *NAMES, "-o", file)
     assert done.code == 0
-    assert "the share over 5 minutes is within " in done.out
-    assert "the share over 1 day is within " in done.out
+    assert "The share over 5 minutes is off by at most " in done.out
+    assert "The share over 1 day is off by at most " in done.out
     document = fugu(*words, "--json").json()
     policy = Policy.from_json(file.read_text())
     assert policy.table is None
@@ -329,8 +329,8 @@ def test_a_window_names_the_mechanism_that_planned_it(fugu: Fugu, tmp_path: Path
     file = tmp_path / "policy.json"
     words = (*PAIR, "--period", 1, "--adversary", "ignorant", "--window", "5m", "--mechanism", mechanism)
     done = fugu(*words, *NAMES, "-o", file)
-    reason = "which is for single ticks; the chain accountant, and so the device, finds epsilon 0."
-    assert f"planned by {mechanism}, {reason}" in done.out
+    reason = "which is for single ticks. The chain accountant, and so the device, computes epsilon 0."
+    assert f"Planned by {mechanism}, {reason}" in done.out
     policy = Policy.from_json(file.read_text())
     assert [window.mechanism for window in policy.windows] == [mechanism]
     assert float(Fraction(policy.windows[0].scale)) == pytest.approx(scale, rel=1e-7)

@@ -21,7 +21,7 @@ from tests.support.measured import measure_policy
 from tests.support.scenes import policy
 
 BANDS = {"edges": (-5.0,), "states": ("low", "high")}
-MEAN = "one's own running mean of 300 ticks"
+MEAN = "its own running mean of 300 ticks"
 START = ", not the reading; the first 300 ticks after every start have no state"
 CHAIN = ("--q", 0.1, "--r", 0.4, "--epsilon", 1)
 HEADER = ("--for", "home/wrist-1/heart", "--period", 1)
@@ -30,28 +30,28 @@ HEADER = ("--for", "home/wrist-1/heart", "--period", 1)
 @pytest.mark.parametrize(
     ("discretiser", "sentence"),
     [
-        (Thresholds(edges=(70.5,), states=("calm", "awake")), "which of calm, awake a tick is in (edge 70.5)"),
-        (Categories(categories={"off": 0, "on": 1}, states=("off", "on")), "which of off, on a tick is in"),
+        (Thresholds(edges=(70.5,), states=("calm", "awake")), "whether a tick is 'calm' or 'awake' (edge 70.5)"),
+        (Categories(categories={"off": 0, "on": 1}, states=("off", "on")), "whether a tick is 'off' or 'on'"),
         (
             Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=((0, 0), (1, 0)), states=("west", "east")),
-            "which of west, east a tick is in",
+            "whether a tick is 'west' or 'east'",
         ),
-        (Baseline(baseline_ticks=300, lowest=30.0, highest=220.0), f"being above {MEAN} at a tick{START}"),
+        (Baseline(baseline_ticks=300, lowest=30.0, highest=220.0), f"whether a tick is above {MEAN}{START}"),
         (
             Baseline(baseline_ticks=300, lowest=30.0, highest=220.0, **BANDS),
-            f"which of low, high a tick is in (difference from {MEAN}: edge -5){START}",
+            f"whether a tick is 'low' or 'high' (difference from {MEAN}: edge -5){START}",
         ),
         (
             Baseline(baseline_ticks=300, lowest=0.0, highest=9.0, compare="multiple", edges=(1.5,)),
-            f"which of below, above a tick is in (multiple of {MEAN}: edge 1.5){START}",
+            f"whether a tick is 'below' or 'above' (multiple of {MEAN}: edge 1.5){START}",
         ),
     ],
 )
 def test_what_is_protected(fugu: Fugu, tmp_path: Path, discretiser: Discretiser, sentence: str) -> None:
     file = tmp_path / "policy.json"
     file.write_text(policy().model_copy(update={"discretiser": discretiser}).to_json())
-    assert f"  protected is {sentence}\n" in fugu("check", "policy", file).out
-    assert fugu("check", "policy", file, "--json").json()["protected"] == f"protected is {sentence}"
+    assert f"  Protected: {sentence}\n" in fugu("check", "policy", file).out
+    assert fugu("check", "policy", file, "--json").json()["protected"] == f"Protected: {sentence}"
 
 
 def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
     states = tuple(f"s{state}" for state in range(9))
     cells = Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=tuple((x, 0) for x in range(9)), states=states)
     file.write_text(measure_policy(3, discretiser=cells).to_json())
-    assert "  protected is which of 9 states a tick is in\n" in fugu("check", "policy", file).out
+    assert "  Protected: which of 9 states a tick is in\n" in fugu("check", "policy", file).out
 
 
 def test_stretches_of_a_log_of_changes_are_said_to_be_of_states() -> None:
@@ -72,8 +72,8 @@ def test_stretches_of_a_log_of_changes_are_said_to_be_of_states() -> None:
 @pytest.mark.parametrize("words", [("stream",), ("window", "--window", 60)])
 def test_plans_say_it_too(fugu: Fugu, words: tuple[object, ...]) -> None:
     for more, sentence in (
-        ((), "protected is which state of its chain a tick is in"),
-        (("--threshold", 61.5), "protected is which of low, high a tick is in (edge 61.5)"),
+        ((), "Protected: the state of a tick"),
+        (("--threshold", 61.5), "Protected: whether a tick is 'low' or 'high' (edge 61.5)"),
     ):
         assert sentence in fugu("plan", *words, *CHAIN, *more).out.splitlines()
         assert fugu("plan", *words, *CHAIN, *more, "--json").json()["protected"] == sentence
@@ -88,8 +88,8 @@ def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, word
     (tmp_path / "night.csv").write_text("t,value\n" + "".join(f"{tick},{x}\n" for tick, x in enumerate(readings)))
     assert fugu("plan", "model", tmp_path / "night.csv", "--baseline", 20, "-o", chain).code == 0
     planned = ("plan", *words, "--model", chain, "--epsilon", 1, "--adversary", "universal", *HEADER, "-o", file)
-    mean = "one's own running mean of 20 ticks"
-    assert f"protected is being above {mean} at a tick" in fugu(*planned).out
+    mean = "its own running mean of 20 ticks"
+    assert f"Protected: whether a tick is above {mean}" in fugu(*planned).out
     discretiser = Policy.from_json(file.read_bytes()).discretiser
     assert discretiser.model_dump(mode="json") == json.loads(chain.read_text())["streams"][0]["discretiser"]
     assert isinstance(discretiser, Baseline)

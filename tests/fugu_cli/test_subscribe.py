@@ -261,7 +261,7 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
     for words in (
         *("  rho0 = Pr(symbol 1 | state 0): 0.", "  rho1 = Pr(symbol 0 | state 1): 0."),
         *("    10 minutes: not protected", "    1 hour: not protected", "    8 hours: not protected"),
-        *("  protected is ", "  good for "),
+        *("  Protected: ", "  good for "),
     ):
         assert any(line.startswith(words) for line in lines), words
 
@@ -298,8 +298,8 @@ def test_a_description_says_which_stretch_is_promised_since_when_and_both_number
     )
     assert "    true of what begins from tick 1007 on, for changes of policy; elsewhere epsilon 3.1816" in lines
     rows = dict(line.strip().split(": ") for line in lines if line.startswith("    ") and ": " in line)
-    assert rows["1 hour"] == "epsilon 1; 0.953125 if all else is as it was"
-    assert rows["a single tick"] == "epsilon 0.0625; 0.015625 if all else is as it was"
+    assert rows["1 hour"] == "epsilon 1; 0.953125 if the attacker already knows the rest"
+    assert rows["a single tick"] == "epsilon 0.0625; 0.015625 if the attacker already knows the rest"
     assert rows["the same hour on 14 days"] == "not protected"
     assert description.guarantee.of_a_tick == pytest.approx(0.0625)
 

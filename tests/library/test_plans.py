@@ -108,7 +108,7 @@ def test_a_plan_that_recommends_nothing_says_why(motion: pd.Series, tmp_path: Pa
     assert nothing.verdict[0].startswith(
         "Not useful: the share of 'on' over 1 h, off by 50 points or more on average; "
     )
-    assert any(sentence.startswith("Only this length was compared: ") for sentence in nothing.verdict)
+    assert any(sentence.startswith("Only this length was compared. ") for sentence in nothing.verdict)
     assert [path.name for path in nothing.save(tmp_path)] == ["plan.html"]
     with pytest.raises(fugu.FuguError, match="no released shares to draw"):
         nothing.plot()

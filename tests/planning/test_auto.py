@@ -110,7 +110,7 @@ def test_a_plan_of_some_readings_says_that_a_tick_is_one_of_them(chain_plan: Aut
     )
     for recommended, is_symbols in ((fifth, True), (chain_plan.recommended, False)):
         words = " ".join(verdict(chain_plan._replace(recommended=recommended)))
-        assert ("A tick is a reading that is taken, one every 5 min:" in words) is is_symbols
+        assert ("One reading every 5 min is taken." in words) is is_symbols
 
 
 @pytest.mark.long
@@ -152,7 +152,7 @@ def test_a_symbol_stream_that_is_useful_is_not_called_useless(chain_plan: AutoPl
         some = tuple(candidate for candidate in ones if candidate.kind == "symbols")
         return " ".join(verdict(chain_plan._replace(candidates=some)))
 
-    assert "The best symbol stream is useful as well, over " in verdict_at(0.011)
+    assert "The best symbol stream is useful too, over " in verdict_at(0.011)
     assert ": off by 1.1 points on average; guessing is off by 5." in verdict_at(0.011)
     assert "No symbol stream" not in verdict_at(0.011)
     assert "No symbol stream is useful at epsilon 1: the best is off by 2.6 points" in verdict_at(0.026)
@@ -171,7 +171,7 @@ def test_the_state_now_is_not_useful_at_epsilon_1_and_the_plan_says_what_would_b
     assert f"naming the likelier state is right {percent(majority)} of the time" in words
     assert "At epsilon 1 nobody can be right more often than 73 %" in words
     assert plan.least_epsilon is not None
-    assert f"{plan.least_epsilon:g} is the least at which an answer may be useful: a randomised symbol" in words
+    assert f"at which an answer may be useful is {plan.least_epsilon:g}: a randomised symbol" in words
 
 
 @pytest.mark.long
@@ -259,8 +259,8 @@ def test_the_strongest_attacker_is_right_most_often(monkeypatch: pytest.MonkeyPa
     assert strongest((best, unsure)) is unsure
     plan = planned(simulated(1, 6_000))
     assert plan.recommended.attack is best
-    [sentence] = [sentence for sentence in verdict(plan) if "the strongest of" in sentence]
-    assert "(forward-backward) is right 70.0% of the time (69.0% to 71.0%), and 60.0% without" in sentence
+    [sentence] = [sentence for sentence in verdict(plan) if "the strongest attacker" in sentence]
+    assert "(forward-backward) guessed 70.0% right (69.0% to 71.0%) with the release and 60.0% without" in sentence
 
 
 @pytest.mark.long
@@ -276,8 +276,8 @@ def test_too_few_answers_are_no_verdict_on_every_epsilon(chain_plan: AutoPlan) -
     none = replace(chain_plan.recommended, kind="none")
     refused = chain_plan._replace(recommended=none, least_epsilon=None, too_few=too_small)
     words = " ".join(verdict(refused))
-    assert "The recording is too short to tell: by the 3 answers that it holds, the share of 'on' over " in words
-    assert f"may be useful at epsilon {too_small[1]:g}, and a verdict needs 4." in words
+    assert "The recording is too short to tell. By its 3 answers, the share of 'on' over " in words
+    assert f"may be useful at epsilon {too_small[1]:g}. A verdict needs 4 answers." in words
     assert "Nothing useful up to epsilon" not in words
     assert "Nothing useful up to epsilon 20." in " ".join(verdict(refused._replace(too_few=None)))
 
@@ -289,18 +289,21 @@ def test_a_plan_says_how_far_odds_move_of_who_knows_the_habits_and_of_who_learns
     assert chosen.known_chain.furthest is not None
     assert 1.0 < chosen.known_chain.furthest < math.exp(chosen.epsilon)
     [sentence] = [sentence for sentence in verdict(plan) if "already knows the habits" in sentence]
-    assert f"by a factor of at most {chosen.known_chain.furthest:.2g} for" in sentence
+    assert f"by a factor of at most {chosen.known_chain.furthest:.2g}." in sentence
     assert sentence.endswith(f"Epsilon {chosen.epsilon:g} allows 2.7.") is (chosen.learner is None)
     least = replace(chosen.known_chain, attacker="learned levels", furthest=3.0, beyond=0.125)
     learned = (replace(least, attacker="supervised", furthest=9.0, beyond=0.0), least, replace(least, furthest=4.0))
     sentences = verdict(plan._replace(recommended=replace(chosen, learners=learned)))
     habits = (
-        "Habits are not protected: over the whole recording, the largest change for one who learns them (supervised) "
-        "is by a factor of 3 to 9. Odds change by more than 2.7 on 0.0% to 12.5% of ticks (3 draws of the noise)."
+        "Habits are not protected. For an attacker who learns them from the whole recording (supervised) the largest "
+        "factor is 3 to 9, in 3 draws of the noise. The factor is above 2.7 for 0.0% to 12.5% of ticks."
     )
     assert any(habits in sentence for sentence in sentences)
     sentences = verdict(plan._replace(recommended=replace(chosen, learners=(least, least))))
-    assert any("by a factor of 3. Odds change by more than 2.7 on 12.5% of ticks" in sentence for sentence in sentences)
+    assert any(
+        "factor is 3, in 2 draws of the noise. The factor is above 2.7 for 12.5% of ticks" in sentence
+        for sentence in sentences
+    )
     assert candidate_document(chosen)["known_chain"]["furthest"] == chosen.known_chain.furthest
 
 

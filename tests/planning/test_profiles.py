@@ -109,7 +109,7 @@ def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> No
     assert [(hours, by_hour.useful) for hours, by_hour in by_hours.items()] == [(4, False), (6, True)]
     assert plan.recommended.blocks == by_hours[6].blocks
     assert "in each 6 h of the day (UTC)" in verdict(plan)[0]
-    assert any("another zone is named as --blocks 6h/Europe/Berlin" in sentence for sentence in verdict(plan))
+    assert any("For another zone, add it as in --blocks 6h/Europe/Berlin" in sentence for sentence in verdict(plan))
     assert {curve.candidate.blocks.seconds // 3600 for curve in plan.curves if curve.candidate.blocks} == {4, 6}
     [window] = auto_policy(plan, Target(epoch=SINCE)).windows
     assert window.blocks is not None
@@ -159,11 +159,11 @@ def test_what_is_released_alike_has_the_same_blocks(profile_plan: AutoPlan) -> N
 
 
 def test_the_plan_says_whose_day_has_these_parts(profile_plan: AutoPlan) -> None:
-    assert any("those of UTC: another zone is named as --blocks 4h/" in sentence for sentence in verdict(profile_plan))
+    assert any("in UTC. For another zone, add it as in --blocks 4h/" in sentence for sentence in verdict(profile_plan))
     abroad = profile_plan._replace(readings=profile_plan.readings._replace(offsets=("+01:00", "+02:00")))
     assert any("UTC, while the recording's times are at +01:00 and +02:00" in sentence for sentence in verdict(abroad))
     named = profile_plan._replace(question=replace(profile_plan.question, blocks="4h/Europe/Berlin"))
-    assert "Parts of the day are those of Europe/Berlin." in verdict(named)
+    assert "Times of day are in Europe/Berlin." in verdict(named)
 
 
 def test_the_picture_of_a_profile_has_every_part_of_the_day(profile_plan: AutoPlan) -> None:
