@@ -506,7 +506,7 @@ def remove(
     clear_retained(
         address,
         broker_dir.topics_of_removed(removed_account),
-        waiting=lambda reason: say_waiting(f"{reason}; waiting for fleet {fleet}"),
+        on_wait=lambda reason: say_waiting(f"{reason}; waiting for fleet {fleet}"),
     )
     broker_dir.note_cleared(removed_account)
     print(f"the broker at {broker_dir.address} has nothing of {name} any more")

@@ -1,6 +1,6 @@
-"""A deployment: a broker with certificates, accounts and access lists, and folders for those who use it.
+"""A deployment: a broker with certificates, accounts and access lists, and the folders of its clients.
 
-Nothing here talks to a network, but for `clear_retained` and `doctor`; secrets are written with mode 0600.
+Only `clear_retained` and `doctor` use the network. Secrets are written with mode 0600.
 """
 
 from __future__ import annotations

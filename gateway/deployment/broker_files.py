@@ -1,15 +1,15 @@
-"""The broker's folder: configuration, certificates, accounts, access list; and how an account is added to it.
+"""The broker's folder: configuration, certificates, accounts and access list, and changes of accounts.
 
     mosquitto.conf               for Mosquitto 2.0 or newer, started in this folder
     ca.pem server.pem server.key the authority's certificate, the broker's certificate and key
     passwords access.acl         accounts (none with mutual TLS) and what they may do
     fugu-broker.service          a systemd unit
     fugu-broker.nft              rules for nftables: connections of one address
-    broker.json                  what `fugu deploy` must know to add accounts
-    readers.json                 who reads releases, and the most they may be told; for the gateway
+    broker.json                  settings and accounts, for `fugu deploy`
+    readers.json                 who reads releases, and their limits, for the gateway
 
-The authority's key belongs on a disk in a drawer, and is never in this folder. It lies beside it, in a folder of the
-same name with `-offline` behind.
+The authority's key belongs on a disk in a drawer, and is never in this folder. It is written beside the folder, into
+one of the same name with `-offline` at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gateway.deployment.mosquitto import AUTHORITY_DAYS, Account, Role, Settings
 if TYPE_CHECKING:
     from fugu.contract.losses import Adversary
     from fugu.contract.stretches import Ceiling
-    from gateway.deployment.certificates import Authority, Issued
+    from gateway.deployment.certificates import Authority, CertifiedKey
     from gateway.releases.config import Bound
 
 __all__ = ["BrokerFolder", "Credentials", "check_name", "password_line"]
@@ -48,27 +48,27 @@ _MOST_HOST = 253
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9._-]+)?")
 _NAME = re.compile(NAME_PATTERN)
 _ITERATIONS = 101
-"""Mosquitto's own number; more would only slow the broker down, since a password of 256 random bits is not guessed."""
+"""Mosquitto's default; more would only slow the broker down, as no one can guess a password of 256 random bits."""
 _SALT_BYTES = 12  # the only length that Mosquitto 2.0 reads
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How one account proves who it is: by a password, or by a certificate and its key."""
+    """The secret of one account: a password, or a certificate and its key."""
 
     name: str
     password: str | None
-    issued: Issued | None
+    certified_key: CertifiedKey | None
 
     def write(self, folder: Path, name_of: Callable[[str], str] = str) -> dict[str, str]:
-        """Write them into a folder; returns the fields of `fugu.mqtt.Broker` that name them, without the folder.
+        """Write the files into a folder. Return the fields of `fugu.mqtt.Broker` that name them, without the folder.
 
-        `name_of` gives a file's name, from what it is called in the folder's own account.
+        `name_of` changes a file's usual name into the one that is written.
         """
-        if self.issued is not None:
+        if self.certified_key is not None:
             files = {"cert_file": name_of("client.pem"), "key_file": name_of("client.key")}
-            write_public(folder / files["cert_file"], self.issued.certificate)
-            write_secret(folder / files["key_file"], self.issued.key)
+            write_public(folder / files["cert_file"], self.certified_key.certificate)
+            write_secret(folder / files["key_file"], self.certified_key.key)
             return files
         file = name_of("password")
         write_secret(folder / file, f"{self.password}\n")
@@ -77,7 +77,7 @@ class Credentials:
 
 @dataclass(slots=True)
 class BrokerFolder:
-    """A broker's folder, and what is known about it."""
+    """A broker's folder, and the settings in its document."""
 
     path: Path
     settings: Settings
@@ -86,7 +86,7 @@ class BrokerFolder:
     def create(cls, path: Path, settings: Settings, now: datetime) -> Self:
         """Write the folder of a new broker, without any account.
 
-        Raises FuguError if it is not empty, or cannot be written; UsageError for a bad name or address.
+        Raises FuguError if the folder is not empty, or cannot be written; UsageError for a bad name or address.
         """
         check_name(settings.fleet, "fleet")
         for host in settings.hosts:
@@ -102,15 +102,15 @@ class BrokerFolder:
         authority = Authority.create(settings.fleet, now, AUTHORITY_DAYS)
         write_secret(folder.authority_key, authority.pem().key)
         write_public(path / "ca.pem", authority.pem().certificate)
-        folder._certify(authority, now)
+        folder._write_certificate(authority, now)
         if not settings.mutual:
             write_secret(path / "passwords", "")
-        folder._write_list(())
+        folder._set_accounts(())
         return folder
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read the folder of a broker. FuguError if it is none."""
+        """Read the folder of a broker. FuguError if the folder is no broker's."""
         try:
             settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
         except ValidationError as error:
@@ -119,13 +119,13 @@ class BrokerFolder:
 
     @property
     def address(self) -> str:
-        """HOST:PORT as clients are told."""
+        """The broker's HOST:PORT for clients."""
         host = self.settings.hosts[0]
         return f"[{host}]:{self.settings.port}" if ":" in host else f"{host}:{self.settings.port}"
 
     @property
     def authority_key(self) -> Path:
-        """Where the authority's key was written to."""
+        """The file that the authority's key was written to."""
         folder = self.path.resolve()
         return folder.with_name(f"{folder.name}-offline") / "ca.key"
 
@@ -135,13 +135,12 @@ class BrokerFolder:
         return read_text(self.path / "ca.pem", "the authority's certificate")
 
     def add(self, account: Account, now: datetime, *, ca_key: Path | None = None, renew: bool = False) -> Credentials:
-        """Make an account, or give one new credentials.
+        """Make an account, or give an existing one new credentials.
 
-        FuguError if its name is taken, or the authority's key missing.
+        Raises FuguError if the account's name is taken, or the authority's key is missing.
 
-        `now` has a zone. `ca_key`, needed with mutual TLS only, is for a key that is not where it was written to.
-        `renew` changes nothing about an account that exists but its credentials, and the streams of a device that are
-        given.
+        `now` has a zone. `ca_key` is the file of the authority's key if it has moved, needed with mutual TLS only.
+        `renew` allows an account that exists: only its credentials change, and a device's streams if any are given.
         """
         self.check_free(account.name, account.role, renew=renew)
         credentials = self.issue(account.name, now, ca_key=ca_key)
@@ -149,18 +148,15 @@ class BrokerFolder:
         return credentials
 
     def issue(self, name: str, now: datetime, *, ca_key: Path | None = None) -> Credentials:
-        """Make credentials that open nothing before `admit`; no file is written. Raises as `add`."""
+        """Make credentials that are not valid before `admit`, and write no file. Raises as `add`."""
         if self.settings.mutual:
-            return Credentials(name, None, self._authority(ca_key).issue_client(name, now, self.settings.days))
+            return Credentials(name, None, self._load_authority(ca_key).issue_client(name, now, self.settings.days))
         return Credentials(name, _new_password(), None)
 
     def admit(self, accounts: Sequence[tuple[Account, Credentials]]) -> None:
-        """Enter accounts, whose names `check_free` has allowed, with their credentials."""
-        proofs = [credentials for _, credentials in accounts]
-        self._write_passwords(
-            {account.name: password_line(account.name, account.password) for account in proofs if account.password}
-        )
-        accounts_by_name = {listed_account.name: listed_account for listed_account in self.settings.accounts}
+        """Add accounts with their credentials to the broker's files, after `check_free` has allowed their names."""
+        self._write_passwords({c.name: password_line(c.name, c.password) for _, c in accounts if c.password})
+        accounts_by_name = {account.name: account for account in self.settings.accounts}
         for account, _ in accounts:
             old_account = accounts_by_name.setdefault(account.name, account)
             if old_account.role == "removed":
@@ -168,10 +164,10 @@ class BrokerFolder:
                 accounts_by_name[account.name] = old_account.with_streams(account.streams)
             elif account.streams:
                 accounts_by_name[account.name] = old_account.with_streams(account.streams)
-        self._write_list(tuple(accounts_by_name.values()))
+        self._set_accounts(tuple(accounts_by_name.values()))
 
     def check_free(self, name: str, role: Role, *, renew: bool) -> Account | None:
-        """Refuse an account that cannot be made (UsageError, FuguError); returns what there is under its name."""
+        """Refuse a name that is bad (UsageError) or taken (FuguError). Return the existing account of it, or `None`."""
         check_name(name, "account")
         account = self._find_account(name)
         is_free = account is not None and account.uncleared and role == "device" and not self.settings.mutual
@@ -182,22 +178,22 @@ class BrokerFolder:
         return account
 
     def renew(self, now: datetime, *, ca_key: Path | None = None) -> None:
-        """Replace the broker's certificate and its key; clients trust the new one as they did the old one.
+        """Replace the broker's certificate and its key; clients trust the new certificate as they did the old one.
 
-        Raises FuguError if the authority's key (see `add`) is missing, or its certificate has ended.
+        Raises FuguError if the authority's key (see `add`) is missing, or the authority's certificate has ended.
         """
-        self._certify(self._authority(ca_key), now)
+        self._write_certificate(self._load_authority(ca_key), now)
 
-    def _certify(self, authority: Authority, now: datetime) -> None:
+    def _write_certificate(self, authority: Authority, now: datetime) -> None:
         server = authority.issue_server(self.settings.hosts, now, self.settings.days)
         write_public(self.path / "server.pem", server.certificate)
         write_secret(self.path / "server.key", server.key)
 
     def remove(self, name: str) -> None:
-        """Take everything away from an account. FuguError if there is no such account.
+        """Remove all rights of an account. FuguError if there is no such account.
 
-        With mutual TLS the name stays taken, because its certificate stays valid, and has no rights. A reader's name
-        stays taken, too, because what it was told is not forgotten. Of a device, operators may clear what it has left.
+        With mutual TLS the name stays taken, without rights, because its certificate stays valid. A reader's name stays
+        taken, too, because what the reader was told still counts. Operators may clear what a device has left.
         """
         account = self.account(name)
         changes = {"role": "removed", "audiences": (), "left": account.ever, "uncleared": account.role == "device"}
@@ -206,29 +202,29 @@ class BrokerFolder:
             self._write_passwords({name: None})
 
     def uncleared(self, name: str) -> Account | None:
-        """A device that was removed, if the broker may still have what it left."""
+        """Return a removed device if the broker may still retain its messages; `None` otherwise."""
         account = self._find_account(name)
         return account if account is not None and account.uncleared else None
 
-    def topics_of_removed(self, removed: Account) -> list[str]:
-        """All topics on which the broker may have something of a removed device."""
+    def topics_of_removed(self, device: Account) -> list[str]:
+        """Return all topics on which the broker may retain messages of a removed device."""
         fleet = self.settings.fleet
         is_announced = any(account.role == "home-assistant" for account in self.settings.accounts)
-        discovery = [discovery_topic(fleet, removed.name), available_topic(fleet, removed.name)] if is_announced else []
-        return [*removed.topics(fleet), *discovery]
+        discovery = [discovery_topic(fleet, device.name), available_topic(fleet, device.name)] if is_announced else []
+        return [*device.topics(fleet), *discovery]
 
     def note_cleared(self, account: Account) -> None:
-        """The broker has nothing of a removed device any more."""
+        """Note that the broker retains nothing of a removed device any more."""
         self._drop_account(account.model_copy(update={"streams": (), "former": (), "uncleared": False}))
 
-    def _drop_account(self, removed: Account) -> None:
-        accounts = tuple(account for account in self.settings.accounts if account.name != removed.name)
-        self._write_list(
-            (*accounts, removed) if self.settings.mutual or removed.ever or removed.uncleared else accounts
-        )
+    def _drop_account(self, account: Account) -> None:
+        """Drop a removed account, unless its name must stay taken, or the broker may still retain its messages."""
+        others = tuple(other for other in self.settings.accounts if other.name != account.name)
+        must_stay = self.settings.mutual or account.ever or account.uncleared
+        self._set_accounts((*others, account) if must_stay else others)
 
     def account(self, name: str) -> Account:
-        """An account that was not removed. FuguError if there is none."""
+        """Return the account of a name. FuguError if there is none, or it was removed."""
         if (account := self._find_account(name)) is None or account.role == "removed":
             raise FuguError(f"there is no account {name}")
         return account
@@ -246,10 +242,10 @@ class BrokerFolder:
         limit: Ceiling | None = None,
         adversary: Adversary | None = None,
     ) -> tuple[Account, list[Bound]]:
-        """An account of audiences, not added yet, and what it may be told, by files of releases and policies.
+        """Make a reader of audiences that is not added yet. Return its account and the bounds on what it may be told.
 
-        Its limit, where not stated, is that of the first audience. Raises FuguError if it would be told more, or that
-        cannot be computed.
+        The bounds follow from the files of releases and policies. The limit, if not given, is the first audience's
+        promise. Raises FuguError if a bound is above the limit, or cannot be computed.
         """
         from gateway.releases.config import ReleaseConfig
 
@@ -265,18 +261,18 @@ class BrokerFolder:
         return account, self._bounds_of_reader(account, releases, policies)
 
     def join(self, name: str, audience: str, releases: Path, policies: Path) -> tuple[Account, list[Bound]]:
-        """Let a reader belong to one audience more; what it is then, and may be told. Raises as `new_reader`."""
+        """Add a reader to an audience. Return its new account and bounds, as `new_reader` does, and raise as that."""
         account = self._find_reader(name)
         if audience in account.audiences:
             raise FuguError(f"the account {name} belongs to audience {audience}")
-        left_audiences = tuple(former for former in account.left if former != audience)
+        left_audiences = tuple(other for other in account.left if other != audience)
         account = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left_audiences})
         bounds = self._bounds_of_reader(account, releases, policies)
         self.replace_account(account)
         return account, bounds
 
     def leave(self, name: str, audience: str) -> None:
-        """Let a reader leave an audience; what it was told still counts. FuguError if it is not in it."""
+        """Remove a reader from an audience; what it was told still counts. FuguError if it is not in that audience."""
         account = self._find_reader(name)
         if audience not in account.audiences:
             raise FuguError(f"the account {name} does not belong to audience {audience}")
@@ -291,7 +287,7 @@ class BrokerFolder:
         return account
 
     def _bounds_of_reader(self, account: Account, releases: Path, policies: Path) -> list[Bound]:
-        """The most that a reader may be told about each stream, within its limit. Raises FuguError if it is not."""
+        """Return the bound on what a reader may be told about each stream. FuguError if one is above its limit."""
         from gateway.estimates.catalogue import Catalogue
         from gateway.releases.config import Reader, ReleaseConfig
 
@@ -302,10 +298,10 @@ class BrokerFolder:
         return reader.check(ReleaseConfig.load(releases), Catalogue.load(policies, self.settings.fleet))
 
     def replace_account(self, account: Account) -> None:
-        """Let an account be another one of the same name."""
-        self._write_list(tuple(account if other.name == account.name else other for other in self.settings.accounts))
+        """Replace the account of the same name."""
+        self._set_accounts(tuple(account if other.name == account.name else other for other in self.settings.accounts))
 
-    def _write_list(self, accounts: tuple[Account, ...]) -> None:
+    def _set_accounts(self, accounts: tuple[Account, ...]) -> None:
         self.settings = self.settings.model_copy(update={"accounts": accounts})
         write_secret(self.path / "access.acl", access_list(self.settings.fleet, accounts))
         for name, text in public_files(self.settings).items():
@@ -321,7 +317,7 @@ class BrokerFolder:
         write_public(self.path / "broker.json", json.dumps(self.settings.model_dump(), indent=2) + "\n")
 
     def _write_passwords(self, changes: Mapping[str, str | None]) -> None:
-        """Replace or add the lines of some accounts; `None` takes an account's line out."""
+        """Replace or add the lines of some accounts in the password file; `None` removes an account's line."""
         if not changes:
             return
         file = self.path / "passwords"
@@ -329,29 +325,29 @@ class BrokerFolder:
         other_lines = [line for line in lines if line.partition(":")[0] not in changes]
         write_secret(file, "".join(f"{line}\n" for line in (*other_lines, *filter(None, changes.values()))))
 
-    def _authority(self, ca_key: Path | None) -> Authority:
+    def _load_authority(self, ca_key: Path | None) -> Authority:
         file = self.authority_key if ca_key is None else ca_key
         if not file.exists():
             raise FuguError(f"the authority's key is not at {file}: say with FUGU_CA_KEY where it is")
-        from gateway.deployment.certificates import Authority  # nobody else waits for the certificates' library
+        from gateway.deployment.certificates import Authority  # slow to import
 
         return Authority.load(self.authority_certificate.encode(), read_text(file, "the authority's key").encode())
 
 
 def _new_password() -> str:
-    """A random password of 256 bits, of letters, digits, `_` and `-`."""
+    """Return a random password of 256 bits, of letters, digits, `_` and `-`."""
     return secrets.token_urlsafe(32)
 
 
 def password_line(name: str, password: str, salt: bytes | None = None) -> str:
-    """A line of a Mosquitto 2 password file: `name:$7$iterations$salt$hash`, by PBKDF2 with SHA-512; 12 bytes salt."""
+    """Return a line of a Mosquitto 2 password file, `name:$7$iterations$salt$hash`: PBKDF2, SHA-512, 12 bytes salt."""
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
     return f"{name}:$7${_ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
 
 
 def check_name(name: str, kind: str) -> None:
-    """Refuse what cannot be a name in a topic, by UsageError."""
+    """Raise UsageError if a name cannot be part of a topic. `kind` says what is named."""
     if not _NAME.fullmatch(name) or (name in RESERVED_DEVICES and kind != "stream"):
         reserved = ", ".join(sorted(RESERVED_DEVICES))
         allowed = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"
@@ -363,4 +359,4 @@ def _is_address(text: str) -> bool:
         ipaddress.ip_address(text)
     except ValueError:
         return False
-    return _ADDRESS.fullmatch(text) is not None  # the name of a link may be anything there
+    return _ADDRESS.fullmatch(text) is not None  # `ipaddress` allows any text after `%`

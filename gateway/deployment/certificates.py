@@ -1,7 +1,7 @@
-"""The deployment's own certificate authority: one for the broker's certificate and, with mutual TLS, for its clients.
+"""The deployment's own certificate authority, for the broker's certificate and, with mutual TLS, for its clients.
 
-No certificate holds for longer than the authority's. All keys are on the curve P-256. A certificate of a client is good
-for nothing but being a client, so that a stolen one cannot stand in for the broker.
+No certificate holds for longer than the authority's. All keys are on the curve P-256. A client's certificate allows
+client authentication only, so that a thief cannot pose as the broker.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["Authority", "Issued"]
+__all__ = ["Authority", "CertifiedKey"]
 
 _BACKDATED = timedelta(days=1)
-"""A device without a battery for its clock may wake up some hours in the past."""
+"""How long before its issue a certificate is valid: a clock without a battery may start some hours late."""
 
-_LONGEST_NAME = 64  # of a subject, by X.520
+_LONGEST_NAME = 64  # characters of a subject, by X.520
 _USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
     *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
@@ -33,7 +33,7 @@ _USAGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class CertifiedKey:
     """A certificate and its key, as PEM."""
 
     certificate: bytes
@@ -42,7 +42,7 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate authority whose key is at hand."""
+    """A certificate authority with its key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -51,33 +51,33 @@ class Authority:
     def create(cls, fleet: str, now: datetime, days: int) -> Self:
         """Make a new authority; `now` has a zone."""
         key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(f"Fugu Edge {fleet} authority"[:_LONGEST_NAME])
-        unsigned = _builder(name, name, key.public_key(), now, now + timedelta(days), authority=True)
-        return cls(unsigned.sign(key, hashes.SHA256()), key)
+        name = _common_name(f"Fugu Edge {fleet} authority"[:_LONGEST_NAME])
+        builder = _builder(name, name, key.public_key(), now, now + timedelta(days), authority=True)
+        return cls(builder.sign(key, hashes.SHA256()), key)
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes) -> Self:
-        """Read an authority from its two files. FuguError if they are none, or do not belong together."""
+        """Read an authority from two PEM files. FuguError if they are not PEM, or do not belong together."""
         try:
-            loaded_certificate = x509.load_pem_x509_certificate(certificate)
-            private, public = serialization.load_pem_private_key(key, password=None), loaded_certificate.public_key()
+            ca = x509.load_pem_x509_certificate(certificate)
+            private_key, public_key = serialization.load_pem_private_key(key, password=None), ca.public_key()
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise FuguError("the authority's certificate or key is not PEM") from None
-        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != public:
+        if not isinstance(private_key, ec.EllipticCurvePrivateKey) or private_key.public_key() != public_key:
             raise FuguError("the authority's key is not that of its certificate")
-        return cls(loaded_certificate, private)
+        return cls(ca, private_key)
 
-    def pem(self) -> Issued:
-        """Its certificate and its key."""
-        return Issued(self.certificate.public_bytes(serialization.Encoding.PEM), _pem(self.key))
+    def pem(self) -> CertifiedKey:
+        """Return the authority's certificate and key as PEM."""
+        return CertifiedKey(self.certificate.public_bytes(serialization.Encoding.PEM), _pem(self.key))
 
-    def issue_server(self, hosts: Sequence[str], now: datetime, days: int) -> Issued:
-        """Make the broker's certificate."""
-        names = x509.SubjectAlternativeName([_host(host) for host in hosts])
+    def issue_server(self, hosts: Sequence[str], now: datetime, days: int) -> CertifiedKey:
+        """Make the broker's certificate for its hosts, and a new key."""
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         return self._issue(hosts[0][:_LONGEST_NAME], ExtendedKeyUsageOID.SERVER_AUTH, now, days, names)
 
-    def issue_client(self, name: str, now: datetime, days: int) -> Issued:
-        """Make the certificate of one account; the broker takes the name from it."""
+    def issue_client(self, name: str, now: datetime, days: int) -> CertifiedKey:
+        """Make the certificate of an account, from which the broker takes the account's name, and a new key."""
         return self._issue(name, ExtendedKeyUsageOID.CLIENT_AUTH, now, days, None)
 
     def _issue(
@@ -87,25 +87,25 @@ class Authority:
         now: datetime,
         days: int,
         names: x509.SubjectAlternativeName | None,
-    ) -> Issued:
+    ) -> CertifiedKey:
         last_time = self.certificate.not_valid_after_utc
         if last_time <= now:
             raise FuguError(f"the authority's certificate ended on {last_time:%Y-%m-%d}: make a new broker's folder")
         key = ec.generate_private_key(ec.SECP256R1())
         end = min(now + timedelta(days), last_time)
-        unsigned = _builder(_name(name), self.certificate.subject, key.public_key(), now, end, authority=False)
-        unsigned = unsigned.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        builder = _builder(_common_name(name), self.certificate.subject, key.public_key(), now, end, authority=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        unsigned = unsigned.add_extension(issuer, critical=False)
+        builder = builder.add_extension(issuer, critical=False)
         if names is not None:
-            unsigned = unsigned.add_extension(names, critical=False)
-        return Issued(unsigned.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), _pem(key))
+            builder = builder.add_extension(names, critical=False)
+        return CertifiedKey(builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), _pem(key))
 
 
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,
-    public: ec.EllipticCurvePublicKey,
+    public_key: ec.EllipticCurvePublicKey,
     now: datetime,
     last_time: datetime,
     *,
@@ -116,21 +116,21 @@ def _builder(
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(public)
+        .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now.astimezone(UTC) - _BACKDATED)
         .not_valid_after(last_time.astimezone(UTC))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
         .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
         .add_extension(x509.KeyUsage(**{name: name in usages for name in _USAGES}), critical=True)
     )
 
 
-def _name(text: str) -> x509.Name:
+def _common_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _host(text: str) -> x509.GeneralName:
+def _general_name(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:

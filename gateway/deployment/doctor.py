@@ -1,8 +1,8 @@
-"""Is the installation of a gateway and its broker all right? Everything that they need is looked at once.
+"""Check the installation of a gateway and its broker: everything that they need is examined once.
 
-Unless the gateway is connected, only two empty messages are sent: to a device that does not exist, and as the time.
-Everybody ignores them, but they show whether the access list lets the gateway publish. What the broker keeps for a
-gateway that is away is gone then; devices send it again.
+If the gateway is not connected, two empty messages are sent: to a device that does not exist, and as the time.
+Everybody ignores these, but they show whether the access list lets the gateway publish. The broker then drops the
+messages that it kept for the gateway; devices send them again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import GatewayConfig
 from gateway.deployment.mosquitto import MAX_KEEP_ALIVE, SPARE_FILES
-from gateway.deployment.units import NO_ACCOUNT, accounts_beside
+from gateway.deployment.units import NO_ACCOUNT, shard_accounts
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.monitor import NotRunningError, asked
 from gateway.releases.config import ReleaseConfig
@@ -48,24 +48,24 @@ __all__ = ["examine", "mosquitto_version", "read_installation"]
 _SOON_SECONDS = 7 * 86_400
 _NO_DEVICE = "doctor"
 _MIN_MOSQUITTO, _SAFE_MOSQUITTO = (2, 0, 11), (2, 0, 21)
-_PATCHED = " (before 2.0.21 it needs a distribution's security updates: CVE-2023-0809, CVE-2023-28366, CVE-2023-3592)"
+_PATCHES = " (before 2.0.21 it needs a distribution's security updates: CVE-2023-0809, CVE-2023-28366, CVE-2023-3592)"
 """Each lets a client use up the broker's memory. Mosquitto's ChangeLog: mended in 2.0.16, but CVE-2023-28366 as a whole
 only in 2.0.21. Debian 12 has them in 2.0.11-1.2+deb12u2."""
-_SHORT_LIST = (2, 0, 21)
+_DROPPING_VERSION = (2, 0, 21)
 _MAX_SHARED = 100
-"""Different ones of an account: a reader needs few."""
+"""The most different shared subscriptions of an account: a reader needs few."""
 _MOST_LOG = 1 << 25
-_DROPS = (
+_DROP_NOTE = (
     f" (it drops clients that ask for all of max_keepalive, which is {MAX_KEEP_ALIVE} by 'fugu deploy': ask for less)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Parts of an installation; `None` is not looked at. `accounts` are those of its processes, by name.
+    """Parts of an installation; a part that is `None` is not examined.
 
-    `secrets` are files that only their owner may read, besides those of the broker. `ledger` and `registry` may be
-    files that are still to be made.
+    `accounts` are those of the shards, by name. `secrets` are files that only their owner may read, besides those of
+    the broker. The files `ledger` and `registry` need not exist yet.
     """
 
     fleet: str
@@ -80,16 +80,16 @@ class Installation:
 
 
 def read_installation(file: Path) -> Installation:
-    """Installation by the file of a gateway, wherever it lies. FuguError if it cannot be read, or a key is wrong."""
+    """Read an installation from a gateway's file. FuguError if the file cannot be read, or has a wrong key."""
     config, folder = GatewayConfig.read(file), file.parent
     policies = folder / "policies"
     return Installation(
         config.fleet,
         config.broker,
         config.store,
-        policies if policies.is_dir() else config.policies,  # before it is installed
+        policies if policies.is_dir() else config.policies,  # the folder before the gateway is installed
         tuple(folder / file for file in ("rollout-password", "rollout-client.key") if (folder / file).exists()),
-        accounts_beside(folder, config.broker),
+        shard_accounts(folder, config.broker),
         None if config.releases is None else config.ledger or ledger_beside(config.store),
         None if config.signed is None else config.signed.registry,
         config.releases,
@@ -97,47 +97,47 @@ def read_installation(file: Path) -> Installation:
 
 
 def examine(installation: Installation, on_waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
-    """Look at everything that there is.
+    """Examine all parts of an installation.
 
-    `on_waiting` is told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds.
+    `on_waiting` is called, in any thread, with the broker and fleet that have not answered for 3 seconds.
     """
     findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     findings += [checks.private_file(file) for file in installation.secrets]
     if installation.policies is not None:
-        findings += _policies(
+        findings += _check_policies(
             installation.policies, installation.fleet, time.time(), is_signed=installation.registry is not None
         )
         if installation.releases is not None and any(installation.policies.glob("*.json")):
-            findings += _releases(installation.releases, installation.policies, installation.fleet)
+            findings += _check_releases(installation.releases, installation.policies, installation.fleet)
     is_connected = False
     if installation.store is not None:
-        findings += _store(installation.store)
+        findings += _check_store(installation.store)
         for path, kind in ((installation.ledger, LEDGER), (installation.registry, REGISTRY)):
             if isinstance(path, Path) and path.exists():
-                findings += [*checks.private_database(path), _database_pages(path, kind)]
+                findings += [*checks.private_database(path), _check_pages(path, kind)]
                 if kind is LEDGER:
-                    findings += _ledger_limit(path)
+                    findings += _check_ledger_limit(path)
         try:
             report = asked(installation.store)
             is_connected = report["connected"]
-            findings += _alarms(report)
+            findings += _report_alarms(report)
         except NotRunningError:
             findings.append(Finding("gateway", "warn", "none runs with this store, or as another account: start it"))
     version = mosquitto_version()
-    findings += _mosquitto(version)
+    findings += _check_mosquitto(version)
     if installation.broker is not None:
-        for process, config in _brokers(installation.broker.port):
-            findings += [*_broker_limits(process, config, version), *_shared_subscriptions(process), *_helpers(process)]
+        for process, config in _running_brokers(installation.broker.port):
+            findings += [*_check_limits(process, config, version), *_check_shares(process), *_check_helpers(process)]
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
     if installation.broker is not None:
-        findings += _broker(installation.broker, installation.fleet, on_waiting, is_connected=is_connected)
+        findings += _probe(installation.broker, installation.fleet, on_waiting, is_connected=is_connected)
         for name, account in installation.accounts.items():
-            findings += _process(name, account, installation.fleet, is_connected=is_connected)
+            findings += _check_account(name, account, installation.fleet, is_connected=is_connected)
     return findings
 
 
-def _policies(folder: Path, fleet: str, now: float, *, is_signed: bool) -> Iterator[Finding]:
+def _check_policies(folder: Path, fleet: str, now: float, *, is_signed: bool) -> Iterator[Finding]:
     if is_signed and folder.is_dir() and not any(folder.glob("*.json")):
         yield Finding("policies", "ok", "none in files: they are in the fleet's registry")
         return
@@ -157,8 +157,8 @@ def _policies(folder: Path, fleet: str, now: float, *, is_signed: bool) -> Itera
     yield Finding("policies", "warn" if end > now else "FAIL", text)
 
 
-def _releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
-    """Check that the policies allow each release, and that its answers are worth having."""
+def _check_releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
+    """Check that the policies allow each release, and that its answers are better than guesses."""
     try:
         plan, catalogue = ReleaseConfig.load(config), Catalogue.load(policies, fleet)
         release_jobs = jobs(plan, catalogue)
@@ -173,7 +173,7 @@ def _releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
         yield Finding("releases", "ok", f"{len(plan.releases)}, at least twice as good as guessing where that is known")
 
 
-def _store(store: Location) -> Iterator[Finding]:
+def _check_store(store: Location) -> Iterator[Finding]:
     if not isinstance(store, Path):
         try:
             Store(store, create=False).close()
@@ -186,19 +186,19 @@ def _store(store: Location) -> Iterator[Finding]:
         yield Finding("store", "warn", f"there is none at {store}: start the gateway")
         return
     yield from checks.private_database(store)
-    yield _database_pages(store, STORE)
+    yield _check_pages(store, STORE)
 
 
-def _ledger_limit(file: Path) -> Iterator[Finding]:
-    """Say before which time a ledger refuses releases, if it does; for all else see `_database_pages`."""
+def _check_ledger_limit(file: Path) -> Iterator[Finding]:
+    """Report the time before which a ledger refuses releases, if it has one; `_check_pages` reports faults."""
     with contextlib.suppress(FuguError, DatabaseError), closing(Ledger(file, read_only=True)) as ledger:
         if limit := ledger.binding.not_before_us:
             verdict: Verdict = "ok" if limit <= time.time_ns() // 1000 else "warn"
             yield Finding("releases", verdict, no_release_before(limit))
 
 
-def _database_pages(file: Path, kind: FileKind) -> Finding:
-    """Read all of a database's file, and see whether its pages fit together."""
+def _check_pages(file: Path, kind: FileKind) -> Finding:
+    """Read all of a database's file, and check whether its pages are in order."""
     name = kind.name
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
@@ -219,7 +219,7 @@ def _database_pages(file: Path, kind: FileKind) -> Finding:
     return Finding(name, "ok", "its pages are in order")
 
 
-def _alarms(report: dict[str, Any]) -> Iterator[Finding]:
+def _report_alarms(report: dict[str, Any]) -> Iterator[Finding]:
     names_by_alarm: dict[tuple[str, str], list[str]] = {}
     for alarm in report["alarms"]:
         names_by_alarm.setdefault((alarm["code"], alarm["advice"]), []).append(alarm["name"])
@@ -230,7 +230,7 @@ def _alarms(report: dict[str, Any]) -> Iterator[Finding]:
 
 
 def mosquitto_version() -> tuple[int, int, int] | None:
-    """Version of the Mosquitto that is installed on this machine, None if there is none."""
+    """Return the version of the Mosquitto that is installed on this machine; `None` if there is none."""
     program = shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin")))
     try:
         text = subprocess.run([program or "mosquitto", "-h"], capture_output=True, text=True, timeout=10).stdout
@@ -240,36 +240,36 @@ def mosquitto_version() -> tuple[int, int, int] | None:
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
-def _mosquitto(version: tuple[int, int, int] | None) -> Iterator[Finding]:
-    """The broker's program, if it is on this machine: files are written for its least version."""
+def _check_mosquitto(version: tuple[int, int, int] | None) -> Iterator[Finding]:
+    """Check the version of the broker's program, if it is on this machine."""
     if version is None:
         return
     text = ".".join(map(str, version))
     if version < _MIN_MOSQUITTO:
         yield Finding("Mosquitto", "FAIL", f"{text}: install {'.'.join(map(str, _MIN_MOSQUITTO))} or newer")
     elif version < _SAFE_MOSQUITTO:
-        yield Finding("Mosquitto", "ok", text + _PATCHED)
+        yield Finding("Mosquitto", "ok", text + _PATCHES)
     else:
-        yield Finding("Mosquitto", "ok", text + (_DROPS if version == _SHORT_LIST else ""))
+        yield Finding("Mosquitto", "ok", text + (_DROP_NOTE if version == _DROPPING_VERSION else ""))
 
 
-def _brokers(port: int) -> Iterator[tuple[Path, str]]:
-    """Find each Mosquitto at a port of this machine whose configuration this account may see, and that."""
+def _running_brokers(port: int) -> Iterator[tuple[Path, str]]:
+    """Yield each Mosquitto process at a port of this machine, with its configuration, if this account may read it."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            words = (process / "cmdline").read_bytes().decode().split("\0")
-            if Path(words[0]).name != "mosquitto" or "-c" not in words:
+            arguments = (process / "cmdline").read_bytes().decode().split("\0")
+            if Path(arguments[0]).name != "mosquitto" or "-c" not in arguments:
                 continue
-            config = (process / "cwd" / words[words.index("-c") + 1]).read_text()
-        except (OSError, UnicodeDecodeError, IndexError):  # it has ended, or is another account's
+            config = (process / "cwd" / arguments[arguments.index("-c") + 1]).read_text()
+        except (OSError, UnicodeDecodeError, IndexError):  # the process has ended, or is another account's
             continue
         if re.search(rf"^listener {port}\b", config, re.MULTILINE):
             yield process, config
 
 
-def _shared_subscriptions(process: Path) -> Iterator[Finding]:
-    """Name the account that has shared very many subscriptions, by the log of a Mosquitto."""
-    log = _log(process)
+def _check_shares(process: Path) -> Iterator[Finding]:
+    """Name the account with very many shared subscriptions in a Mosquitto's log, if there is one."""
+    log = _read_log(process)
     if log is None:
         return
     subscriptions = set(re.findall(r"^(?:\d+: )?(\S+) [012] (\$share/.*)$", log, re.MULTILINE))
@@ -281,13 +281,13 @@ def _shared_subscriptions(process: Path) -> Iterator[Finding]:
         yield Finding("broker's subscriptions", "ok", "no account has shared many of them, as far as the log goes back")
 
 
-def _helpers(process: Path) -> Iterator[Finding]:
-    """Warn of a group's helper that connects from an address of this machine, by the log of a Mosquitto."""
-    log = _log(process) or ""
+def _check_helpers(process: Path) -> Iterator[Finding]:
+    """Warn of a group's helper that connects from an address of this machine, as a Mosquitto's log says."""
+    log = _read_log(process) or ""
     names = set(re.findall(r"^(?:\d+: )?(\S+) [012] fugu/2/[^/]+/group/[^/]+/request$", log, re.MULTILINE))
     for name in sorted(names):
         hosts = re.findall(rf"New client connected from (\S+):\d+ as {re.escape(name)} ", log)
-        if hosts and _is_own(hosts[-1]):
+        if hosts and _is_own_address(hosts[-1]):
             text = f"{printable(name)[:64]} connects from this machine: site and helper together see single homes"
             yield Finding("helper of a group", "warn", f"{text}; let somebody else run it, elsewhere")
         elif hosts:
@@ -295,8 +295,8 @@ def _helpers(process: Path) -> Iterator[Finding]:
             yield Finding("helper of a group", "ok", text)
 
 
-def _is_own(address: str) -> bool:
-    """True if this machine has an address: only then may a socket be bound to it."""
+def _is_own_address(address: str) -> bool:
+    """Return True if an address is this machine's: only then can a socket be bound to the address."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as test_socket, contextlib.suppress(OSError):
         test_socket.bind((address.strip("[]"), 0))
@@ -304,8 +304,8 @@ def _is_own(address: str) -> bool:
     return False
 
 
-def _log(process: Path) -> str | None:
-    """Newest lines of a process's log: of the file that it writes to, or else of the journal; None without either."""
+def _read_log(process: Path) -> str | None:
+    """Return the newest lines of a process's log, from its file or else the journal; `None` if it has neither."""
     try:
         with (process / "fd" / "2").open("rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -317,10 +317,10 @@ def _log(process: Path) -> str | None:
         return None
 
 
-def _broker_limits(process: Path, config: str, version: tuple[int, int, int] | None) -> Iterator[Finding]:
-    """Look at how many files a Mosquitto may open, and whether it drops connections by its `max_keepalive`."""
+def _check_limits(process: Path, config: str, version: tuple[int, int, int] | None) -> Iterator[Finding]:
+    """Check how many files a Mosquitto may open, and whether its `max_keepalive` drops connections."""
     keep_alive = re.search(r"^max_keepalive (\d+)$", config, re.MULTILINE)
-    if version == _SHORT_LIST and keep_alive is not None and 0 < int(keep_alive[1]) < MAX_KEEP_ALIVE:
+    if version == _DROPPING_VERSION and keep_alive is not None and 0 < int(keep_alive[1]) < MAX_KEEP_ALIVE:
         text = f"2.0.21 drops connections at max_keepalive {keep_alive[1]}: write {MAX_KEEP_ALIVE}, and restart it"
         yield Finding("broker's keep-alive", "warn", text)
     max_connections = re.search(r"^max_connections (\d+)$", config, re.MULTILINE)
@@ -338,23 +338,23 @@ def _broker_limits(process: Path, config: str, version: tuple[int, int, int] | N
         yield Finding("broker's connections", "warn", f"{text}: start it with ulimit -n {files}, or by its unit")
 
 
-def _broker(broker: Broker, fleet: str, on_waiting: Callable[[str], None], *, is_connected: bool) -> Iterator[Finding]:
+def _probe(broker: Broker, fleet: str, on_waiting: Callable[[str], None], *, is_connected: bool) -> Iterator[Finding]:
     if broker.ca_file is not None:
         yield checks.certificate("authority", Path(broker.ca_file), time.time())
-    yield from _credentials(broker, "client certificate")
-    write = [topic_of("committed", fleet, _NO_DEVICE), topic_of("time", fleet)]
-    listen = [topic_of("status", fleet, "+")]
+    yield from _check_credentials(broker, "client certificate")
+    write_topics = [topic_of("committed", fleet, _NO_DEVICE), topic_of("time", fleet)]
+    read_topics = [topic_of("status", fleet, "+")]
     answer = probe(
         broker,
-        write=write,
-        listen=listen,
+        write=write_topics,
+        listen=read_topics,
         log_in=not is_connected,
         on_wait=lambda reason: on_waiting(f"{reason}; waiting for fleet {fleet}"),
     )
     yield from checks.broker(
         *(broker.address, answer.reached, answer.problem),
         end=answer.certificate_end,
-        writable=dict.fromkeys(write, True) if is_connected else answer.writable,
+        writable=dict.fromkeys(write_topics, True) if is_connected else answer.writable,
         now=time.time(),
     )
     if answer.heard:
@@ -364,11 +364,11 @@ def _broker(broker: Broker, fleet: str, on_waiting: Callable[[str], None], *, is
         yield Finding("devices", "warn", text)
 
 
-def _process(name: str, broker: Broker | None, fleet: str, *, is_connected: bool) -> Iterator[Finding]:
+def _check_account(name: str, broker: Broker | None, fleet: str, *, is_connected: bool) -> Iterator[Finding]:
     if broker is None:
         yield Finding(name, "FAIL", NO_ACCOUNT)
         return
-    yield from _credentials(broker, f"certificate of {name}")
+    yield from _check_credentials(broker, f"certificate of {name}")
     if is_connected:
         return
     answer = probe(broker, write=[topic_of("committed", fleet, _NO_DEVICE)])
@@ -381,7 +381,7 @@ def _process(name: str, broker: Broker | None, fleet: str, *, is_connected: bool
         yield Finding(name, "ok", "the broker knows its account")
 
 
-def _credentials(broker: Broker, subject: str) -> Iterator[Finding]:
+def _check_credentials(broker: Broker, subject: str) -> Iterator[Finding]:
     for file in (broker.password_file, broker.key_file):
         if file is not None:
             yield checks.private_file(Path(file))

@@ -42,11 +42,11 @@ class DeviceOptions:
     """Options of a device's configuration, beside its broker.
 
     Attributes:
-        policies: its policies and the names of their files.
-        ceiling: the most that the device's owner lets a stream tell.
-        measurement_ceiling: the same for one released point; `None` refuses measured streams.
+        policies: the device's policies, by the names of their files.
+        ceiling: the largest loss of a stream that the device's owner allows.
+        measurement_ceiling: the largest loss of one released point; `None` refuses measured streams.
         sensor: as for `sensor_table`.
-        in_place: use relative names only, and write no unit.
+        in_place: whether to use relative names only, and to write no unit.
     """
 
     policies: Mapping[str, AnyPolicy]
@@ -56,18 +56,18 @@ class DeviceOptions:
     in_place: bool
 
     def write(self, folder: Path) -> list[str]:
-        """Write the policies; returns the names of files that the service is handed as credentials: none."""
+        """Write the policies. Return the names of files that the service gets as credentials: none."""
         for name, policy in self.policies.items():
             write_public(folder / name, policy.to_json())
         return []
 
     def keys(self) -> dict[str, object]:
-        """The owner's limits."""
+        """Return the configuration's keys with the owner's limits."""
         ceiling = self.ceiling.model_dump() if self.ceiling.seconds else self.ceiling.epsilon
         return {"ceiling": ceiling, "measurement_ceiling": self.measurement_ceiling}
 
     def streams(self) -> list[str]:
-        """The tables of streams; without a policy, an example as a comment."""
+        """Return the lines of the tables of streams; an example as a comment if there is no policy."""
         prefix, sensor = "" if self.in_place else f"{AGENT.config}/", sensor_table(self.sensor)
         if not self.policies:
             return ["", "# [[streams]]", f'# policy = "{prefix}watch.json"', f"# {toml_lines({'sensor': sensor})[0]}"]
@@ -77,12 +77,12 @@ class DeviceOptions:
 
 @dataclass(frozen=True, slots=True)
 class EnrolledOptions:
-    """Options of an enrolled device, whose policies are sent and whose limits are in its enrolment.
+    """Options of an enrolled device, which is sent its policies and has the owner's limits in its enrolment.
 
     Attributes:
-        enrolment: writes its enrolment into a file.
-        sensors: of its streams, by their names, as for `sensor_table`.
-        in_place: use relative names only, and write no unit.
+        enrolment: a function that writes the device's enrolment into a file.
+        sensors: the sensors of the device's streams, by the streams' names, as for `sensor_table`.
+        in_place: whether to use relative names only, and to write no unit.
     """
 
     enrolment: Callable[[Path], None]
@@ -90,16 +90,16 @@ class EnrolledOptions:
     in_place: bool
 
     def write(self, folder: Path) -> list[str]:
-        """Write the enrolment, a secret that the service is handed as a credential; returns its name."""
+        """Write the enrolment. Return the names of files that the service gets as credentials: the enrolment's."""
         self.enrolment(folder / _ENROLMENT)
         return [_ENROLMENT]
 
     def keys(self) -> dict[str, object]:
-        """The files of the enrolment and of what was accepted."""
+        """Return the configuration's keys with the enrolment's file and the folder of accepted documents."""
         return {"enrolment": _ENROLMENT, "trust": "trust" if self.in_place else f"{AGENT.state}/trust"}
 
     def streams(self) -> list[str]:
-        """The tables of streams."""
+        """Return the lines of the tables of streams."""
         tables = [toml_lines({"stream": name, "sensor": sensor_table(text)}) for name, text in self.sensors.items()]
         return [line for table in tables for line in ("", "[[streams]]", *table)]
 
@@ -109,10 +109,11 @@ _KINDS = ("replay", "call", "command", "mqtt", "gpio", "bluetooth-heart-rate")
 
 
 def sensor_table(text: str) -> dict[str, str]:
-    """Read a sensor as commands take it.
+    """Parse the sensor of a command's option into a table of the configuration.
 
-    `stdin`, a topic of a broker on the device (`zigbee2mqtt/hall`, or `zigbee2mqtt/hall#occupancy` with the path in a
-    JSON payload; a topic has no `#`), or a Python function, package.module:function.
+    It is `stdin`, a topic of a broker on the device, or a Python function, package.module:function. A topic is
+    `zigbee2mqtt/hall`, or `zigbee2mqtt/hall#occupancy` with the path in a JSON payload. Raises FuguError for another
+    kind.
     """
     if text == "stdin":
         return {"kind": "stdin"}
@@ -125,9 +126,10 @@ def sensor_table(text: str) -> dict[str, str]:
 
 
 def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, AnyPolicy]:
-    """Read policies of a device, by file name. PolicyError if one is malformed.
+    """Read policies of a device, and return them by file name.
 
-    Raises FuguError if one cannot be read, is for another device, or two have one file name.
+    Raises PolicyError if a policy is malformed. Raises FuguError if a file cannot be read, is for another device, or
+    has the name of another one.
     """
     policies: dict[str, AnyPolicy] = {}
     for file in files:
@@ -144,7 +146,7 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
 def write_device(
     folder: Path, broker: BrokerFolder, credentials: Credentials, options: DeviceOptions | EnrolledOptions
 ) -> None:
-    """Fill a device's folder: agent.toml, the authority's certificate, credentials, policies or enrolment, a unit."""
+    """Write a device's folder: agent.toml, the authority's certificate, credentials, policies or enrolment, a unit."""
     write_public(folder / "ca.pem", broker.authority_certificate)
     files = {"ca_file": "ca.pem", **credentials.write(folder)}
     secret_names = options.write(folder)
@@ -157,12 +159,13 @@ def write_device(
 
 @dataclass(frozen=True, slots=True)
 class SignedFiles:
-    """The files of a fleet by which its gateway sends signed policies.
+    """The files of a fleet that its gateway needs to send signed policies.
 
     Attributes:
-        registry: where the gateway finds it.
+        registry: the registry's file, as the gateway names it.
         roots: envelopes of all root documents.
-        key: of the gateway, encrypted; and its passphrase.
+        key: the gateway's key, encrypted.
+        passphrase: the passphrase of the key.
     """
 
     registry: str
@@ -171,7 +174,7 @@ class SignedFiles:
     passphrase: str
 
     def write(self, folder: Path, prefix: str) -> dict[str, object]:
-        """Write copies, the key and its passphrase as secrets; returns the keys of [signed]."""
+        """Write copies of all files, the key and its passphrase as secrets. Return the keys of the table [signed]."""
         for root in self.roots:
             write_public(folder / root.name, root.read_bytes())
         write_secret(folder / _KEY, self.key)
@@ -193,25 +196,25 @@ def write_gateway(
     in_place: bool,
     signed: SignedFiles | None = None,
 ) -> None:
-    """Fill a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
+    """Write a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
 
-    Each unit is handed the credentials of its own account alone. `rollout` is of the operators' account by which the
-    gateway sends signed policies, if it does. Without `signed`, its file has an example of the rest.
+    Each unit gets the credentials of its own account only. `rollout` is of the operators' account with which the
+    gateway sends signed policies; `None` if it sends none. Without `signed`, gateway.toml has an example of that table.
     """
     (folder / "policies").mkdir()
     write_public(folder / "ca.pem", broker.authority_certificate)
-    gateway_files = credentials.write(folder)
-    operator_files = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
+    own_files = credentials.write(folder)
+    rollout_files = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
     for index, shard in enumerate(shards):
         shard.write(folder, partial(numbered, index=index))
-    files = {"ca_file": "ca.pem", **gateway_files}
-    tables = [] if rollout is None else _signed_tables(folder, signed, operator_files, in_place=in_place)
+    files = {"ca_file": "ca.pem", **own_files}
+    tables = [] if rollout is None else _signed_tables(folder, signed, rollout_files, in_place=in_place)
     write_public(folder / "gateway.toml", "\n".join([*_gateway_toml(broker, files, in_place=in_place), *tables, ""]))
     if in_place:
         return
     common, secret_names = ["gateway.toml", "ca.pem"], [] if signed is None else [_KEY, _SECRET]
     fields = {
-        "CREDENTIALS": _load([*common, *_names(gateway_files), *_names(operator_files), *secret_names], GATEWAY.config),
+        "CREDENTIALS": _load([*common, *_names(own_files), *_names(rollout_files), *secret_names], GATEWAY.config),
         "PROGRAM": f"{_PROGRAMS}/fugu",
     }
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
@@ -219,12 +222,12 @@ def write_gateway(
         return
     fields["SHARDS"] = str(len(shards))
     write_public(folder / "fugu-fleet.service", unit(SHARD_UNIT, {**fields, "PART": "fleet"}))
-    fields["CREDENTIALS"] = _load([*common, *(numbered(name, "%i") for name in _names(gateway_files))], GATEWAY.config)
+    fields["CREDENTIALS"] = _load([*common, *(numbered(name, "%i") for name in _names(own_files))], GATEWAY.config)
     write_public(folder / SHARD_UNIT, unit(SHARD_UNIT, {**fields, "PART": "%i"}))
 
 
 def write_client(folder: Path, broker: BrokerFolder, credentials: Credentials) -> None:
-    """Fill the folder of any other client: broker.toml, the authority's certificate, credentials."""
+    """Write the folder of any other client: broker.toml, the authority's certificate, credentials."""
     write_public(folder / "ca.pem", broker.authority_certificate)
     lines = _broker_table(broker, {"ca_file": "ca.pem", **credentials.write(folder)})
     heading = f"# Written by 'fugu deploy' for {credentials.name} of fleet {broker.settings.fleet}: --broker takes it."
@@ -236,10 +239,12 @@ def _broker_table(broker: BrokerFolder, files: Mapping[str, str]) -> list[str]:
 
 
 def _names(fields: Mapping[str, str]) -> list[str]:
+    """Return the values of those fields that name a file."""
     return [name for key, name in fields.items() if key.endswith("_file")]
 
 
 def _load(names: Sequence[str], folder: str) -> str:
+    """Return the lines of a unit that pass files of a folder to the service as credentials."""
     return "\n".join(f"LoadCredential={name}:{folder}/{name}" for name in names)
 
 
@@ -257,7 +262,7 @@ def _gateway_toml(broker: BrokerFolder, files: Mapping[str, str], *, in_place: b
 def _signed_tables(
     folder: Path, signed: SignedFiles | None, rollout: Mapping[str, str], *, in_place: bool
 ) -> list[str]:
-    """The tables of a fleet whose policies are sent; a comment that shows them where its files are not known."""
+    """Return the lines of the table [signed], and write its files; without `signed`, a comment that shows the table."""
     prefix = "" if in_place else f"{GATEWAY.config}/"
     if signed is not None:
         keys = toml_lines(signed.write(folder, prefix))
@@ -278,7 +283,7 @@ def _signed_tables(
 def _agent_toml(
     broker: BrokerFolder, device: str, files: Mapping[str, str], options: DeviceOptions | EnrolledOptions
 ) -> str:
-    """The agent's configuration; in TOML strings and numbers are as in JSON, but for escapes of what is not ASCII."""
+    """Return the text of the agent's configuration."""
     settings = broker.settings
     keys: dict[str, object] = {
         "fleet": settings.fleet,
@@ -288,17 +293,16 @@ def _agent_toml(
     }
     lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *toml_lines(keys)]
     lines += ["", *_broker_table(broker, files)]
-    if options.in_place:  # to be tried here and now
+    if options.in_place:  # to try the device on this machine
         lines += ["", "[clock]", "trusted = true  # leave that out on a device, where NTP sets the clock"]
     lines += options.streams()
     return "\n".join(lines) + "\n"
 
 
 def check_ceilings(policies: Mapping[str, AnyPolicy], ceiling: Ceiling, measurement_ceiling: float | None) -> None:
-    """Check guarantees against ceilings as the device will: GuaranteeError, FuguError if a ceiling is missing.
+    """Check guarantees against ceilings as the device will; `policies` are by the names of their files.
 
-    Args:
-        policies: by the names of their files.
+    Raises GuaranteeError if a guarantee is above its ceiling; FuguError if a ceiling is missing.
     """
     for name, policy in policies.items():
         if isinstance(policy, Policy):
@@ -309,11 +313,11 @@ def check_ceilings(policies: Mapping[str, AnyPolicy], ceiling: Ceiling, measurem
             policy.verify(measurement_ceiling)
 
 
-def clear_retained(broker: Broker, topics: Sequence[str], waiting: Callable[[str], None] = lambda _why: None) -> None:
-    """Let the broker, with an operator's credentials, forget what is retained on some topics.
+def clear_retained(broker: Broker, topics: Sequence[str], on_wait: Callable[[str], None] = lambda _why: None) -> None:
+    """Clear the broker's retained messages on some topics, with an operator's credentials.
 
-    `waiting` is as for `deliver`. LinkError if the broker cannot be reached; FuguError if it denies it.
+    `on_wait` is as for `deliver`. LinkError if the broker cannot be reached; FuguError if it denies the account.
     """
-    with closing(deliver(broker, [(topic, b"") for topic in sorted(topics)], waiting)) as answers:
+    with closing(deliver(broker, [(topic, b"") for topic in sorted(topics)], on_wait)) as answers:
         if not all(answers):
             raise FuguError("the broker denies it: these are no operator's credentials, or it has not started anew")

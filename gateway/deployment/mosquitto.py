@@ -1,10 +1,10 @@
 """Mosquitto's configuration, unit and firewall rules, with limits from the number of accounts.
 
-Measured with Mosquitto 2.0.11 and TLS 1.3: a connection that says nothing costs 42 kB until it is closed after 90 to 94
-seconds, whatever the configuration says. It costs 57 kB after the handshake, and 113 kB when it has sent almost all of
-the largest CONNECT. A message of 74 bytes that waits takes 432 bytes. At `memory_limit` Mosquitto ends the connection
-that wants more, and lives on; TLS is not in that count, but in the unit's `MemoryMax`. It counts `max_connections` when
-TLS is done: before, only the number of its open files limits it.
+Measured with Mosquitto 2.0.11 and TLS 1.3: a silent connection costs 42 kB until it is closed after 90 to 94 seconds,
+whatever the configuration says. A connection costs 57 kB after the handshake, and 113 kB when it has sent almost all of
+the largest CONNECT. A waiting message of 74 bytes takes 432 bytes. At `memory_limit` Mosquitto ends the connection that
+wants more, and goes on; TLS counts for the unit's `MemoryMax` only. `max_connections` counts after the TLS handshake:
+before, only the number of open files limits connections.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
 class Account(Document):
-    """One name at the broker, and what it may do there.
+    """An account of the broker, and its rights.
 
     Attributes:
-        audiences: of a reader: those whose releases it may read.
-        left: of a reader: those that it belonged to before; what was read was read.
-        epsilon, adversary, seconds: of a reader: the most that it may be told of a stretch, over all these audiences.
-        streams: of a device: those that it may publish.
-        former: of a device: those that it might publish before.
-        uncleared: of a device that was removed: the broker may still have what it retained.
+        audiences: the audiences whose releases a reader may read.
+        left: audiences that a reader has left; what it read there still counts.
+        epsilon, adversary, seconds: a reader's limit: the largest loss of a stretch over all these audiences.
+        streams: the streams that a device may publish.
+        former: streams that a device was allowed to publish before.
+        uncleared: whether the broker may still retain messages of a removed device.
     """
 
     name: Name
@@ -76,16 +76,16 @@ class Account(Document):
 
     @property
     def ever(self) -> tuple[str, ...]:
-        """All audiences that the account ever belonged to, the first one first."""
+        """All audiences that the account ever belonged to: those that it has left first."""
         return (*self.left, *self.audiences)
 
     def with_streams(self, streams: tuple[str, ...]) -> Account:
-        """A device that may publish these streams, and no others any more."""
+        """Return a device's account that may publish these streams only; its other streams become former ones."""
         former_streams = dict.fromkeys(stream for stream in (*self.former, *self.streams) if stream not in streams)
         return self.model_copy(update={"streams": tuple(dict.fromkeys(streams)), "former": tuple(former_streams)})
 
     def topics(self, fleet: str) -> list[str]:
-        """All topics of a device, and about it, on which the broker may have something retained."""
+        """Return all topics of a device, and about it, on which the broker may retain messages."""
         streams = [f"{kind}/{stream}" for stream in (*self.streams, *self.former) for kind in _KINDS]
         own_topics = [f"{self.name}/{name}" for name in ("status", "policy/status", "policy/set", *streams)]
         descriptions = [f"description/{self.name}/{stream}" for stream in (*self.streams, *self.former)]
@@ -119,23 +119,25 @@ _DEVICE = (
 
 
 def access_list(fleet: str, accounts: Iterable[Account]) -> str:
-    """Mosquitto's access list: what is not named here is denied.
+    """Return Mosquitto's access list, which denies all topics that it does not name.
 
-    Releases for the audience `site` are named by no line but the site's: they are not charged, because the site sees
-    the symbols anyway. The lines for devices are patterns, which Mosquitto applies to every account. All others are
-    therefore denied what lies under their own names, because a denial goes before a grant. This is below the name only:
-    an account may be called `time`. A device may publish frames of its named streams only: what it can leave at the
-    broker is bounded by its topics. Operators may clear what a removed device has left. Only where Home Assistant has
-    an account may the gateway tell it of devices.
+    Only the site may read releases for the audience `site`: these are not charged, because the site sees the symbols
+    anyway. The lines for devices are patterns, which Mosquitto applies to every account. All other accounts are
+    therefore denied the topics below their own names, as a denial goes before a grant. The name itself is not denied:
+    an account may be called `time`.
+
+    A device may publish frames of its named streams only, which bounds the messages that it can leave at the broker.
+    Operators may clear the messages of a removed device. The gateway may announce devices to Home Assistant if that has
+    an account.
     """
     root, account_list = f"fugu/2/{fleet}", list(accounts)
-    removed = [account.name for account in account_list if account.uncleared]
-    clear_rules = [f"write {topic}" for name in removed for topic in (f"{name}/+/#", f"description/{name}/+")]
+    removed_names = [account.name for account in account_list if account.uncleared]
+    clear_rules = [f"write {topic}" for name in removed_names for topic in (f"{name}/+/#", f"description/{name}/+")]
     discovery: dict[Role, list[str]] = {}
     if any(account.role == "home-assistant" for account in account_list):
         makers = discovery_topic, available_topic
         discovery["gateway"] = ["read homeassistant/status", *(f"write {make(fleet, '+')}" for make in makers)]
-        discovery["operator"] = [f"write {make(fleet, name)}" for name in removed for make in makers]
+        discovery["operator"] = [f"write {make(fleet, name)}" for name in removed_names for make in makers]
         discovery["home-assistant"] = ["read homeassistant/#", "write homeassistant/status"]
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
     lines += [_rule_line("pattern", root, rule) for rule in _DEVICE]
@@ -150,8 +152,8 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
             lines.append("topic deny #")
             continue
         lines.append(f"topic deny {root}/{account.name}/+/#")
-        readable = [f"read release/{audience}/+" for audience in account.audiences]
-        rules = [*_TOPICS.get(account.role, ()), *readable, *(clear_rules if account.role == "operator" else [])]
+        release_rules = [f"read release/{audience}/+" for audience in account.audiences]
+        rules = [*_TOPICS.get(account.role, ()), *release_rules, *(clear_rules if account.role == "operator" else [])]
         lines += [_rule_line("topic", root, rule) for rule in rules]
         lines += [f"topic {rule}" for rule in discovery.get(account.role, ())]
         lines += [f"topic read {topic}" for topic in SharedSubscriptions.topics if account.role == "gateway"]
@@ -177,13 +179,13 @@ class Limits(NamedTuple):
     """Limits in the configuration, the unit and the firewall.
 
     Attributes:
-        connections: at once: two of each account, since one that was cut off may still be there when the next comes,
-            and some to spare.
-        heap: bytes that Mosquitto allocates itself: connections, one queue of each gateway, shard and subscriber of the
-            site, and what accounts retain.
+        connections: the most at once: two of each account, since a connection that was cut off may outlast the start of
+            the next, and some to spare.
+        heap: bytes that Mosquitto allocates itself: for connections, a queue of each gateway, shard and subscriber of
+            the site, and retained messages.
         memory: bytes of the process, with TLS.
-        files: open at once, with connections that have not shaken hands.
-        per_source: connections at once of one address: all accounts may be behind one, and others have still some.
+        files: the most open files, with connections before their handshake.
+        per_source: the most connections of one address: enough for all accounts, and not all connections.
     """
 
     connections: int
@@ -194,7 +196,7 @@ class Limits(NamedTuple):
 
 
 def limits(accounts: Sequence[Account]) -> Limits:
-    """The limits of a broker with these accounts."""
+    """Compute the limits of a broker with these accounts."""
     count = sum(account.role != "removed" for account in accounts)
     queues = 1 + sum(account.role in ("gateway", "shard", "site", "home-assistant", "helper") for account in accounts)
     connections = 2 * count + _SPARE
@@ -204,18 +206,18 @@ def limits(accounts: Sequence[Account]) -> Limits:
 
 
 def firewall(fleet: str, port: int, limit: int) -> str:
-    """Rules for nftables: how many connections an address may have, and begin, of IPv6 a network of 64 bits.
+    """Return rules for nftables that limit the connections of an IPv4 address, or of an IPv6 network of 64 bits.
 
-    At most `limit` at once; as many may begin together, and 5 a second after that.
+    It may have at most `limit` at once; as many may begin together, and 5 a second after that.
     """
     sets, rules = [], []
     for version, source in ((4, "ip saddr"), (6, "ip6 saddr & ffff:ffff:ffff:ffff::")):
         sets.append(f"set new{version} {{ type ipv{version}_addr; size 65535; flags dynamic,timeout; timeout 1m; }}")
         sets.append(f"set open{version} {{ type ipv{version}_addr; size 65535; flags dynamic; }}")
-        matches = f"    meta nfproto ipv{version} tcp dport {port} ct state new"
+        match = f"    meta nfproto ipv{version} tcp dport {port} ct state new"
         rate = f"limit rate over 5/second burst {limit} packets"
-        rules.append(f"{matches} add @new{version} {{ {source} {rate} }} drop")
-        rules.append(f"{matches} add @open{version} {{ {source} ct count over {limit} }} reject with tcp reset")
+        rules.append(f"{match} add @new{version} {{ {source} {rate} }} drop")
+        rules.append(f"{match} add @open{version} {{ {source} ct count over {limit} }} reject with tcp reset")
     chain = ["chain input {", "    type filter hook input priority filter - 10;", *rules, "}"]
     table = "\n".join(f"    {line}" for line in (*sets, *chain))
     return f"""\
@@ -232,14 +234,14 @@ table inet fugu_broker {{
 DAYS, AUTHORITY_DAYS = 365, 3650
 LARGEST = 1 << 18
 MIN_LARGEST = 1 << 16
-"""Above the largest frame that a device may publish."""
+"""Bytes above the largest frame that a device may publish."""
 _AROUND = 1 << 12
-"""Bytes of a packet that are not payload."""
+"""The most bytes of a packet besides its payload."""
 MAX_KEEP_ALIVE = 600
-"""Far above what our clients ask for, which is at most 300 (`fugu.mqtt.Broker`).
+"""Largest keep-alive in seconds, far above that of our clients, which is at most 300 (`fugu.mqtt.Broker`).
 
-Mosquitto 2.0.21 puts out some connections whose keep-alive equals this limit, at once: its list of times is one second
-too short (eclipse-mosquitto/mosquitto#3226). A connection that has not said its own has 60.
+Mosquitto 2.0.21 ends some connections whose keep-alive equals this limit at once: its list of times is one second too
+short (eclipse-mosquitto/mosquitto#3226). A connection that does not state its keep-alive has 60.
 """
 
 
@@ -247,13 +249,13 @@ class Settings(Document):
     """Settings of a broker, and its accounts.
 
     Attributes:
-        hosts: names and addresses in the broker's certificate; clients are told the first.
-        bind: address that it listens on; none means all.
-        mutual: whether accounts have certificates; if not, they have passwords.
-        boards: whether TLS 1.2 will do, for microcontrollers: MicroPython has no other.
-        days: how long certificates hold, those of the broker and of accounts.
-        in_place: whether it runs in the folder that it was written to.
-        largest: bytes of the largest message, whoever publishes it.
+        hosts: names and addresses in the broker's certificate; clients use the first.
+        bind: the address that the broker listens on; `None` means all.
+        mutual: whether accounts have certificates (mutual TLS); otherwise they have passwords.
+        boards: whether TLS 1.2 is enough, for microcontrollers: MicroPython has no other.
+        days: for how long certificates of the broker and of accounts are valid.
+        in_place: whether the broker runs in the folder that it was written to.
+        largest: bytes of the largest message of any account.
     """
 
     fleet: Name
@@ -269,7 +271,7 @@ class Settings(Document):
 
 
 def public_files(settings: Settings) -> dict[str, str]:
-    """By name, the files of a broker's folder that follow from its settings and hold no secret."""
+    """Return the files of a broker's folder that follow from its settings and hold no secret, by name."""
     broker_limits = limits(settings.accounts)
     files = {
         "mosquitto.conf": _configuration(settings),
@@ -288,7 +290,7 @@ def public_files(settings: Settings) -> dict[str, str]:
 
 
 def _account() -> str:
-    """Who runs this, by name; in a container it may have none, and Mosquitto then looks at the name as root only."""
+    """Return the name of this process's account. If it has none, any name will do: only root makes Mosquitto use it."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -1,6 +1,6 @@
-"""systemd units, filled in from the templates in `systemd/`, and where the folders that they name lie once installed.
+"""systemd units from the templates in `systemd/`, and the installed folders that they name.
 
-The container files say the same. And what can be wrong with a deployment.
+The container files name the same folders.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from fugu.host.files import read_text
 from fugu.mqtt import Broker
 from gateway.store.shards import own_account
 
-__all__ = ["AGENT", "BROKER", "GATEWAY", "NO_ACCOUNT", "SHARD_UNIT", "accounts_beside", "unit"]
+__all__ = ["AGENT", "BROKER", "GATEWAY", "NO_ACCOUNT", "SHARD_UNIT", "shard_accounts", "unit"]
 
 _TEMPLATES = Path(__file__).parent / "systemd"
 _FIELD = re.compile(r"@([A-Z_]+)@")
 
 
 class Place(NamedTuple):
-    """A service's folder of configuration, and the folder that it may write to."""
+    """A service's folder of configuration, and the folder that the service may write to."""
 
     config: str
     state: str
@@ -36,10 +36,10 @@ NO_ACCOUNT = "it has no account, and the shards end one another's connections: f
 
 
 def unit(name: str, fields: Mapping[str, str]) -> str:
-    """Fill a template in; `@NAME@` stands for the field NAME, and a line that is empty then disappears.
+    """Fill in the template of a unit, in which `@NAME@` stands for the field NAME.
 
-    Fields must be safe in a unit: paths and names without white space, quotes or `%`, but for specifiers that are
-    meant. Raises FuguError if the installation lacks its templates.
+    Fields must be safe in a unit: paths and names without white space, quotes or `%`, except for intended specifiers.
+    Raises FuguError if the installation lacks the template.
     """
     try:
         template = (_TEMPLATES / name).read_text()
@@ -48,10 +48,10 @@ def unit(name: str, fields: Mapping[str, str]) -> str:
     return _FIELD.sub(lambda match: fields[match[1]], template)
 
 
-def accounts_beside(folder: Path, gateway: Broker) -> dict[str, Broker | None]:
-    """Connections of the shards that there shall be; None if a shard has no account of its own.
+def shard_accounts(folder: Path, gateway: Broker) -> dict[str, Broker | None]:
+    """Return the connection of each shard of a gateway, by name; `None` for a shard without an account of its own.
 
-    Their number is in their unit. Without a unit they go up to the last that has a credential.
+    The number of shards is in their unit. Without a unit, the last shard is the last one with a credential.
     """
     file = folder / SHARD_UNIT
     text = read_text(file, "the unit") if file.exists() else ""

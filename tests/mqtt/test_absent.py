@@ -89,7 +89,7 @@ def test_who_tries_once_or_clears_is_told(silent: Broker) -> None:
     lines: list[str] = []
     assert probe(silent, on_wait=lines.append).reached == "login"
     with pytest.raises(LinkError):
-        clear_retained(silent, ["fugu/2/home/description/watch/heart"], waiting=lines.append)
+        clear_retained(silent, ["fugu/2/home/description/watch/heart"], on_wait=lines.append)
     assert lines == [f"no answer from the broker at {silent.address}"] * 2
 
 

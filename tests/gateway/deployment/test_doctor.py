@@ -53,8 +53,8 @@ def says_of_running(port: int, version: tuple[int, int, int]) -> list[Finding]:
     """Findings of doctor about the running broker at a port."""
     return [
         finding
-        for process, config in doctor._brokers(port)
-        for finding in doctor._broker_limits(process, config, version)
+        for process, config in doctor._running_brokers(port)
+        for finding in doctor._check_limits(process, config, version)
     ]
 
 
@@ -311,7 +311,7 @@ def test_the_least_mosquitto(
     program.write_text(f"#!/bin/sh\necho mosquitto version {version}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (finding,) = doctor._mosquitto(doctor.mosquitto_version())
+    (finding,) = doctor._check_mosquitto(doctor.mosquitto_version())
     assert finding.verdict == verdict
     assert finding.text.startswith(text)
     assert ("CVE-2023-28366" in finding.text) == ("before" in text)
@@ -372,7 +372,9 @@ def test_every_database_of_a_gateway_is_looked_at(tmp_path: Path, kind: str) -> 
 @pytest.mark.long
 def test_a_helper_on_the_brokers_machine_is_named_and_more_cannot_be_known(fleet: Shipped) -> None:
     def findings() -> list[Finding]:
-        return [finding for process, _ in doctor._brokers(fleet.port) for finding in doctor._helpers(process)]
+        return [
+            finding for process, _ in doctor._running_brokers(fleet.port) for finding in doctor._check_helpers(process)
+        ]
 
     assert findings() == []
     with fleet.client("helper") as helper:
@@ -381,4 +383,4 @@ def test_a_helper_on_the_brokers_machine_is_named_and_more_cannot_be_known(fleet
     (finding,) = findings()
     assert finding.verdict == "warn"
     assert "let somebody else run it" in finding.text
-    assert [doctor._is_own(address) for address in ("127.0.0.1", "::1", "192.0.2.1")] == [True, True, False]
+    assert [doctor._is_own_address(address) for address in ("127.0.0.1", "::1", "192.0.2.1")] == [True, True, False]

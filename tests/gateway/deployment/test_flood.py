@@ -47,7 +47,7 @@ def flood(
         broker.add("device", name)
     folder = BrokerFolder.open(broker.folder)
     crowd = (Account(name=f"device-{number}", role="device") for number in range(devices - 2))
-    folder._write_list((*folder.settings.accounts, *crowd))
+    folder._set_accounts((*folder.settings.accounts, *crowd))
     allowed = limits(BrokerFolder.open(broker.folder).settings.accounts)
     with broker, ExitStack() as attackers, broker.client("watch") as watch:
         assert watch.publish(SYMBOLS) == 0

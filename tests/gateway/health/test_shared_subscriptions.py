@@ -52,7 +52,7 @@ def test_an_account_that_shares_many_subscriptions_is_an_alarm_and_doctor_names_
 
     def verdicts() -> list[tuple[str, str]]:
         findings = [
-            finding for process, _ in doctor._brokers(broker.port) for finding in doctor._shared_subscriptions(process)
+            finding for process, _ in doctor._running_brokers(broker.port) for finding in doctor._check_shares(process)
         ]
         return [(finding.verdict, finding.text) for finding in findings]
 

@@ -22,7 +22,7 @@ def test_a_certificate_near_its_end_is_an_alarm(tmp_path: Path, days: int, mutua
     broker = Shipped(tmp_path / "deployed", mutual=mutual)
     folder = BrokerFolder.open(broker.folder)
     folder.settings = folder.settings.model_copy(update={"days": days})
-    folder._write_list(())
+    folder._set_accounts(())
     folder.renew(datetime.now(UTC))
     broker.add("gateway", "gateway")
     policies = write_policies(tmp_path / "policies", [policy(1)])
