@@ -186,7 +186,7 @@ class _Count(Secret):
     """The numbers of a window under way."""
 
     __slots__ = ("_values", "number", "observed", "sealed")
-    what = "share of a sum"
+    kind = "share of a sum"
 
     def __init__(self, number: int, values: list[int], sealed: SealedMasks) -> None:
         self.number = number

@@ -27,7 +27,7 @@ from fugu.contract.errors import FuguError, StatusCode, cause
 from fugu.core.clocks import TickClock
 from fugu.core.noise import uniform_below
 from fugu.core.policy import LATE_US
-from fugu.core.ticks import Pace, find_place, multiple_of, restarted
+from fugu.core.ticks import Pace, find_place, multiple_of, restart
 from fugu.host.database import FileLostError, is_full
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Stream(Pace):
         """
         tick = max(self.next_tick, self.clock.at(now_us) + 1)
         end_ticks = [window.last(window.first_from(tick)) for window in self.plan.windows]
-        open_window_ends = (counter.window.last(index) for counter in self.counters for index in counter.open)
+        open_window_ends = (counter.window.last(index) for counter in self.counters for index in counter.counts)
         end_ticks += [last for last in open_window_ends if last >= tick]
         if self.plan.noise is not None:
             end_ticks.append(tick + self.plan.frame_ticks - 1)
@@ -183,7 +183,7 @@ class Ticker:
             self._helpers.follow(plans)
         for plan, sensor in zip(plans, sensors, strict=True):
             self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor), stored_records))
-        restarted(self.streams, self._clock, self._clock.continues)
+        restart(self.streams, self._clock, self._clock.continues)
         self._look()
 
     def switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:

@@ -69,7 +69,7 @@ class RecordedCounter(Counter):
     ) -> None:
         counted_windows = [(record.index, record.observed, record.counts) for record in records]
         super().__init__(window, draw, last_index, since, counted_windows)
-        self.to_blank = set(range(window.overlap)) - {index % window.overlap for index in self.open}
+        self.to_blank = set(range(window.overlap)) - {index % window.overlap for index in self.counts}
 
     def end(self, index: int) -> NoisyCounts:
         """End a window, and hand out its counts."""
@@ -85,7 +85,7 @@ class RecordedCounter(Counter):
         return [
             WindowRecord(index, tick, counts.observed, tuple(counts.look(*bounds)))
             for index in self.window.holding(tick)
-            if (counts := self.open.get(index)) is not None
+            if (counts := self.counts.get(index)) is not None
             if self.window.is_recorded(index, tick)
         ]
 

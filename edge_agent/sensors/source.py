@@ -33,7 +33,7 @@ class Reading(Secret):
     """A raw sensor value on its way to the discretiser; whoever needs the value calls `reveal`."""
 
     __slots__ = ("_value",)
-    what = "reading"
+    kind = "reading"
 
     def __init__(self, value: Any) -> None:
         self._value = value

@@ -106,7 +106,7 @@ def check_outputs(
     policy = claim or _core_claim(chains, outputs)
     try:
         bounds = derived_losses(tuple(policy.members), *core.tick_ratios(policy, windows_only), guarantee.adversary)
-        bound = core.proven(policy, bounds, promise, windows_only)
+        bound = core.prove(policy, bounds, promise, windows_only)
     except core.GuaranteeError as error:
         if column is not None and chains.named_streams:  # say it in numbers
             chains.stream_loss(

@@ -31,7 +31,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 from fugu.core import judge as core
-from fugu.core.derived import within_limits
+from fugu.core.derived import check_limits
 from fugu.core.policy import Policy as CorePolicy
 from fugu.core.trust import RefusedError, TrustState, unpack
 
@@ -96,7 +96,7 @@ class Trust:
             raise TrustError(f"no envelope: {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
         with refusals():
             if kind == "table":
-                return self._judge_table(core.opened(kind, payload, self.state, signatures_match).payload)
+                return self._judge_table(core.open_envelope(kind, payload, self.state, signatures_match).payload)
             state, content = core.judge(kind, payload, self._owner, self.state, now, signatures_match)
             if content is not None:
                 document = core.Envelope(payload).payload
@@ -178,7 +178,7 @@ class Trust:
             elif pins is not None:
                 raise TrustError(f"stream {policy.stream}: {violations(policy, pins)[0]}", Reason.PINNED)
         try:
-            within_limits([form for _, form in policies], pinned_policies, enrolment.ceiling.limits, lambda: None)
+            check_limits([form for _, form in policies], pinned_policies, enrolment.ceiling.limits, lambda: None)
         except RefusedError as error:
             if error.reason == Reason.PINNED:
                 raise TrustError(f"{error.detail} than is pinned", Reason.PINNED) from None

@@ -7,7 +7,8 @@ clock has stayed there for a while.
 Tick numbers only go up. When the wall clock has gone back, they are ahead of it by a shift: tick t is wall tick t -
 shift, which happens at epoch + (t - shift) * period. The shift never falls, and is a multiple of the strides of all
 windows and the cycles of all chains. So a window is always at the same time of day. However often the clock is set, a
-tick is due a period after the one before, or later. Closer readings are more alike than the policy's class says.
+tick is due at least a period after the tick before it. Closer readings would be more alike than the policy's class
+says.
 """
 
 TYPE_CHECKING = False
@@ -28,51 +29,51 @@ if TYPE_CHECKING:
 __all__ = ["MADE_UP", "PATIENCE_US", "SMALL_US", "Anchored", "TickClock", "common_multiple"]
 
 SMALL_US = 1000000
-"""Differences up to this are followed: more than NTP leaves to be followed, and little for whoever reads the ticks."""
+"""Differences up to this are followed: NTP leaves smaller ones, and to readers of ticks a second is little."""
 PATIENCE_US = 600000000
 MADE_UP = 8
-"""Ticks are at least a period apart, less one part in so many."""
+"""Ticks are at least a period apart, less one part in this many."""
 _FOLLOWED = 2000
 _NEAR_US = 300000000
 _MOST_MULTIPLE = 1 << 42
 
 
 class Anchored:
-    """Wall time by the monotonic clock, anchored once the wall clock is `right` or a signed time is near.
+    """Wall time by the monotonic clock, anchored once `is_right(wall clock)` is True or a signed time is near.
 
-    `anchors` counts them: none before the time is known, one more with each jump that counts. `jump` is one that does
-    not count yet, its offset and when it began. Wall time is `offset_us` ahead of elapsed time. With `offset_us` an
-    anchor of before goes on. A jump that nobody confirms waits for `patience_us`.
+    `anchors` counts the anchors: 0 before the time is known, one more with each jump that counts. `jump` is a jump that
+    does not count yet: its offset, and the elapsed time at which it began. Wall time is `offset_us` ahead of elapsed
+    time; an `offset_us` that is given is of an earlier anchor. A jump without a signed time counts after `patience_us`.
     """
 
     def __init__(
         self,
         clock: "Clock",
-        right: "Callable[[int], bool]",
+        is_right: "Callable[[int], bool]",
         patience_us: int = PATIENCE_US,
         offset_us: int | None = None,
     ) -> None:
-        self._clock, self._right, self.patience_us = clock, right, patience_us
+        self._clock, self._right, self.patience_us = clock, is_right, patience_us
         self.anchors = 0 if offset_us is None else 1
         self.offset_us = offset_us or 0
         self._followed = clock.elapsed_us()
         self.jump: tuple[int, int] | None = None
 
     def elapsed_us(self) -> int:
-        """Microseconds by the monotonic clock."""
+        """Return the microseconds of the monotonic clock."""
         return self._clock.elapsed_us()
 
     def now_us(self) -> int:
-        """Microseconds of Unix time; those of the wall clock until the time is known."""
+        """Return Unix time in microseconds, by the wall clock until the time is known."""
         return self._clock.elapsed_us() + self.offset_us if self.anchors else self._clock.now_us()
 
     def follow(self, signed: int | None = None) -> None:
-        """Look at the wall clock; call it often, and with each newer Unix time in seconds that was signed."""
+        """Follow the wall clock; call it often, and with each newer signed Unix time in seconds."""
         wall, elapsed = self._clock.now_us(), self._clock.elapsed_us()
         offset = wall - elapsed
-        away = _NEAR_US + 1 if signed is None else abs(wall - signed * 1000000)
+        distance = _NEAR_US + 1 if signed is None else abs(wall - signed * 1000000)
         if not self.anchors:
-            if away <= _NEAR_US or self._right(wall):
+            if distance <= _NEAR_US or self._right(wall):
                 self._set(offset, elapsed)
         elif abs(offset - self.offset_us) <= SMALL_US:
             self.jump = None
@@ -84,7 +85,7 @@ class Anchored:
             self._followed = elapsed
             if self.jump is None or abs(offset - self.jump[0]) > SMALL_US:
                 self.jump = offset, elapsed
-            confirmed = away <= _NEAR_US and abs(offset - self.offset_us) > 2 * away
+            confirmed = distance <= _NEAR_US and abs(offset - self.offset_us) > 2 * distance
             if confirmed or elapsed - self.jump[1] >= self.patience_us:
                 self._set(offset, elapsed)
 
@@ -94,7 +95,7 @@ class Anchored:
 
 
 class TickClock:
-    """The ticks of one epoch and period; from `since` on, numbers are ahead by `shift` ticks."""
+    """The ticks of one epoch and period; from tick `since` on, numbers are `shift` ahead of wall ticks."""
 
     def __init__(self, epoch_us: int, period_us: int) -> None:
         self.epoch_us, self.period_us = epoch_us, period_us
@@ -103,11 +104,11 @@ class TickClock:
         self._due_us: int | None = None
 
     def at(self, now_us: int) -> int:
-        """The last tick that has happened at a wall time; below the shift before the epoch."""
+        """Return the last tick that has happened at a wall time; it is below the shift before the epoch."""
         return (now_us - self.epoch_us) // self.period_us + self.shift
 
     def time_of(self, tick: int) -> int:
-        """Wall time of a tick, in microseconds of Unix time."""
+        """Return the wall time of a tick, in microseconds of Unix time."""
         return self.epoch_us + (tick - self.shift) * self.period_us
 
     def follow(self, shift: int, since_tick: int) -> None:
@@ -116,7 +117,7 @@ class TickClock:
             self.shift, self.since = shift, since_tick
 
     def due(self, tick: int, offset_us: int) -> int:
-        """Elapsed time at which a tick comes; `offset_us` is what wall time is ahead of elapsed time."""
+        """Return the elapsed time at which a tick comes, with wall time `offset_us` ahead of elapsed time."""
         if self._due_us is None:
             return self.time_of(tick) - offset_us
         if tick <= self._tick:
@@ -124,41 +125,41 @@ class TickClock:
         return max(self.time_of(tick) - offset_us, self._due_us + self.period_us)
 
     def ready(self, tick: int, offset_us: int, drawn_us: int | None) -> int:
-        """Elapsed time at which a tick may be drawn for, if one before was at `drawn_us`."""
+        """Return the elapsed time at which a tick may be drawn for, if the tick before was at `drawn_us`."""
         due = self.due(tick, offset_us)
         return due if drawn_us is None else max(due, drawn_us + self.period_us - self.period_us // MADE_UP)
 
     def begin(self, tick: int, offset_us: int) -> None:
-        """A tick has come."""
+        """Note that a tick has come."""
         if tick > self._tick:
             self._due_us = self.due(tick, offset_us)
             self._tick = tick
 
-    def rested(self, elapsed_us: int) -> None:
-        """Note that up to now something may have been drawn by an unknown clock."""
+    def restart(self, elapsed_us: int) -> None:
+        """Note that ticks may have been drawn for, by an unknown clock, up to an elapsed time."""
         self._due_us = elapsed_us
 
     def next_wall(self, now_us: int, offset_us: int) -> int:
-        """The first wall tick after a wall time, and a period after what was drawn before."""
+        """Return the first wall tick after a wall time that is at least a period after the last tick drawn for."""
         earliest_us = now_us if self._due_us is None else max(now_us, self._due_us + self.period_us + offset_us - 1)
         return max(0, (earliest_us - self.epoch_us) // self.period_us + 1)
 
-    def place(self, wall: int, last: int, patience_us: int, multiple: int) -> tuple[int, int, int]:
-        """The shift, since when it is, and the next tick, for the wall tick that is next and the last tick drawn for.
+    def place(self, wall_tick: int, last_tick: int, patience_us: int, multiple: int) -> tuple[int, int, int]:
+        """Return the shift, its first tick, and the next tick, given the next wall tick and the last tick drawn for.
 
-        The shift is as before, unless that meant a silence of more than `patience_us`.
+        The shift is as before, unless that would mean a silence of more than `patience_us`.
         """
-        silence = (last + 1 - wall - self.shift) * self.period_us
-        last_used = last if silence > patience_us else wall + self.shift - 1
-        shift = -(-max(self.shift, last_used + 1 - wall) // multiple) * multiple
-        first = max(wall + shift, last + 1)
+        silence = (last_tick + 1 - wall_tick - self.shift) * self.period_us
+        last_used = last_tick if silence > patience_us else wall_tick + self.shift - 1
+        shift = -(-max(self.shift, last_used + 1 - wall_tick) // multiple) * multiple
+        first = max(wall_tick + shift, last_tick + 1)
         return shift, first if shift > self.shift else self.since, first
 
 
 def common_multiple(numbers: "Iterable[int]") -> int:
-    """The least common multiple of what shifts are to be multiples of, or 1 beyond 2^42.
+    """Return the least common multiple of numbers; 1 if it is above 2^42.
 
-    A hundred such shifts have to stay below the largest tick.
+    A hundred shifts by it have to stay below the largest tick.
     """
     multiple = 1
     for number in numbers:

@@ -1,6 +1,6 @@
 """Frames of symbols and of windows, byte for byte (docs/protocol.md).
 
-All frames of a stream have one size, whatever the numbers in them, and so have those of a window. The integers are
+All frames of a stream have one size, whatever the numbers in them, and so have all frames of a window. Integers are
 written in msgpack's widest forms: 0xcc, 0xcd, 0xce: 8, 16, 32 bits unsigned, 0xd3: 64 bits signed, 0xc5: byte string of
 16-bit length, 0xd9: string of 8-bit length, 0xdc: array of 16-bit length.
 """
@@ -17,18 +17,18 @@ COUNT_LOW, COUNT_HIGH = -(1 << 63), (1 << 63) - 1
 
 
 def pack_symbols(symbols: "Sequence[int]", bits: int, size: int) -> bytes:
-    """Symbols of some bits each, the first in the highest, in so many bytes."""
+    """Pack symbols of `bits` bits each into `size` bytes, the first symbol in the highest bits."""
     packed = bytearray(size)
     per_byte = 8 // bits
-    for i in range(len(symbols)):
-        packed[i // per_byte] |= symbols[i] << (8 - bits - bits * (i % per_byte))
+    for index in range(len(symbols)):
+        packed[index // per_byte] |= symbols[index] << (8 - bits - bits * (index % per_byte))
     return bytes(packed)
 
 
 def symbol_frame(
     version: int, shift: int, previous: int, first: int, symbols: "Sequence[int]", ticks: int, bits: int
 ) -> bytes:
-    """A frame of symbols of consecutive ticks, filled up to so many ticks."""
+    """Encode a frame of the symbols of consecutive ticks, padded to `ticks` symbols."""
     count = len(symbols)
     size = -(-ticks * bits // 8)
     head = struct.pack(">BBBIBqBqBq", 1, 0x98, 0xCE, version, 0xD3, shift, 0xD3, previous, 0xD3, first)
@@ -46,7 +46,7 @@ def window_frame(
     observed: int,
     counts: "Sequence[int]",
 ) -> bytes:
-    """A frame of the noisy counts of a window; `ticks` are its first and how many it has."""
+    """Encode a frame of the noisy counts of a window; `ticks` are its first tick and its number of ticks."""
     window = name.encode()
     frame = struct.pack(">BBBIBqBB", 5, 0x99, 0xCE, version, 0xD3, shift, 0xD9, len(window)) + window
     frame += struct.pack(">BqBqBqBIBI", 0xD3, previous, 0xD3, index, 0xD3, ticks[0], 0xCE, ticks[1], 0xCE, observed)

@@ -1,7 +1,7 @@
-"""The guarantee of a policy, derived anew in integers; every rounding goes outward.
+"""The guarantee of a policy, derived again from its noise, in integers; every rounding goes outward.
 
-It decides for agents, boards, signers and whoever checks a policy. A likelihood ratio is an integer over 2^128.
-Source: docs/proofs/stretches.md, docs/proofs/joint-streams.md, and that of `fugu.core.leakage`.
+Agents, boards, signers and `fugu check` all decide by this module. A likelihood ratio is an integer over 2^128.
+Source: docs/proofs/stretches.md, docs/proofs/joint-streams.md, and the source of `fugu.core.leakage`.
 """
 
 from .leakage import ONE, exp_up, less, losses, ratio_up, times_up
@@ -19,9 +19,9 @@ __all__ = [
     "GuaranteeError",
     "check",
     "check_ceilings",
-    "proven",
+    "prove",
+    "stretch_bound",
     "stretch_ticks",
-    "stretched",
     "tick_ratios",
     "window_rate",
 ]
@@ -32,47 +32,51 @@ class GuaranteeError(Exception):
 
 
 def check(policy: Policy, ceilings: "Sequence[tuple[int, int]]" = (), on_progress: "Idle" = lambda: None) -> int:
-    """Bound the ratio of all that a stream says of its stretch; refuse claims that are not proven, or above a ceiling.
+    """Refuse a policy whose claims are not proven or are above a ceiling. Return the proven ratio of its stretch.
 
-    The bound is over 2^128, `ceilings` as for `check_ceilings`. `on_progress` is called often, as this takes long.
+    `ceilings` are as for `check_ceilings`. `on_progress` is called often, as this takes long.
     """
     if policy.windows_guarantee is not None:
-        _prove(policy, policy.windows_guarantee, True, on_progress)
-    bound = _prove(policy, policy.guarantee, False, on_progress)
+        _check_claim(policy, policy.windows_guarantee, True, on_progress)
+    bound = _check_claim(policy, policy.guarantee, False, on_progress)
     check_ceilings(policy, ceilings)
     return bound
 
 
-def _prove(policy: Policy, claim: "Claim", windows_only: bool, on_progress: "Idle") -> int:
+def _check_claim(policy: Policy, claim: "Claim", windows_only: bool, on_progress: "Idle") -> int:
     up, down = tick_ratios(policy, windows_only)
-    bound = proven(policy, losses(policy.members, up, down, ADVERSARIES[claim[0]], on_progress), claim, windows_only)
+    bounds = losses(policy.members, up, down, ADVERSARIES[claim[0]], on_progress)
+    bound = prove(policy, bounds, claim, windows_only)
     if bound is None:
         raise GuaranteeError("the %s more than is claimed" % ("windows lose" if windows_only else "stream loses"))
     return bound
 
 
-def proven(policy: Policy, bounds: tuple[int, int], claim: "Claim", windows_only: bool = False) -> int | None:
-    """The bound of a claim's stretch from those of a tick; None if it is above the claim. 0 promises nothing."""
+def prove(policy: Policy, bounds: tuple[int, int], claim: "Claim", windows_only: bool = False) -> int | None:
+    """Derive the bound of a claim's stretch from the bounds of a tick; None if it is above the claim.
+
+    A claimed ratio of 0 promises nothing: the larger bound of a tick is returned.
+    """
     _, claimed, ticks = claim
     if not claimed:
         return max(bounds)
-    bound = stretched(policy, max(bounds), 1, ticks, claimed, windows_only)
+    bound = stretch_bound(policy, max(bounds), 1, ticks, claimed, windows_only)
     return bound if bound <= claimed else None
 
 
 def check_ceilings(policy: Policy, ceilings: "Sequence[tuple[int, int]]") -> None:
-    """Refuse a policy that claims less than is wanted; ceilings are ratios over 2^128, of a stretch of seconds."""
+    """Refuse a policy whose claim is above a ceiling: a ratio over 2^128, and the seconds of the stretch it is for."""
     for ceiling, seconds in ceilings:
         _, claimed, ticks = policy.guarantee
         ceiling_ticks = stretch_ticks(seconds, policy.period_us)
-        if not claimed or stretched(policy, claimed, ticks, ceiling_ticks, ceiling) > ceiling:
+        if not claimed or stretch_bound(policy, claimed, ticks, ceiling_ticks, ceiling) > ceiling:
             raise GuaranteeError("above the ceiling")
 
 
 def stretch_ticks(seconds: int, period_us: int) -> int:
-    """The most ticks that can fall into a time; 0 seconds are a single tick.
+    """Return the most ticks that can fall into a time in seconds; 0 seconds stand for a single tick.
 
-    A tick may be late, and the next ones then come sooner: by an eighth of a period each, until nothing is made up for.
+    After a late tick the next ticks come sooner, each by an eighth of a period, until the delay is made up for.
     Source: docs/proofs/states-and-ticks.md, "Ticks that skip numbers".
     """
     if not seconds:
@@ -82,51 +86,53 @@ def stretch_ticks(seconds: int, period_us: int) -> int:
 
 
 def tick_ratios(policy: Policy, windows_only: bool = False) -> tuple[int, int]:
-    """Bound the ratios of what is said of a tick itself, by a stream or by its windows `windows_only`; for `losses`.
+    """Bound the ratios of a tick's own outputs, for `losses`: of a stream, or of its windows alone if `windows_only`.
 
-    With q + r > 1, neighbouring ticks work in opposite directions. Two policies in turns lose more than either, unless
-    each is held to the larger of its ratios twice. Of joint chains it is for all streams, as the class allows them.
+    With q + r > 1, neighbouring ticks work in opposite directions. Two policies that take turns lose more than either,
+    unless each is held to its larger ratio in both directions. The bounds of joint chains are for all their streams,
+    with the rates that the class allows.
     """
     _check_class(policy)
     up, down = (ONE, ONE) if windows_only else _table_ratios(policy)
     rate = window_rate(policy)
     if policy.chains == JOINT:
-        allowed = policy.shared[policy.column][2]
-        spare = allowed[0] * rate[1] - rate[0] * allowed[1]
-        if spare < 0 or max(up, down) > max(ONE, _below(_exp(spare, allowed[1] * rate[1]), 100)):
+        limit = policy.shared[policy.column][2]
+        spare = limit[0] * rate[1] - rate[0] * limit[1]
+        if spare < 0 or max(up, down) > max(ONE, _floor(_exp(spare, limit[1] * rate[1]), 100)):
             raise GuaranteeError("the stream tells more in a tick than its class of chains allows it")
-        top, bottom = _shared_rate(policy, rate if windows_only else allowed)
+        top, bottom = _shared_rate(policy, rate if windows_only else limit)
         up = down = _exp(policy.steps * top, bottom)
     else:
         window_ratio = _exp(*rate)
         up, down = times_up(up, window_ratio), times_up(down, window_ratio)
-        if policy.chains == BINARY and _above_one(policy.members[1], policy.members[3]):
+        if policy.chains == BINARY and _alternates(policy.members[1], policy.members[3]):
             up = down = max(up, down)
     return up, down
 
 
-def stretched(policy: Policy, bound: int, ticks: int, wanted: int, limit: int, windows_only: bool = False) -> int:
-    """A bound for a stretch of `wanted` ticks from one for `ticks`; if it is above `limit`, any number above that.
+def stretch_bound(policy: Policy, bound: int, ticks: int, length: int, limit: int, windows_only: bool = False) -> int:
+    """Derive a bound for a stretch of `length` ticks from a bound for `ticks`; above `limit` it is any larger number.
 
-    Each tick more, or less, has the largest ratio of what is said of it. Different states of joint chains may show the
-    same. There the past and the future of a tick may tell most of different pairs of states.
+    Each tick more, or less, counts with the largest ratio of its outputs. Different states of joint chains may show the
+    same. There the past and the future of a tick may tell most about different pairs of states.
     """
-    if wanted == ticks:
+    if length == ticks:
         return bound
-    symbol, rate, extra_ticks = ONE if windows_only else max(_table_ratios(policy)), window_rate(policy), wanted - ticks
+    ratio, rate = ONE if windows_only else max(_table_ratios(policy)), window_rate(policy)
+    extra_ticks = length - ticks
     if policy.chains == JOINT:
         if len(policy.shared) > 1:
-            symbol, rate = ONE, _shared_rate(policy, rate if windows_only else policy.shared[policy.column][2])
+            ratio, rate = ONE, _shared_rate(policy, rate if windows_only else policy.shared[policy.column][2])
         if ticks == 1:
-            bound, extra_ticks = times_up(bound, bound), wanted
-    tick = times_up(symbol, _exp(*rate))
+            bound, extra_ticks = times_up(bound, bound), length
+    ratio = times_up(ratio, _exp(*rate))
     if extra_ticks > 0:
-        return times_up(bound, _power(tick, extra_ticks, limit)) if bound <= limit else bound
-    return min(bound, ratio_up(bound, _below(_power(tick, -extra_ticks, bound), 64)))
+        return times_up(bound, _power(ratio, extra_ticks, limit)) if bound <= limit else bound
+    return min(bound, ratio_up(bound, _floor(_power(ratio, -extra_ticks, bound), 64)))
 
 
 def _power(ratio: int, count: int, limit: int) -> int:
-    """A ratio so many times; above `limit`, any number above it."""
+    """Return a ratio to the power of `count`, rounded up; above `limit` it is any larger number."""
     product = ONE
     while count and product <= limit:
         if count & 1:
@@ -135,8 +141,8 @@ def _power(ratio: int, count: int, limit: int) -> int:
     return product
 
 
-def _below(ratio: int, digits: int) -> int:
-    """A number that is not above what was rounded up to a ratio, which is right to so many binary digits."""
+def _floor(ratio: int, digits: int) -> int:
+    """Return a number at or below the exact value of a rounded-up ratio, which is right to `digits` binary digits."""
     return ratio - (ratio >> digits)
 
 
@@ -148,7 +154,7 @@ def _exp(top: int, bottom: int) -> int:
 
 
 def _shared_rate(policy: Policy, own_rate: "Fraction") -> "Fraction":
-    """The loss of a tick to all streams of joint chains, in nats, with that of this one."""
+    """Return the loss of a tick to all streams of joint chains, in nats, as a fraction; `own_rate` is this stream's."""
     top, bottom = own_rate
     for column, (_, _, rate) in enumerate(policy.shared):
         if column != policy.column:
@@ -169,12 +175,13 @@ def _check_class(policy: Policy) -> None:
         raise GuaranteeError("an interval that is empty")
 
 
-def _above_one(q: "Fraction", r: "Fraction") -> bool:
+def _alternates(q: "Fraction", r: "Fraction") -> bool:
+    """True if q + r is above 1."""
     return q[0] * r[1] + r[0] * q[1] > q[1] * r[1]
 
 
 def window_rate(policy: Policy) -> tuple[int, int]:
-    """The loss that all windows and sums add to every tick, in nats, as a fraction."""
+    """Return the loss that all windows and sums together add to every tick, in nats, as a fraction."""
     top, bottom = 0, 1
     for window in list(policy.windows) + list(policy.sums):
         window_top, window_bottom = window.rate
@@ -183,19 +190,22 @@ def window_rate(policy: Policy) -> tuple[int, int]:
 
 
 def _table_ratios(policy: Policy) -> tuple[int, int]:
-    """The largest ratios of the weights of a symbol, of state 0 to 1 and back; of any two states, for more of them."""
+    """Return the largest ratios of a symbol's weights: of state 0 over 1 and of 1 over 0.
+
+    With more than two states, both are the largest ratio of any two states.
+    """
     if not policy.symbols:
         return ONE, ONE
-    ends = [(0,) + row + (1 << 32,) for row in policy.rows]
-    upward = other = (1, 1)
+    edges = [(0,) + row + (1 << 32,) for row in policy.rows]
+    upward = downward = (1, 1)
     for symbol in range(policy.symbols):
-        weights = [row[symbol + 1] - row[symbol] for row in ends]
+        weights = [row[symbol + 1] - row[symbol] for row in edges]
         if policy.states == 2:
             up, down = (weights[0], weights[1]), (weights[1], weights[0])
         else:
             up = down = (max(weights), min(weights))
         if less(upward, up):
             upward = up
-        if less(other, down):
-            other = down
-    return ratio_up(*upward), ratio_up(*other)
+        if less(downward, down):
+            downward = down
+    return ratio_up(*upward), ratio_up(*downward)

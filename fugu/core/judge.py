@@ -1,22 +1,24 @@
 """The judge of documents for an agent or a board: one state machine, without any I/O.
 
-A document is untrusted bytes until all of this holds, checked in this order; the first that fails is the reason:
+A document is untrusted bytes until all points hold. They are checked in this order, and the first that fails is the
+reason of the refusal:
 
-1. the envelope is well-formed, and of a kind that is expected;
-2. every signature that counts is of a key that may sign this kind, and valid; the role's threshold is met;
-3. it is this fleet's, and addressed to this device;
-4. its version is higher than any that was ever accepted; the same version with the same content changes nothing, and
-with other content is refused;
-5. it is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed;
-6. its guarantees, derived anew, hold, are about what the device's owner has pinned, and keep to the owner's ceilings.
+1. The envelope is well-formed and of the expected kind.
+2. Every signature that counts is valid and by a key that may sign this kind; the role's threshold is met.
+3. The document is of this fleet and addressed to this device.
+4. Its version is higher than every accepted one. The same version with the same content changes nothing; with other
+content it is refused.
+5. It is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed.
+6. Its guarantees hold when they are derived again, cover what the device's owner has pinned, and keep to the owner's
+ceilings.
 
-The gateway may also stop a device: nothing is drawn until a policy document is accepted that is newer than the stop
-says. A stop that is sent again after such a document says nothing any more.
+The gateway may also stop a device. The device then draws nothing until it accepts a policy document whose version is
+above that of the stop. A stop that is sent again after such a document has no effect.
 
-A new root document is signed by enough keys of the old root and enough of its own, and is exactly one version ahead. It
-also forgets the signed time and stops, so that a stolen gateway key does no lasting harm. The bytes inside an envelope
-are parsed only after point 2. Whatever is refused changes nothing. A board loads this only while there is something to
-judge, one part after the other.
+A new root document is signed by enough keys of the old root and enough of its own, and is exactly one version ahead.
+Following it forgets the signed time and stops, so that a stolen gateway key does no lasting harm. The bytes inside an
+envelope are parsed only after point 2. A refused document changes nothing. A board loads this module only while there
+is a document to judge.
 """
 
 import hashlib
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     Content = tuple[dict[str, Any], list[bytes], int]
     Judged = tuple[TrustState | None, Content | None]
 
-__all__ = ["Envelope", "Reader", "Root", "judge", "opened", "verify"]
+__all__ = ["Envelope", "Reader", "Root", "judge", "open_envelope", "verify"]
 
 _KINDS = ("root", "policy", "table", "time", "stop", "statement")
 _ROLES = ("root", "policy", "gateway")
@@ -45,39 +47,40 @@ _MOST_TIME = 1 << 53
 _MOST_VERSION = (1 << 32) - 1
 
 
-def judge(kind: str, payload: bytes, image: "Any", trusted: TrustState, now: int, verified: "Verify") -> "Judged":
-    """Judge what has arrived where a `kind` is expected: root, policy, time or stop; `now` is Unix time in seconds.
+def judge(kind: str, payload: bytes, image: "Any", state: TrustState, now: int, signatures_match: "Verify") -> "Judged":
+    """Judge a document where a `kind` is expected: root, policy, time or stop; RefusedError says why it is refused.
 
-    `image` is burnt in, or of an enrolment: whose device it is. `trusted` was accepted before; `verified` says whether
-    signatures are right, of each the public key, the message in parts, and the signature. It returns what is to be
-    stored, None if this changes nothing. Of a policy document it returns instead what is to change, the policies for
-    boards, and how many there are for agents: point 6 is decided by `fugu.core.derived`. RefusedError says why not.
+    `image` has the device's fleet, name and groups. `state` is the trust before, `now` Unix time in seconds.
+    `signatures_match` tells whether signatures are valid; each is a public key, a message in parts, and a signature.
+    Return the trust to store and the content of a policy document; both are None if nothing changes. The content is
+    the changes of the trust, the policies for boards, and the number of all policies: `fugu.core.derived` decides
+    point 6 before they are stored.
     """
     if kind == "root":
-        return _follow(payload, trusted, verified), None
-    envelope = opened(kind, payload, trusted, verified)
+        return _follow_roots(payload, state, signatures_match), None
+    envelope = open_envelope(kind, payload, state, signatures_match)
     if kind == "policy":
-        return None, _policy(envelope, image, trusted, now)
+        return None, _judge_policy(envelope, image, state, now)
     if kind == "stop":
-        return _stop(envelope, image, trusted), None
-    return _time(envelope, image, trusted), None
+        return _judge_stop(envelope, image, state), None
+    return _judge_time(envelope, image, state), None
 
 
-def opened(kind: str, payload: bytes, trusted: TrustState, verified: "Verify") -> "Envelope":
-    """The envelope of a document of a kind, signed by those who may; its content has not been read."""
-    root = Root(trusted.root)
+def open_envelope(kind: str, payload: bytes, state: TrustState, signatures_match: "Verify") -> "Envelope":
+    """Parse the envelope of a document of a kind and check its signatures; the content is not read."""
+    root = Root(state.root)
     envelope = Envelope(payload)
     if envelope.kind != kind:
         raise RefusedError("malformed", "a %s document where a %s document was expected" % (envelope.kind, kind))
-    verify(envelope, root.keys, root.roles["policy" if kind == "policy" else "gateway"], verified)
+    verify(envelope, root.keys, root.roles["policy" if kind == "policy" else "gateway"], signatures_match)
     return envelope
 
 
 class Reader(Unpacker):
-    """Reads values of any form but fractions, or leaves them out."""
+    """Reads or skips msgpack values of all forms but fractions."""
 
     def map(self, max_pairs: int) -> int:
-        """How many pairs follow."""
+        """Read the head of a map. Return the number of pairs that follow."""
         code = self.take(1)[0]
         if code & 0xF0 != 0x80:
             raise MessageError("no map, or a large one")
@@ -86,7 +89,7 @@ class Reader(Unpacker):
         return code & 15
 
     def value(self) -> "Any":
-        """The next value."""
+        """Read the next value."""
         code = self.take(1)[0]
         if code in (0xC0, 0xC2, 0xC3):
             return {0xC0: None, 0xC2: False, 0xC3: True}[code]
@@ -100,16 +103,16 @@ class Reader(Unpacker):
         if code & 0xF0 != 0x80 and code != 0xDE:
             return self.number(-1 << 63, (1 << 64) - 1)
         self.take(1)
-        values, count = {}, int.from_bytes(self.take(2), "big") if code == 0xDE else code & 15
+        fields, count = {}, int.from_bytes(self.take(2), "big") if code == 0xDE else code & 15
         for _ in range(count):
             name = self.text(64)
-            if name in values:
+            if name in fields:
                 raise MessageError("a field twice")
-            values[name] = self.value()
-        return values
+            fields[name] = self.value()
+        return fields
 
     def skip(self) -> None:
-        """Leave a value out, whatever it is."""
+        """Skip the next value, of any form."""
         remaining = 1
         while remaining:
             remaining -= 1
@@ -134,33 +137,33 @@ class Reader(Unpacker):
 
 
 class Envelope:
-    """Bytes that somebody has signed, schema 10."""
+    """A signed payload of some kind, schema 10: `signatures` by the name of the key."""
 
     def __init__(self, payload: bytes) -> None:
         try:
             if payload[:1] != b"\x0a":
                 raise MessageError("another schema")
-            fields = Unpacker(payload, 1)
-            if fields.array(3) != 3:
+            reader = Unpacker(payload, 1)
+            if reader.array(3) != 3:
                 raise MessageError("another number of fields")
-            self.kind = fields.text(16)
+            self.kind = reader.text(16)
             if self.kind not in _KINDS:
                 raise MessageError("an unknown kind")
-            self.payload = fields.binary(len(payload))
+            self.payload = reader.binary(len(payload))
             if not self.payload:
                 raise MessageError("nothing in it")
             self.signatures = {}
-            count = fields.array(_MOST_KEYS)
+            count = reader.array(_MOST_KEYS)
             for _ in range(count):
-                if fields.array(2) != 2:
+                if reader.array(2) != 2:
                     raise MessageError("a signature of another form")
-                name, signature = fields.binary(16), fields.binary(64)
+                name, signature = reader.binary(16), reader.binary(64)
                 if len(name) != 16 or len(signature) != 64:
                     raise MessageError("a signature of another length")
                 self.signatures[name] = signature
             if len(self.signatures) != count:
                 raise MessageError("two signatures of one key")
-            if fields.at != len(payload):
+            if reader.at != len(payload):
                 raise MessageError("bytes follow the end")
         except MessageError as error:
             raise RefusedError("malformed", "no envelope: %s" % error) from None
@@ -172,7 +175,7 @@ class Envelope:
 
     @property
     def digest(self) -> bytes:
-        """Digest of the content, without its signatures."""
+        """SHA-256 of the signed bytes, without the signatures."""
         digest = hashlib.sha256()
         for part in self.message:
             digest.update(part)
@@ -180,68 +183,65 @@ class Envelope:
 
 
 class Root:
-    """A root document: public keys by name, and of each role the names of its keys and how many have to sign."""
+    """A root document: public keys by name, and for each role the names of its keys and its threshold."""
 
     def __init__(self, payload: bytes) -> None:
-        values = _document("root", payload, ("fleet", "version", "keys") + _ROLES)
-        self.fleet, self.version, self.keys = values["fleet"], values["version"], {}
-        roles, names = {}, []
+        fields = _read_fields("root", payload, ("fleet", "version", "keys") + _ROLES)
+        self.fleet, self.version, self.keys = fields["fleet"], fields["version"], {}
+        roles, signers = {}, []
         try:
-            for name in values["keys"]:
-                public = bytes.fromhex(values["keys"][name])
-                if len(public) != 32 or hashlib.sha256(public).digest()[:16] != bytes.fromhex(name):
+            for name in fields["keys"]:
+                key = bytes.fromhex(fields["keys"][name])
+                if len(key) != 32 or hashlib.sha256(key).digest()[:16] != bytes.fromhex(name):
                     raise ValueError("a key of another name")
-                self.keys[bytes.fromhex(name)] = public
+                self.keys[bytes.fromhex(name)] = key
             for role in _ROLES:
-                signers = values[role]
-                if (
-                    set(signers) != {"keys", "threshold"}
-                    or not 1 <= signers["threshold"] <= len(signers["keys"]) <= _MOST_KEYS
-                ):
+                rule = fields[role]
+                if set(rule) != {"keys", "threshold"} or not 1 <= rule["threshold"] <= len(rule["keys"]) <= _MOST_KEYS:
                     raise ValueError("a role of another form")
-                roles[role] = [bytes.fromhex(name) for name in signers["keys"]], signers["threshold"]
-                names += roles[role][0]
+                roles[role] = [bytes.fromhex(name) for name in rule["keys"]], rule["threshold"]
+                signers += roles[role][0]
         except (ValueError, TypeError):
             raise RefusedError("malformed", "a signed root document is malformed") from None
-        if len(names) != len(set(names)) or set(names) != set(self.keys):
+        if len(signers) != len(set(signers)) or set(signers) != set(self.keys):
             raise RefusedError("malformed", "a signed root document is malformed: every key has one role")
         self.roles = roles
 
 
 def verify(
-    envelope: Envelope, keys: dict[bytes, bytes], role: "tuple[Collection[bytes], int]", verified: "Verify"
+    envelope: Envelope, keys: dict[bytes, bytes], role: "tuple[Collection[bytes], int]", signatures_match: "Verify"
 ) -> None:
-    """Refuse an envelope unless enough of a role's keys have signed it, each of them validly; others do not count.
+    """Refuse an envelope unless enough keys of a role have signed it, all of them validly; other keys do not count.
 
-    A role is the names of its keys, and how many of them it takes.
+    A role is the names of its keys and its threshold, the number of keys that have to sign.
     """
     names, threshold = role
-    claimed = [name for name in envelope.signatures if name in names]
-    if not claimed:
+    signers = [name for name in envelope.signatures if name in names]
+    if not signers:
         raise RefusedError("wrong_role", "no key that may sign a %s document has signed it" % envelope.kind)
     message = envelope.message
-    if not verified([(keys[name], message, envelope.signatures[name]) for name in claimed]):
+    if not signatures_match([(keys[name], message, envelope.signatures[name]) for name in signers]):
         raise RefusedError("bad_signature", "a signature does not match the document")
-    if len(claimed) < threshold:
-        raise RefusedError("threshold", "%d of the %d signatures that are needed" % (len(claimed), threshold))
+    if len(signers) < threshold:
+        raise RefusedError("threshold", "%d of the %d signatures that are needed" % (len(signers), threshold))
 
 
-def _document(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, Any]":
-    """The fields of a signed document; of policies in forms that are not read here, how many there are."""
-    fields = Reader(payload)
+def _read_fields(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, Any]":
+    """Read the fields of a signed document; `policies` and `compiled` are only counted."""
+    reader = Reader(payload)
     values: dict[str, Any] = {}
     try:
-        for _ in range(fields.map(16)):
-            name = fields.text(32)
+        for _ in range(reader.map(16)):
+            name = reader.text(32)
             if name in values or name not in names + ("document",):
                 raise MessageError("a field that is not known, or twice")
             if name in ("policies", "compiled"):
-                values[name] = fields.array(64)
+                values[name] = reader.array(64)
                 for _ in range(values[name]):
-                    fields.skip()
+                    reader.skip()
             else:
-                values[name] = fields.value()
-        if fields.at != len(payload):
+                values[name] = reader.value()
+        if reader.at != len(payload):
             raise MessageError("bytes follow the end")
         if len(values) != len(names) + 1 or values["document"] != kind:
             raise MessageError("a field is missing, or it is of another kind")
@@ -252,118 +252,118 @@ def _document(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, A
     return values
 
 
-def _all_bytes(values: object) -> bool:
-    return isinstance(values, list) and all(isinstance(value, bytes) for value in values)
-
-
 def _is_integer(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _follow(payload: bytes, trusted: TrustState, verified: "Verify") -> TrustState | None:
-    """Follow a chain of roots, schema 12, as far as it goes beyond the one in force."""
-    fields = Unpacker(payload, 1)
+def _follow_roots(payload: bytes, state: TrustState, signatures_match: "Verify") -> TrustState | None:
+    """Follow a chain of root documents, schema 12, from the root in force. Return the new trust, None if unchanged."""
+    reader = Unpacker(payload, 1)
     try:
-        if payload[:1] != b"\x0c" or fields.array(1) != 1:
+        if payload[:1] != b"\x0c" or reader.array(1) != 1:
             raise MessageError("another schema")
-        count = fields.array(256)
+        count = reader.array(256)
         if not count:
             raise MessageError("none at all")
-        begin, remaining = fields.at, count
-        for i in range(count):
-            if Envelope(fields.binary(len(payload))).payload == trusted.root:  # those before have been followed
-                begin, remaining = fields.at, count - i - 1
-        if fields.at != len(payload):
+        begin, remaining = reader.at, count
+        for index in range(count):
+            if Envelope(reader.binary(len(payload))).payload == state.root:  # roots up to this one were followed before
+                begin, remaining = reader.at, count - index - 1
+        if reader.at != len(payload):
             raise MessageError("bytes follow the end")
     except MessageError as error:
         raise RefusedError("malformed", "no root documents: %s" % error) from None
-    fields.at = begin
-    refusal = updated = last = None
+    reader.at = begin
+    refusal = new_state = last_root = None
     for _ in range(remaining):
-        envelope = Envelope(fields.binary(len(payload)))
+        envelope = Envelope(reader.binary(len(payload)))
         if envelope.kind != "root":
             raise RefusedError("malformed", "a %s document among root documents" % envelope.kind)
-        last = envelope.payload
+        last_root = envelope.payload
         try:
-            next_trust = _next_root(envelope, updated or trusted, verified)
-        except RefusedError as error:  # one from before ours, unless none after it follows either
+            new_state = _next_root(envelope, new_state or state, signatures_match)
+        except RefusedError as error:  # a root older than ours; an error if no later root follows either
             refusal = error
-        else:
-            updated = next_trust
-    if refusal is not None and last != (updated or trusted).root:
+    if refusal is not None and last_root != (new_state or state).root:
         raise refusal
-    return updated
+    return new_state
 
 
-def _next_root(envelope: Envelope, trusted: TrustState, verified: "Verify") -> TrustState:
-    current = Root(trusted.root)
+def _next_root(envelope: Envelope, state: TrustState, signatures_match: "Verify") -> TrustState:
+    """Return the trust under the next root document, which the root in force and its own keys must have signed."""
+    old_root = Root(state.root)
     try:
-        verify(envelope, current.keys, current.roles["root"], verified)
+        verify(envelope, old_root.keys, old_root.roles["root"], signatures_match)
     except RefusedError as error:
         raise RefusedError("root", "a new root that the one in force has not signed: %s" % error.detail) from None
-    root = Root(envelope.payload)
+    new_root = Root(envelope.payload)
     try:
-        verify(envelope, root.keys, root.roles["root"], verified)
+        verify(envelope, new_root.keys, new_root.roles["root"], signatures_match)
     except RefusedError as error:
         raise RefusedError("root", "a new root that its own keys have not signed: %s" % error.detail) from None
-    if root.fleet != current.fleet:
-        raise RefusedError("not_addressed", "the root of fleet %s" % root.fleet)
-    if root.version < current.version:
-        raise RefusedError("replayed", "root version %d; %d is in force" % (root.version, current.version))
-    if root.version == current.version:
-        raise RefusedError("same_version", "another root of version %d" % root.version)
-    if root.version != current.version + 1:
-        raise RefusedError("root", "root version %d does not follow version %d" % (root.version, current.version))
-    return trusted.with_changes(root=envelope.payload, time=0, stopped=0)
+    if new_root.fleet != old_root.fleet:
+        raise RefusedError("not_addressed", "the root of fleet %s" % new_root.fleet)
+    if new_root.version < old_root.version:
+        raise RefusedError("replayed", "root version %d; %d is in force" % (new_root.version, old_root.version))
+    if new_root.version == old_root.version:
+        raise RefusedError("same_version", "another root of version %d" % new_root.version)
+    if new_root.version != old_root.version + 1:
+        raise RefusedError("root", "root version %d does not follow version %d" % (new_root.version, old_root.version))
+    return state.with_changes(root=envelope.payload, time=0, stopped=0)
 
 
-def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int) -> "Content | None":
+def _judge_policy(envelope: Envelope, image: "Any", state: TrustState, now: int) -> "Content | None":
+    """Judge a policy document by points 3 to 5; None if exactly this content was accepted before."""
     names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled", "boards")
-    values = _document("policy", envelope.payload, names)
-    version, begin, end, to = values["version"], values["valid_from"], values["valid_until"], values["to"]
+    fields = _read_fields("policy", envelope.payload, names)
+    version, begin, end, to = fields["version"], fields["valid_from"], fields["valid_until"], fields["to"]
     is_well_formed = _is_integer(begin, 0, _MOST_TIME) and (end is None or _is_integer(end, begin + 1, _MOST_TIME))
-    is_well_formed = is_well_formed and values["on_expiry"] in ("hold", "stop") and isinstance(to, dict)
+    is_well_formed = is_well_formed and fields["on_expiry"] in ("hold", "stop") and isinstance(to, dict)
+    boards = fields["boards"]
     if (
         not is_well_formed
         or len([name for name in to if to[name] is not None]) != 1
-        or not _all_bytes(values["boards"])
+        or not isinstance(boards, list)
+        or not all(isinstance(part, bytes) for part in boards)
     ):
         raise RefusedError("malformed", "a signed policy document is malformed")
     is_addressed = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS
-    if values["fleet"] != image.FLEET or not is_addressed:
+    if fields["fleet"] != image.FLEET or not is_addressed:
         raise RefusedError("not_addressed", "a document for somebody else")
-    newest = max(trusted.version, image.VERSION)
-    if version < newest:
-        raise RefusedError("replayed", "version %d; version %d has been accepted before" % (version, newest))
-    if version == trusted.version:
-        if envelope.digest != trusted.digest:
+    last_version = max(state.version, image.VERSION)
+    if version < last_version:
+        raise RefusedError("replayed", "version %d; version %d has been accepted before" % (version, last_version))
+    if version == state.version:
+        if envelope.digest != state.digest:
             raise RefusedError("same_version", "version %d has been accepted before, with other content" % version)
         return None
-    moment = max(now, trusted.time)
+    moment = max(now, state.time)
     if moment < begin:
         raise RefusedError("not_yet_valid", "version %d is valid from %d on" % (version, begin))
     if end is not None and moment >= end:
         raise RefusedError("expired", "version %d was valid until %d" % (version, end))
-    silent = values["on_expiry"] == "stop"
+    silent = fields["on_expiry"] == "stop"
     changes = {"version": version, "digest": envelope.digest, "valid_until": end or 0, "silent_then": silent}
-    return changes, values["boards"], values["policies"]
+    return changes, boards, fields["policies"]
 
 
-def _stop(envelope: Envelope, image: "Any", trusted: TrustState) -> TrustState | None:
-    values = _document("stop", envelope.payload, ("fleet", "device", "version"))
-    if values["fleet"] != image.FLEET or values["device"] != image.DEVICE:
+def _judge_stop(envelope: Envelope, image: "Any", state: TrustState) -> TrustState | None:
+    """Judge a stop. Return the stopped trust, None if a newer document or stop is in force."""
+    fields = _read_fields("stop", envelope.payload, ("fleet", "device", "version"))
+    if fields["fleet"] != image.FLEET or fields["device"] != image.DEVICE:
         raise RefusedError("not_addressed", "a stop for somebody else")
-    if values["version"] < max(trusted.version, trusted.stopped + 1):
+    if fields["version"] < max(state.version, state.stopped + 1):
         return None
-    return trusted.with_changes(stopped=values["version"])
+    return state.with_changes(stopped=fields["version"])
 
 
-def _time(envelope: Envelope, image: "Any", trusted: TrustState) -> TrustState | None:
-    values = _document("time", envelope.payload, ("fleet", "time"))
-    if values["fleet"] != image.FLEET:
+def _judge_time(envelope: Envelope, image: "Any", state: TrustState) -> TrustState | None:
+    """Judge a signed time. Return the trust with the newer time, None if the time is the same."""
+    fields = _read_fields("time", envelope.payload, ("fleet", "time"))
+    if fields["fleet"] != image.FLEET:
         raise RefusedError("not_addressed", "the time of another fleet")
-    if not _is_integer(values["time"], 0, _MOST_TIME):
+    if not _is_integer(fields["time"], 0, _MOST_TIME):
         raise RefusedError("malformed", "a time that is none")
-    if values["time"] < trusted.time:
-        raise RefusedError("replayed", "the time %d; %d has been before" % (values["time"], trusted.time))
-    return trusted.with_changes(time=values["time"]) if values["time"] > trusted.time else None
+    if fields["time"] < state.time:
+        raise RefusedError("replayed", "the time %d; %d has been before" % (fields["time"], state.time))
+    return state.with_changes(time=fields["time"]) if fields["time"] > state.time else None

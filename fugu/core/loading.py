@@ -1,4 +1,4 @@
-"""Letting go of modules that are needed seldom: a microcontroller's memory is scarce."""
+"""Unloading of modules that are needed seldom: a microcontroller's memory is scarce."""
 
 import gc
 import sys
@@ -11,13 +11,13 @@ JUDGES = tuple([_HERE + name for name in ("derived", "compiled", "pins", "guaran
 
 
 def release(*names: str) -> None:
-    """Unload modules, by their full names, on a microcontroller; the next import loads them anew."""
+    """Unload modules by their full names on a microcontroller; the next import loads them again."""
     if sys.implementation.name != "micropython":
         return
     for name in names:
-        package, _, last = name.rpartition(".")
+        package, _, module = name.rpartition(".")
         if name in sys.modules:
             del sys.modules[name]
-        if hasattr(sys.modules[package], last):
-            delattr(sys.modules[package], last)
+        if hasattr(sys.modules[package], module):
+            delattr(sys.modules[package], module)
     gc.collect()

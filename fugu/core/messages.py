@@ -1,4 +1,4 @@
-"""Statuses and watermarks: the little of msgpack that they need, and HMAC-SHA256."""
+"""Statuses and watermarks of a board, with the parts of msgpack and HMAC-SHA256 that they need."""
 
 import hashlib
 import struct
@@ -12,11 +12,10 @@ __all__ = [
     "VERSION",
     "MessageError",
     "Unpacker",
-    "committed",
     "hmac",
     "pack",
     "policy_status",
-    "same",
+    "read_watermark",
     "status",
 ]
 
@@ -29,7 +28,10 @@ class MessageError(Exception):
 
 
 def pack(value: "Any") -> bytes:
-    """A boolean, an integer, text or bytes of up to 255 bytes, or a list of up to 15 of them, in the shortest form."""
+    """Pack a boolean, an integer, text or bytes of at most 255 bytes, or a list of at most 15 of them.
+
+    The form is the shortest. MessageError for an integer that is too large.
+    """
     if value is True or value is False:
         return b"\xc3" if value else b"\xc2"
     if isinstance(value, str):
@@ -51,14 +53,14 @@ _NUMBERS = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">
 
 
 class Unpacker:
-    """Reads msgpack; whatever else there is, is refused."""
+    """Reads msgpack values one after the other; MessageError for other bytes."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self._data = data
         self.at = at
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Read the next `size` bytes."""
         end = self.at + size
         if end > len(self._data):
             raise MessageError("cut short")
@@ -67,7 +69,7 @@ class Unpacker:
         return chunk
 
     def number(self, low: int, high: int) -> int:
-        """An integer."""
+        """Read an integer within bounds."""
         code = self.take(1)[0]
         if code < 0x80 or code >= 0xE0:
             value = code if code < 0x80 else code - 256
@@ -80,13 +82,13 @@ class Unpacker:
             raise MessageError("a number is out of range")
         return value
 
-    def _length(self, kind: str, max_size: int, short: int, bits: int, long: dict[int, int]) -> int:
-        """How long a value of a kind is: by the low bits of its short form, or by so many bytes after a code."""
+    def _length(self, kind: str, max_size: int, prefix: int, mask: int, codes: dict[int, int]) -> int:
+        """Read the length of a value: the bits `mask` of its short form, or `codes[code]` bytes after a code."""
         code = self.take(1)[0]
-        if code in long:
-            size = int.from_bytes(self.take(long[code]), "big")
-        elif code & ~bits == short:
-            size = code & bits
+        if code in codes:
+            size = int.from_bytes(self.take(codes[code]), "big")
+        elif code & ~mask == prefix:
+            size = code & mask
         else:
             raise MessageError("no " + kind.partition(" ")[2])
         if size > max_size:
@@ -94,36 +96,39 @@ class Unpacker:
         return size
 
     def array(self, max_size: int) -> int:
-        """The length of an array, whose items follow."""
+        """Read the head of an array. Return the number of values that follow."""
         return self._length("an array", max_size, 0x90, 15, {0xDC: 2})
 
     def text(self, max_size: int) -> str:
-        """A string."""
+        """Read a string."""
         try:
             return self.take(self._length("a string", max_size, 0xA0, 31, {0xD9: 1, 0xDA: 2})).decode()
         except UnicodeError:
             raise MessageError("no text") from None
 
     def binary(self, max_size: int) -> bytes:
-        """A byte string."""
+        """Read a byte string."""
         return self.take(self._length("a byte string", max_size, -1, 0, {0xC4: 1, 0xC5: 2, 0xC6: 4}))
 
 
 def status(is_online: bool, depth: int, codes: list[int], streams: list[list[object]], randomness: str = "") -> bytes:
-    """A device's status: streams are [stream, policy version, next tick]; its version says what its noise rests on."""
-    kind = " (computational)" if randomness.startswith("computational") else ""
-    return b"\x03" + pack([is_online, VERSION + kind, depth, codes, streams])
+    """Encode a device's status; `streams` are lists of stream, policy version and next tick.
+
+    `randomness` is as in the image; the program's version says so if it is only computational.
+    """
+    suffix = " (computational)" if randomness.startswith("computational") else ""
+    return b"\x03" + pack([is_online, VERSION + suffix, depth, codes, streams])
 
 
 def policy_status(version: int, judged_digest: bytes, reason: str, detail: str, refusals: int, is_stale: bool) -> bytes:
-    """Status of a device about the documents that it is sent."""
+    """Encode a device's status about the policy documents that it is sent."""
     return b"\x0b" + pack([version, judged_digest, reason, detail, refusals, is_stale])
 
 
-def committed(payload: bytes, key: bytes, fleet: str, device: str) -> "tuple[int, list[Any]]":
-    """The counter of a watermark, and (sequence, through, gaps) of each stream.
+def read_watermark(payload: bytes, key: bytes, fleet: str, device: str) -> "tuple[int, list[Any]]":
+    """Read a watermark. Return its counter, and (sequence, last durable tick, gaps) of each stream and window.
 
-    MessageError if it is none, or if somebody other than the holder of the key has said it.
+    MessageError if it is malformed, or if its tag is not by the holder of the key.
     """
     if payload[:1] != b"\x02":
         raise MessageError("another schema")
@@ -147,13 +152,13 @@ def committed(payload: bytes, key: bytes, fleet: str, device: str) -> "tuple[int
     if fields.at != len(payload):
         raise MessageError("bytes follow the end")
     head = b"fugu/2 committed\0" + fleet.encode() + b"\0" + device.encode() + b"\0" + struct.pack(">Q", counter)
-    if not same(hmac(key, head + payload[begin:]), tag):
+    if not _are_equal(hmac(key, head + payload[begin:]), tag):
         raise MessageError("somebody else has said it")
     return counter, commits
 
 
 def hmac(key: bytes, message: bytes) -> bytes:
-    """HMAC-SHA256 under a key of at most 64 bytes."""
+    """Return the HMAC-SHA256 of a message under a key of at most 64 bytes."""
     key = key + bytes(64 - len(key))
     inner = hashlib.sha256(bytes([byte ^ 0x36 for byte in key]))
     inner.update(message)
@@ -162,8 +167,8 @@ def hmac(key: bytes, message: bytes) -> bytes:
     return outer.digest()
 
 
-def same(first: bytes, other: bytes) -> bool:
-    """True if two byte strings are equal; takes as long either way."""
+def _are_equal(first: bytes, other: bytes) -> bool:
+    """True if two byte strings are equal; the time taken does not depend on where they differ."""
     if len(first) != len(other):
         return False
     differs = 0

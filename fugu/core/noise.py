@@ -1,8 +1,8 @@
 """Random draws: symbols from a table, and exact discrete Laplace noise; integers only.
 
 A table is a set of exact rational probabilities over 2^32, so a privacy guarantee is a statement about integers: one
-uniform 32-bit word against one row decides. A tick without a usable reading takes its row by one more word, whatever
-the state is. It has the loss 0 if which ticks are missing does not depend on the readings
+uniform 32-bit word against one row decides. For a tick without a usable reading, one more word picks the row, whatever
+the state is. Such a tick loses nothing if it does not depend on the readings which ticks are missing
 (docs/proofs/states-and-ticks.md, "Missing readings").
 
 Discrete Laplace noise: P(n) proportional to exp(-|n| / s) on the integers, for a rational scale s. There is no rounding
@@ -13,7 +13,7 @@ Privacy" (2020), algorithms 1 and 2.
 import array
 import struct
 
-from .policy import above
+from .policy import rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,21 +28,22 @@ BLOCK_WORDS = 16
 
 
 def randomiser(
-    rows: "Sequence[Sequence[int]]", words: "MutableSequence[int]", fill: "Callable[[], None]", find: "Find" = above
+    rows: "Sequence[Sequence[int]]", words: "MutableSequence[int]", fill: "Callable[[], None]", find: "Find" = rank
 ) -> "tuple[Callable[[int | None], int], Callable[[], None]]":
-    """Return draw(state), the symbol for a state or for None from rows of thresholds; and discard(), for after a fork.
+    """Return draw(state) and discard(): draw takes a symbol for a state, or for None, from rows of thresholds.
 
-    `fill` overwrites `words` with independent uniform 32-bit words. Every draw takes one and overwrites it with zero,
-    so that a later look into memory does not tell which words made the symbols. After discard() no word that is there
-    is used: a process and its child never use one twice. `find` says how many numbers of a row are not above a word.
+    `fill` overwrites `words` with independent uniform 32-bit words. Every draw takes a word and overwrites it with
+    zero, so that a later look into memory does not tell which words made the symbols. discard() is for after a fork:
+    it drops all words, so that a process and its child never use the same word. `find` counts the thresholds of a row
+    that are not above a word.
     """
     count, states = 0, len(rows)
-    public = [-(-(row << 32) // states) for row in range(1, states)]  # word * states >> 32 of them are <= word
+    missing_row = [-(-(row << 32) // states) for row in range(1, states)]  # word * states >> 32 of it are <= word
 
     def draw(state: "int | None", rows: "Sequence[Sequence[int]]" = rows) -> int:
         nonlocal count
         if state is None:
-            state = draw(0, (public,))
+            state = draw(0, (missing_row,))
         if not count:
             fill()
             count = len(words)
@@ -59,7 +60,7 @@ def randomiser(
 
 
 def word_block(entropy: "Entropy", size: int = BLOCK_WORDS) -> "tuple[MutableSequence[int], Callable[[], None]]":
-    """Return a block of words, and what fills it; `entropy` fills a buffer with independent uniform bytes."""
+    """Return a block of words and fill(), which fills it; `entropy` fills a buffer with independent uniform bytes."""
     words, buffer = array.array("I", bytes(4 * size)), bytearray(4 * size)
 
     def fill() -> None:
@@ -72,10 +73,10 @@ def word_block(entropy: "Entropy", size: int = BLOCK_WORDS) -> "tuple[MutableSeq
 
 
 def uniform_below(entropy: "Entropy") -> "Callable[[int], int]":
-    """Return draw(below), uniform in range(below) for below >= 1; `entropy` fills a buffer with uniform bytes.
+    """Return draw(limit), uniform in range(limit) for limit >= 1; `entropy` fills a buffer with uniform bytes.
 
-    As few bits as can hold the largest value are taken; a number that is too large is thrown away, never folded back.
-    The bytes are overwritten before draw returns.
+    A draw takes as few bits as can hold the largest value. It rejects a number that is too large and draws again. The
+    bytes are overwritten before draw returns.
     """
 
     def draw(limit: int) -> int:
@@ -100,7 +101,7 @@ def uniform_below(entropy: "Entropy") -> "Callable[[int], int]":
 def discrete_laplace(draw: "Callable[[int], int]", numerator: int, denominator: int) -> int:
     """Draw an integer n with probability (1 - a) / (1 + a) * a^|n|, where a = exp(-1/s), s = numerator / denominator.
 
-    A count of sensitivity 1 that is released with it has the loss 1/s. ValueError: the scale is not positive.
+    A count of sensitivity 1 that is released with this noise loses 1/s. ValueError: the scale is not positive.
     Source: algorithm 2 with t = numerator and s = denominator. A remainder below t is kept with probability
     exp(-remainder / t) and a quotient counts successes of exp(-1), so t * quotient + remainder is geometric with ratio
     exp(-1/t); its quotient by s is geometric with ratio exp(-s/t). A sign makes that two-sided, once minus zero is
@@ -116,13 +117,13 @@ def discrete_laplace(draw: "Callable[[int], int]", numerator: int, denominator: 
         while _happens(draw, 1, 1):
             quotient += 1
         size = (remainder + numerator * quotient) // denominator
-        negative = draw(2) == 1
-        if not (negative and size == 0):
-            return -size if negative else size
+        is_negative = draw(2) == 1
+        if not (is_negative and size == 0):
+            return -size if is_negative else size
 
 
 def _happens(draw: "Callable[[int], int]", numerator: int, denominator: int) -> bool:
-    """True if an event of probability exp(-numerator/denominator) happens, for a fraction x in 0..1.
+    """Draw an event of probability exp(-x) for the fraction x = numerator / denominator in 0..1.
 
     Source: algorithm 1. The first k at which an event of probability x/k fails is odd with probability 1 - x + x^2/2! -
     ... = exp(-x).

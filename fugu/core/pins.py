@@ -1,9 +1,9 @@
-"""Comparison of a policy with the one of its stream that the owner of the device has pinned.
+"""Comparison of a policy with the policy that the device's owner has pinned for its stream.
 
 A board loads this after a guarantee has been derived, so that the two do not take its memory at the same time.
 """
 
-from .guarantee import GuaranteeError, stretched
+from .guarantee import GuaranteeError, stretch_bound
 from .leakage import less, worst_odds
 from .policy import BINARY, JOINT, Policy
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
     from .guarantee import Claim
 
-__all__ = ["contains", "departures", "keeps", "other_windows"]
+__all__ = ["check_pins", "contains", "departures", "moves_window"]
 
 
-def keeps(policy: Policy, pinned: Policy) -> None:
-    """Refuse a policy that gives less than a pinned one of its stream, or whose guarantee is about something else.
+def check_pins(policy: Policy, pinned: Policy) -> None:
+    """Refuse a policy that gives less than the pinned policy of its stream, or is about something else.
 
-    Whether its guarantee holds is another question.
+    Whether its guarantee holds is not checked here.
     """
     for departure in departures(policy, pinned):
         raise GuaranteeError(departure)
 
 
 def departures(policy: Policy, pinned: Policy) -> "Iterator[str]":
-    """Each way in which a policy gives less than a pinned one, or is about something else."""
+    """Yield each way in which a policy gives less than the pinned policy, or is about something else."""
     if policy.epoch_us != pinned.epoch_us or policy.period_us != pinned.period_us:
         yield "another clock"
     if policy.discretiser != pinned.discretiser:
@@ -35,7 +35,7 @@ def departures(policy: Policy, pinned: Policy) -> "Iterator[str]":
         yield "another class of chains"
     if policy.guarantee[0] < pinned.guarantee[0]:
         yield "a weaker adversary"
-    if other_windows([policy], pinned):
+    if moves_window([policy], pinned):
         yield "a window of the same name with other ticks"
     claim, pinned_claim = _windows_claim(policy), _windows_claim(pinned)
     if claim and pinned_claim:
@@ -45,13 +45,13 @@ def departures(policy: Policy, pinned: Policy) -> "Iterator[str]":
         _, pinned_ratio, pinned_ticks = pinned_claim
         if pinned_ratio and (
             not claimed_ratio
-            or stretched(policy, claimed_ratio, ticks, pinned_ticks, pinned_ratio, True) > pinned_ratio
+            or stretch_bound(policy, claimed_ratio, ticks, pinned_ticks, pinned_ratio, True) > pinned_ratio
         ):
             yield "windows that lose more"
 
 
-def other_windows(policies: list[Policy], earlier: Policy) -> bool:
-    """True if a window of a policy has the name of one before, of the same stream, and other ticks."""
+def moves_window(policies: list[Policy], earlier: Policy) -> bool:
+    """True if a window has the name of a window of an earlier policy of its stream, but other ticks."""
     ticks = {window.name: (window.start, window.length, window.stride) for window in earlier.windows}
     for policy in policies:
         for window in policy.windows if policy.stream == earlier.stream else ():
@@ -62,19 +62,20 @@ def other_windows(policies: list[Policy], earlier: Policy) -> bool:
 
 
 def _windows_claim(policy: Policy) -> "Claim | None":
+    """Return what is claimed of the windows and sums alone; None without any."""
     if policy.windows_guarantee is not None:
         return policy.windows_guarantee
     return policy.guarantee if policy.windows or policy.sums else None
 
 
-def contains(wider: Policy, pinned: Policy) -> bool:
-    """True if the class of chains of a policy is shown to contain another's, exactly."""
-    if wider.chains == JOINT or pinned.chains == JOINT:
-        same = wider.chains == pinned.chains and wider.steps == pinned.steps and wider.shared == pinned.shared
-        return same and not less(wider.members[0], pinned.members[0])
-    if wider.chains == BINARY:
+def contains(policy: Policy, pinned: Policy) -> bool:
+    """True if a policy's class of chains is shown, exactly, to contain the class of the pinned policy."""
+    if policy.chains == JOINT or pinned.chains == JOINT:
+        is_same = policy.chains == pinned.chains and policy.steps == pinned.steps and policy.shared == pinned.shared
+        return is_same and not less(policy.members[0], pinned.members[0])
+    if policy.chains == BINARY:
         if pinned.chains != BINARY:
             return False
-        (a, b, c, d), (e, f, g, h) = wider.members, pinned.members
+        (a, b, c, d), (e, f, g, h) = policy.members, pinned.members
         return not (less(e, a) or less(b, f) or less(g, c) or less(d, h))
-    return not less(wider.members[0], worst_odds(pinned.members))
+    return not less(policy.members[0], worst_odds(pinned.members))

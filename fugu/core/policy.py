@@ -19,7 +19,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Window",
-    "above",
+    "rank",
 ]
 
 BINARY, BOUNDED, JOINT = 0, 1, 2
@@ -27,17 +27,17 @@ THRESHOLDS, BASELINE, CATEGORIES = 0, 1, 2
 ADVERSARIES = ("ignorant", "informed", "universal")
 NONE = 255
 LATE_US = 250000
-"""A tick that is overdue by more, and by more than a period, is absent."""
+"""A tick that is overdue by more than this, and by more than a period, is absent."""
 POINTS = 1
-"""Instead of a number of symbols: points are released."""
+"""Stands for the number of symbols where points are released."""
 
 
 class PolicyError(Exception):
     """The bytes are no compiled policy, or one that may not run here."""
 
 
-def above(edges: "Sequence[int]", value: int) -> int:
-    """How many of increasing numbers a value is not below."""
+def rank(edges: "Sequence[int]", value: int) -> int:
+    """Return the rank of a value among increasing edges: how many are not above it."""
     low, high = 0, len(edges)
     while low < high:
         middle = (low + high) // 2
@@ -49,9 +49,10 @@ def above(edges: "Sequence[int]", value: int) -> int:
 
 
 class Window:
-    """One window of a policy: n holds the ticks start + n * stride .. + length - 1, and `counts` numbers are counted.
+    """The windows of one name in a policy: window n holds `length` ticks from start + n * stride on.
 
-    `places` has for each state the number that it counts towards, or another than the window has.
+    `counts` is how many numbers a window counts. `places` has for each state the index of its number, or an index
+    that no number has.
     """
 
     name: str
@@ -66,46 +67,49 @@ class Window:
 
     @property
     def overlap(self) -> int:
-        """The most windows that hold one tick."""
+        """The largest number of windows that share a tick."""
         return -(-self.length // self.stride)
 
     @property
     def rate(self) -> tuple[int, int]:
-        """The loss that the window adds to every tick, in nats, as a fraction."""
+        """The loss that the windows add to every tick, in nats, as a fraction."""
         return self.overlap * (2 if self.histogram else 1) * self.denominator, self.numerator
 
     def place(self, tick: int, state: int | None) -> int | None:
-        """The number that a tick counts towards, or another than the window has; None for a tick without a state."""
+        """Return the index of the number that a tick counts towards; None without a state.
+
+        The index may be one that no number has.
+        """
         return None if state is None else self.places[state]
 
     def holding(self, tick: int) -> range:
-        """Indices of the windows that hold a tick."""
+        """Return the indices of the windows that hold a tick."""
         elapsed = tick - self.start
         return range(max(0, (elapsed - self.length) // self.stride + 1), elapsed // self.stride + 1)
 
     def first_from(self, tick: int) -> int:
-        """Index of the first window that begins at a tick or after it."""
+        """Return the index of the first window that begins at a tick or after it."""
         return max(0, -((self.start - tick) // self.stride))
 
     def first(self, index: int) -> int:
-        """First tick of a window."""
+        """Return the first tick of a window."""
         return self.start + index * self.stride
 
     def ticks(self, index: int) -> tuple[int, int]:
-        """First tick of a window, and its length."""
+        """Return the first tick and the length of a window."""
         return self.first(index), self.length
 
     def last(self, index: int) -> int:
-        """Last tick of a window."""
+        """Return the last tick of a window."""
         return self.first(index) + self.length - 1
 
 
 class Policy:
-    """Policy of a stream; of an agent's, readings and thresholds are places of doubles, and there is no unit.
+    """Policy of a stream. An agent's readings and thresholds are places of doubles, and there is no unit.
 
-    `members` of its class of chains are as for `fugu.core.leakage.losses`. Of joint chains `shared` has for each stream
-    its name, its states, and the most nats that a tick of it tells; this one is at `column`. Their odds ratio is of so
-    many `steps` taken as one. `sums` are windows of a group, each with its `rate`.
+    `members` of its class of chains are as for `fugu.core.leakage.losses`. For each stream of joint chains, `shared`
+    has a name, a number of states, and the most nats that a tick may tell; this stream is at `column`. The odds ratio
+    of joint chains is of `steps` steps taken as one. `sums` are windows of a group, each with its `rate`.
     """
 
     version: int
@@ -148,12 +152,12 @@ class Policy:
 
     @property
     def repeats(self) -> list[int]:
-        """Ticks after which what goes by the time of day repeats: the strides of windows."""
+        """Numbers of ticks after which the windows repeat: their strides."""
         return [window.stride for window in self.windows]
 
     @property
     def bits(self) -> int:
-        """Bits of a symbol in a frame."""
+        """Bits that a symbol takes in a frame."""
         bits = 1
         while 1 << bits < self.symbols:
             bits *= 2

@@ -1,9 +1,9 @@
-"""Shares of one noise: so many of them together are discrete Laplace noise, exactly; integers only.
+"""Shares of one noise: the shares of m homes add up to discrete Laplace noise, exactly; integers only.
 
 A share is A - B, with A and B from the negative binomial distribution NB(1/m, p), p = 1 - a^m, a = threshold / 2^32:
-P(0) = a and P(k) / P(k-1) = p (m (k-1) + 1) / (m k). All of it is rational, so that inverting 64 random bits is exact:
-sums of probabilities lie between integers that are rounded down and up. Where a border lies inside what the bits leave
-open, 64 more bits decide. No k is too large, since a largest one would be an edge of the support.
+P(0) = a and P(k) / P(k-1) = p (m (k-1) + 1) / (m k). All probabilities are rational, so that inverting 64 random bits
+is exact: sums of probabilities lie between integers that are rounded down and up. Where a border lies in the interval
+that the bits leave open, 64 more bits decide. No k is too large: a largest k would be an edge of the support.
 Source: Goryczka, Xiong, "A Comprehensive Comparison of Multiparty Secure Additions with Differential Privacy" (2017).
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["UNIT", "Shares", "random_bits", "rate_up"]
 
 UNIT = 32
-"""A threshold is over 2 to the power of this."""
+"""Bits of a threshold, which is a fraction over 2^32."""
 _BITS = 64
 _GUARD = 40
 _RATE_BITS = 128
@@ -24,7 +24,7 @@ _TERMS = 11
 
 
 class Shares:
-    """The shares of a sum in which `homes` of them are the whole noise; `bits(n)` gives a uniform integer of n bits."""
+    """The shares of a sum in which `homes` shares are the whole noise."""
 
     def __init__(self, threshold: int, homes: int) -> None:
         if not (0 < threshold < 1 << UNIT and homes >= 1):
@@ -34,7 +34,10 @@ class Shares:
         self._ratio: dict[int, tuple[int, int]] = {}
 
     def draw(self, bits: "Bits") -> int:
-        """Draw a share. The time that it takes tells its size: draw it before anything that it protects happens."""
+        """Draw a share with `bits(n)`, which gives a uniform integer of n bits.
+
+        The time of a draw tells the size of the share: draw it before the protected ticks happen.
+        """
         return self._one_side(bits) - self._one_side(bits)
 
     def _one_side(self, bits: "Bits") -> int:
@@ -46,7 +49,7 @@ class Shares:
             word, width = (word << _BITS) | bits(_BITS), width + _BITS
 
     def _invert(self, word: int, width: int) -> "int | None":
-        """The k with F(k-1) <= u < F(k) for all u in [word, word + 1) / 2^width; None if there is none yet."""
+        """Return the k with F(k-1) <= u < F(k) for all u in [word, word + 1) / 2^width; None if it takes more bits."""
         digits = width + _GUARD
         ratio_low, ratio_high = self._ratios(digits)
         low, high = word << _GUARD, (word + 1) << _GUARD
@@ -61,14 +64,14 @@ class Shares:
             count += 1
             top, bottom = self._homes * (count - 1) + 1, self._homes * count
             term_low = (term_low * ratio_low >> digits) * top // bottom
-            term_high = _up(_up(term_high * ratio_high, 1 << digits) * top, bottom)
+            term_high = _div_up(_div_up(term_high * ratio_high, 1 << digits) * top, bottom)
             if not term_low:
                 return None
             certain_low = sum_high
             sum_low, sum_high = sum_low + term_low, sum_high + term_high
 
     def _ratios(self, digits: int) -> tuple[int, int]:
-        """p over 2^digits, from below and above."""
+        """Return bounds on p over 2^digits, from below and above."""
         if digits not in self._ratio:
             low, high = _power(self._threshold, self._homes, digits)
             self._ratio[digits] = (1 << digits) - high, (1 << digits) - low
@@ -76,7 +79,7 @@ class Shares:
 
 
 def rate_up(threshold: int, homes: int) -> int:
-    """The loss of one tick to a sum of so many shares, -log p, in nats over 2^32; rounded up.
+    """Return the loss of a tick to a sum of the shares of `homes` homes, -log p, in nats over 2^32, rounded up.
 
     -log(1 - y) <= y + y^2/2 + ... + y^11/11 + y^12 / (12 (1 - y)) for y = a^m.
     """
@@ -86,14 +89,17 @@ def rate_up(threshold: int, homes: int) -> int:
     y = _power(threshold, homes, _RATE_BITS)[1]
     total, term = 0, unit
     for n in range(1, _TERMS + 1):
-        term = _up(term * y, unit)
-        total += _up(term, n)
-    total += _up(_up(term * y, unit) * unit, (_TERMS + 1) * (unit - y))
-    return _up(total, 1 << (_RATE_BITS - UNIT))
+        term = _div_up(term * y, unit)
+        total += _div_up(term, n)
+    total += _div_up(_div_up(term * y, unit) * unit, (_TERMS + 1) * (unit - y))
+    return _div_up(total, 1 << (_RATE_BITS - UNIT))
 
 
 def random_bits(entropy: "Callable[[bytearray], None]") -> "Bits":
-    """A function that gives uniform integers of 8 n bits; `entropy` fills a buffer, which is overwritten at once."""
+    """Return bits(width), a uniform integer of `width` bits, a multiple of 8; `entropy` fills a buffer.
+
+    The buffer is overwritten at once.
+    """
 
     def bits(width: int) -> int:
         buffer = bytearray(width // 8)
@@ -107,18 +113,18 @@ def random_bits(entropy: "Callable[[bytearray], None]") -> "Bits":
 
 
 def _power(threshold: int, homes: int, digits: int) -> tuple[int, int]:
-    """(threshold / 2^32)^homes over 2^digits, from below and above."""
+    """Return bounds on (threshold / 2^32)^homes over 2^digits, from below and above."""
     unit = 1 << digits
     base_low = base_high = threshold << (digits - UNIT)
     low = high = unit
     while homes:
         if homes & 1:
-            low, high = low * base_low >> digits, _up(high * base_high, unit)
+            low, high = low * base_low >> digits, _div_up(high * base_high, unit)
         homes >>= 1
         if homes:
-            base_low, base_high = base_low * base_low >> digits, _up(base_high * base_high, unit)
+            base_low, base_high = base_low * base_low >> digits, _div_up(base_high * base_high, unit)
     return low, min(high, unit)
 
 
-def _up(top: int, bottom: int) -> int:
+def _div_up(top: int, bottom: int) -> int:
     return -(-top // bottom)

@@ -1,4 +1,4 @@
-"""One stream: ticks and readings go in, frames come out. No I/O; an outbox has what must be durable."""
+"""One stream: ticks and readings go in, frames come out. There is no I/O: an outbox makes frames durable."""
 
 from .frames import symbol_frame, window_frame
 from .noise import randomiser, uniform_below, word_block
@@ -16,9 +16,9 @@ __all__ = ["Stream"]
 class Stream:
     """A stream under a verified policy; `entropy` fills a writable buffer with independent uniform bytes.
 
-    `last_framed` is the last tick of the newest frame, -1 for none. `last_indices` are, by name, of the last window
-    that was released. No window that begins before `since_tick` is counted. Numbers are `shift`
-    ticks ahead of the wall clock. `noise_entropy` is for the noise of windows, if it is another; tests tell them apart.
+    `last_framed` is the last tick of the newest frame, -1 for none. `last_indices` has, by name, the index of the last
+    window that was released. No window that begins before `since_tick` is counted. Tick numbers are `shift` ticks
+    ahead of the wall clock. `noise_entropy` is for the noise of windows, by default `entropy`; tests give another.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Stream:
 
     @property
     def memory(self) -> "tuple[bytes, Classifier]":
-        """The discretiser, and what it remembers."""
+        """The discretiser's bytes, and its running form with all that it remembers."""
         return self.policy.discretiser, self._classifier
 
     def go_on(self, memory: "tuple[bytes, Classifier]") -> None:
-        """Go on with what a stream before this one remembers, if its discretiser is the same."""
+        """Take over the `memory` of an earlier stream if its discretiser is the same."""
         if memory[0] == self.policy.discretiser:
             self._classifier = memory[1]
 
@@ -57,26 +57,29 @@ class Stream:
         """True if no frame is under way."""
         return not self._symbols
 
-    def before(self, tick: int) -> list[tuple[str, int, int, bytes]]:
-        """Frames that end because a tick does not follow the one before: (sequence, previous, last, bytes) of each."""
+    def close_gap(self, tick: int) -> list[tuple[str, int, int, bytes]]:
+        """Close the frame under way if a tick does not follow its last tick.
+
+        Return the frames that this completes: (sequence, previous, last, bytes) of each.
+        """
         if self._symbols and tick != self._first + len(self._symbols):
             return self.close()
         return []
 
     def close(self) -> list[tuple[str, int, int, bytes]]:
-        """The frame under way as it is, if there is one."""
+        """Close the frame under way, if there is one. Return it as `close_gap` does."""
         return [self._seal()] if self._symbols else []
 
     def tick(self, tick: int, reading: object) -> list[tuple[str, int, int, bytes]]:
-        """Draw for a tick that is later than every one before; what this completes, as `before` has it."""
-        policy, done = self.policy, []
+        """Draw for a tick later than all before. Return the frames that this completes, as `close_gap` does."""
+        policy, frames = self.policy, []
         state = self._classifier.observe(tick, reading)
         if self._draw is not None:
             if not self._symbols:
                 self._first = tick
             self._symbols.append(self._draw(state))
             if len(self._symbols) >= policy.frame_ticks:
-                done.append(self._seal())
+                frames.append(self._seal())
         for counter in self.counters:
             if not self._classifier.beginning:
                 counter.observe(tick, state)
@@ -84,8 +87,8 @@ class Stream:
                 name, previous, ticks = counter.window.name, counter.last_index, counter.window.ticks(index)
                 frame = window_frame(policy.version, self.shift, name, ticks, previous, index, observed, counts)
                 counter.last_index = index
-                done.append((policy.stream + "/" + name, previous, index, frame))
-        return done
+                frames.append((policy.stream + "/" + name, previous, index, frame))
+        return frames
 
     def _seal(self) -> tuple[str, int, int, bytes]:
         policy, previous = self.policy, self.last_framed

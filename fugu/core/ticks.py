@@ -1,8 +1,8 @@
 """The ticks of a device's streams: one symbol a tick on a steady clock, reserved before it is drawn.
 
 A tick is drawn for when it comes or not at all. A tick that is overdue, because the machine slept or the clock was set,
-is absent. Smaller delays are made up for by an eighth of a period with each tick. Readings closer together than a
-period are more alike than the policy's class says. Numbers never go back: see `fugu.core.clocks`.
+is absent. Smaller delays are made up for by an eighth of a period with each tick. Readings closer together would be
+more alike than the policy's class says. Tick numbers never go back: see `fugu.core.clocks`.
 """
 
 from .clocks import SMALL_US, Anchored, TickClock, common_multiple
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["Pace", "Ticker", "find_place", "multiple_of", "restarted"]
+__all__ = ["Pace", "Ticker", "find_place", "multiple_of", "restart"]
 
 _NO_SPACE = 28
 _MOST_TICK = 1 << 53
 
 
 class Pace:
-    """Where a stream is: `next_tick` is to be drawn for, `trouble` says as a code of a status why no tick is drawn now.
+    """The progress of a stream: `next_tick` is the next tick to draw for.
 
-    `policy` says when ticks are valid. `clock` counts those of all streams with one epoch and one period. `last_tick`
-    was the last ever drawn for, or -1. `drawn_us` is the elapsed time at which this stream, or one of its clock, may
-    have been drawn for last. A recording is `late_us` behind at most, and need not wait after `drawn_us`.
+    `trouble` is the status code that says why no tick is drawn now, or None. `policy` says when ticks are valid.
+    `clock` counts the ticks of all streams with the same epoch and period. `last_tick` is the last tick ever drawn for,
+    or -1. `drawn_us` is the elapsed time at which this stream, or another of its clock, may have been drawn for last.
+    A recording is at most `late_us` behind, and need not wait after `drawn_us`.
     """
 
     late_us = LATE_US
@@ -39,13 +40,13 @@ class Pace:
         self.trouble: str | None = None
 
     def ready_us(self, anchored: Anchored) -> int:
-        """Elapsed time at which the next tick may be drawn for."""
+        """Return the elapsed time at which the next tick may be drawn for."""
         return self.clock.ready(self.next_tick, anchored.offset_us, None if self.recorded else self.drawn_us)
 
     def comes(self, anchored: Anchored, silent: "Callable[[int], str | None]") -> "bool | None":
-        """Tell whether the next tick has come, without those that are overdue; None if it is not to be drawn for.
+        """Skip overdue ticks. Return True if the next tick has come, None if it may not be drawn for.
 
-        `silent` says why nothing may be drawn at a Unix time in seconds: a code of a status, or None.
+        `silent` returns the status code that says why nothing may be drawn at a Unix time in seconds, or None.
         """
         clock, policy, elapsed = self.clock, self.policy, anchored.elapsed_us()
         now = elapsed + anchored.offset_us
@@ -65,7 +66,7 @@ class Pace:
         return None
 
     def begin(self, anchored: Anchored) -> int:
-        """Go on to the tick after this one, which has come."""
+        """Begin the next tick, which has come. Return its number."""
         tick = self.next_tick
         self.next_tick += 1
         self.clock.begin(tick, anchored.offset_us)
@@ -73,40 +74,44 @@ class Pace:
         return tick
 
 
-def restarted(streams: "Sequence[Pace]", anchored: Anchored, goes_on: bool = False) -> None:
-    """Begin after another life, which may have drawn for ticks a moment ago; by the same clock if it `goes_on`."""
+def restart(streams: "Sequence[Pace]", anchored: Anchored, goes_on: bool = False) -> None:
+    """Keep a period's distance from ticks that may have been drawn for just before a restart.
+
+    `goes_on`: the anchor from before the restart goes on, so that ticks keep their times.
+    """
     elapsed = anchored.elapsed_us()
-    drawn = [stream.clock for stream in streams if stream.last_tick >= 0]
+    clocks = [stream.clock for stream in streams if stream.last_tick >= 0]
     for stream in streams:
-        if stream.clock in drawn:
+        if stream.clock in clocks:
             stream.drawn_us = elapsed
             if not goes_on:
-                stream.clock.rested(elapsed)
+                stream.clock.restart(elapsed)
 
 
 def find_place(streams: "Sequence[Pace]", anchored: Anchored, started: bool) -> tuple[int, int, int]:
-    """Shift, since when it is, and the next tick of the streams of one clock, once the time is known or has jumped.
+    """Return the shift of the streams of one clock, its first tick, and the next tick.
 
-    The shift is as before, unless that meant a silence. Ticks that were reserved before the start may not have been
-    drawn for: then it may last as long as they do.
+    This is asked once the time is known, and after each jump. The shift is as before, unless that would mean a silence.
+    Ticks that were reserved before a start may not have been drawn for: a silence may last as long as they do.
     """
     clock, patience = streams[0].clock, SMALL_US
     if not started:
         patience = max(patience, max([stream.policy.frame_ticks + 1 for stream in streams]) * clock.period_us)
-    wall, last = clock.next_wall(anchored.now_us(), anchored.offset_us), max([stream.last_tick for stream in streams])
-    return clock.place(wall, last, min(patience, anchored.patience_us), multiple_of(streams))
+    last_tick = max([stream.last_tick for stream in streams])
+    wall_tick = clock.next_wall(anchored.now_us(), anchored.offset_us)
+    return clock.place(wall_tick, last_tick, min(patience, anchored.patience_us), multiple_of(streams))
 
 
 def multiple_of(streams: "Sequence[Pace]") -> int:
-    """Return what the shift of streams of one clock is a multiple of: then all is at the same time of day."""
+    """Return the number that shifts of these streams are multiples of, so that windows keep their time of day."""
     return common_multiple([period for stream in streams for period in stream.policy.repeats])
 
 
 class Ticker(Pace):
     """Draws for the ticks of one stream of a board when they come.
 
-    `policy` is verified; None for a stream that has none now. `make_stream` makes a `Stream` of a policy that begins
-    after what the outbox knows; `read_sensor` gives a reading or None; `silence` is for `Pace.comes`.
+    `policy` is verified; None for a stream without a policy. `make_stream` makes a `Stream` of a policy and an outbox,
+    which begins after the outbox's frames. `read_sensor` returns a reading or None. `silence` is for `Pace.comes`.
     """
 
     def __init__(
@@ -125,24 +130,24 @@ class Ticker(Pace):
         self._make = make_stream
         self._stream: Any = None
         self._memory: Any = None
-        self._placed = 0
-        restarted([self], anchored)
+        self._anchors = 0
+        restart([self], anchored)
 
     def due_us(self) -> int | None:
-        """Elapsed time at which the next tick comes; none if that is not known yet."""
-        if not self._placed or self.policy is None:
+        """Return the elapsed time at which the next tick comes; None if it is not known yet."""
+        if not self._anchors or self.policy is None:
             return None
         return self.ready_us(self._anchored)
 
     def step(self) -> bool:
-        """Draw for the next tick if it has come; whether frames have ended."""
+        """Draw for the next tick if it has come. Return True if that completed a frame."""
         self._anchored.follow()
         if self.policy is None:
             return False
         try:
-            if self._placed != self._anchored.anchors:
+            if self._anchors != self._anchored.anchors:
                 self._place()
-            if not self._placed:
+            if not self._anchors:
                 return False
             comes = self.comes(self._anchored, self._silent)
             if comes is None:
@@ -153,24 +158,24 @@ class Ticker(Pace):
             return False
 
     def close(self) -> None:
-        """Let the frame under way leave, as it is; after an OSError it stays, and leaves with the next."""
+        """Close the frame under way and store it; after an OSError it stays, and is stored with the next frame."""
         if self._stream is not None and not self._stream.is_empty:
             self._outbox.seal(self._stream.close(), self.last_tick)
 
     def switch(self, policy: Policy | None) -> None:
-        """Go on with the next tick under another policy, of the same clock, or under none; `close` comes first."""
+        """Go on with the next tick under another policy of the same clock, or None; call `close` first."""
         self.policy, self._stream, self.trouble = policy, None, None
         if policy is None:
             return
         self._outbox.expect(policy)
         self.next_tick = max(self.next_tick, self.last_tick + 1)
-        if self._placed == self._anchored.anchors and not self._outbox.shift % multiple_of([self]):
+        if self._anchors == self._anchored.anchors and not self._outbox.shift % multiple_of([self]):
             self._begin()
-        elif self._placed:
-            self._placed = -1
+        elif self._anchors:
+            self._anchors = -1
 
     def _place(self) -> None:
-        shift, since_tick, first = find_place([self], self._anchored, self._placed != 0)
+        shift, since_tick, first = find_place([self], self._anchored, self._anchors != 0)
         is_new_shift = shift != self.clock.shift
         if is_new_shift and self._stream is not None:
             self._outbox.seal(self._stream.close(), self._outbox.reserved)
@@ -179,7 +184,7 @@ class Ticker(Pace):
         if is_new_shift or self._stream is None:
             self._begin()
         self.next_tick = first
-        self._placed = self._anchored.anchors
+        self._anchors = self._anchored.anchors
 
     def _begin(self) -> None:
         self._stream = self._make(self.policy, self._outbox)
@@ -193,7 +198,7 @@ class Ticker(Pace):
             reading = self._read()
         except Exception:  # a sensor that fails gives no reading; what it says may be one
             reading = None
-        ended_frames = stream.before(tick)
+        ended_frames = stream.close_gap(tick)
         if policy.symbols:
             last_reserved = tick + policy.frame_ticks
             if stream.is_empty and not outbox.fits():

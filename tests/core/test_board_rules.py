@@ -41,7 +41,9 @@ def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
     )
     outbox = SimpleNamespace(reserved=-1, clock=(0, PERIOD), shift=0, since=0, set_shift=lambda *_: None)
     drawn: list[int] = []
-    stream = SimpleNamespace(memory=None, is_empty=True, before=lambda _: None, tick=lambda tick, _: drawn.append(tick))
+    stream = SimpleNamespace(
+        memory=None, is_empty=True, close_gap=lambda _: None, tick=lambda tick, _: drawn.append(tick)
+    )
     silent: list[str] = []
     read = iter(range(1000))
     ticker = ticks.Ticker(
@@ -75,7 +77,9 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
     def ticker(name: str) -> Any:
         policy = {"stream": name, "period_us": period, "frame_ticks": 4, "valid_from": 0, "valid_until": 0}
         outbox = SimpleNamespace(reserved=-1, clock=(0, period), shift=0, since=0, set_shift=lambda *_: None)
-        stream = SimpleNamespace(memory=None, is_empty=True, before=lambda _: None, tick=lambda *_: drawn.append(name))
+        stream = SimpleNamespace(
+            memory=None, is_empty=True, close_gap=lambda _: None, tick=lambda *_: drawn.append(name)
+        )
         namespace = SimpleNamespace(**policy, repeats=(), symbols=False)
         return ticks.Ticker(namespace, anchored, outbox, lambda *_: stream, lambda: 70)
 

@@ -24,7 +24,7 @@ from fugu.contract.stretches import Ceiling, stretch_ticks
 from fugu.contract.windows import Window
 from fugu.core.compiled import read_policy
 from fugu.core.guarantee import GuaranteeError, check, window_rate
-from fugu.core.pins import keeps
+from fugu.core.pins import check_pins
 from fugu.core.policy import Window as Compiled
 
 WINDOW = Window(name="w", length=10, stride=5, states=(1,), scale="20")
@@ -105,7 +105,7 @@ def test_what_came_first_is_pinned() -> None:
     promise = Guarantee(epsilon=50.0, adversary="ignorant")
     wider = BinaryChains(q=(0.1, 0.3), r=(0.3, 0.5))
     for fields in ({"version": 7}, {"chains": wider}, {"windows": (), "windows_guarantee": None}):
-        keeps(read_policy(compile_board_policy(first.model_copy(update=fields))), pinned)
+        check_pins(read_policy(compile_board_policy(first.model_copy(update=fields))), pinned)
     weaker: dict[str, dict[str, object]] = {
         "another clock": {"clock": Clock(epoch_us=0, period_us=500_000)},
         "another discretiser": {"discretiser": Thresholds(edges=(2.0,), states=("a", "b"))},
@@ -115,7 +115,7 @@ def test_what_came_first_is_pinned() -> None:
     }
     for why, change in weaker.items():
         with pytest.raises(Exception, match=why):
-            keeps(read_policy(compile_board_policy(first.model_copy(update=change))), pinned)
+            check_pins(read_policy(compile_board_policy(first.model_copy(update=change))), pinned)
 
 
 def test_a_window_counts_as_often_as_a_tick_is_in_it_and_a_histogram_twice() -> None:

@@ -147,7 +147,7 @@ def test_no_value_of_a_running_stream_is_a_float() -> None:
         stream = Stream(policy, entropy)
         frames = []
         for tick in range(60):
-            frames += stream.before(tick) + stream.tick(tick, generator.choice([None, 60, 80]))
+            frames += stream.close_gap(tick) + stream.tick(tick, generator.choice([None, 60, 80]))
         clock = TickClock(policy.epoch_us, policy.period_us)
         clock.begin(5, 17)
         assert clock.due(6, 17) > clock.due(5, 17)

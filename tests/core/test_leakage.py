@@ -86,8 +86,8 @@ def test_the_walk_alone_finds_the_most_that_a_climb_finds(seed: int, monkeypatch
     for _ in range(12):
         q, r = (generator.uniform(0.01, 0.99).as_integer_ratio() for _ in range(2))
         up, down, bounds = _ratio(generator), _ratio(generator), []
-        for climb in (leakage._climbed, lambda *_: 0):
-            monkeypatch.setattr(leakage, "_climbed", climb)
+        for climb in (leakage._climb, lambda *_: 0):
+            monkeypatch.setattr(leakage, "_climb", climb)
             bounds.append(max(losses((q, q, r, r), up, down, "informed")))
         assert abs(Fraction(bounds[0], bounds[1]) - 1) < Fraction(1, 1 << 80)
 

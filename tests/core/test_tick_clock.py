@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fugu.core.clocks import TickClock
-from fugu.core.ticks import Pace, find_place, restarted
+from fugu.core.ticks import Pace, find_place, restart
 
 PERIOD = 1_000_000
 HOUR = 3600 * PERIOD
@@ -44,7 +44,7 @@ def test_the_next_wall_tick_is_the_first_that_lies_a_period_after_what_was_drawn
 
 def test_what_may_have_been_drawn_before_a_start_counts_as_drawn_at_the_start() -> None:
     ticks = TickClock(0, PERIOD)
-    ticks.rested(5_300_000)
+    ticks.restart(5_300_000)
     assert ticks.next_wall(5_300_000, 0) == 7
     assert ticks.due(6, 0) == 6_300_000
 
@@ -112,7 +112,7 @@ def test_a_number_that_no_message_holds_is_not_drawn_for() -> None:
 def test_after_a_start_all_streams_of_a_clock_wait_for_what_one_of_them_may_have_drawn() -> None:
     clock, other = TickClock(0, PERIOD), TickClock(0, PERIOD)
     streams = [pace(clock, 149), pace(clock), pace(other)]
-    restarted(streams, anchored(150 * PERIOD + 1))
+    restart(streams, anchored(150 * PERIOD + 1))
     assert [stream.drawn_us for stream in streams] == [150 * PERIOD + 1, 150 * PERIOD + 1, None]
 
 

@@ -237,7 +237,7 @@ def test_windows_that_observe_nothing_do_not_pile_up() -> None:
     windows = counter(window_plan(length=5, stride=1))
     for tick in range(3_000):
         windows.prepare(tick)
-    assert len(windows.open) <= 5
+    assert len(windows.counts) <= 5
     assert windows.close(20_000) == []
 
 

@@ -222,7 +222,7 @@ def test_a_record_that_was_put_back_sends_no_second_count(device: Device, tmp_pa
     device.killed()
     shutil.copy(tmp_path / "copy", tmp_path / "outbox.sqlite.windows")
     device = Device(tmp_path, HOUR, at=40)
-    assert device.ticker.streams[0].counters[0].open == {}
+    assert device.ticker.streams[0].counters[0].counts == {}
     device.tick(*range(40, 81))
     assert device.frames() == [*released, (1, 40, (20,))]
 
@@ -302,7 +302,7 @@ def test_after_a_clock_that_was_set_no_record_of_before_goes_on(tmp_path: Path) 
     device = Device(tmp_path, window_plan(length=4000, stride=4000), at=100)
     device.tick(*range(100, 200))
     assert device.outbox.shift("hr")[0] > 0
-    assert device.ticker.streams[0].counters[0].open == {}
+    assert device.ticker.streams[0].counters[0].counts == {}
 
 
 def test_a_baselines_mean_is_in_no_record_and_its_first_ticks_are_in_no_count(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_a_record_is_the_noisy_count_and_the_outbox_never_has_it(tmp_path: Path)
     ((record,),) = stored_records(tmp_path, device.plan).values()
     assert (record.index, record.through, record.observed) == (0, 47, 48)
     assert abs(record.counts[0]) > 48, "next to all noise"
-    (count,) = device.ticker.streams[0].counters[0].open.values()
+    (count,) = device.ticker.streams[0].counters[0].counts.values()
     assert count.look(-(2**80), 2**80)[0] - record.counts[0] == 1
     raw = abs(record.counts[0]).to_bytes(9, "big").lstrip(b"\0")
     for file in tmp_path.glob("outbox.sqlite*"):
@@ -475,7 +475,7 @@ def _live(folder: Path, at: int, ticks: int, kill_at: int, keeping: Keeping) -> 
         setattr(os, name, _after(step, getattr(os, name)))
     device = Device(folder, *LIVES, at=at, keeping=keeping, frame_ticks=2)
     counters = device.ticker.streams[0].counters
-    resumed = {(counter.window.name, index) for counter in counters for index in counter.open}
+    resumed = {(counter.window.name, index) for counter in counters for index in counter.counts}
     with (folder / "resumed").open("a") as diary:
         diary.writelines(f"{name} {index}\n" for name, index in resumed)
     device.tick(*range(at, at + ticks))

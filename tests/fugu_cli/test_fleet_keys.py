@@ -38,7 +38,7 @@ from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
-from fugu.core.derived import of_boards
+from fugu.core.derived import accept
 from fugu.core.judge import judge
 from fugu.core.policy import Policy as CorePolicy
 from fugu.core.trust import TrustState
@@ -123,7 +123,7 @@ def taken(board: Any, trusted: TrustState, path: Path) -> tuple[TrustState, list
     """Trust and policies of a board that takes a document."""
     _, content = judge("policy", path.read_bytes(), board, trusted, int(time.time()), verified)
     assert content is not None
-    return of_boards(content, board, trusted, lambda: None)
+    return accept(content, board, trusted, lambda: None)
 
 
 def accepted(keys: Path, path: Path, **fields: Any) -> Verdict:

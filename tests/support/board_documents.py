@@ -9,7 +9,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import image
 
-from fugu.core.derived import of_boards
+from fugu.core.derived import accept
 from fugu.core.judge import judge
 from fugu.core.trust import RefusedError, TrustState
 from sanitiser.signatures import all_match
@@ -23,7 +23,7 @@ with open(sys.argv[2]) as lines:
             verified = lambda checks: all_match(checks, lambda: None)  # noqa: E731
             updated, content = judge(kind, bytes.fromhex(payload), image, trusted, int(now), verified)
             if content is not None:
-                updated, _ = of_boards(content, image, trusted, lambda: None)
+                updated, _ = accept(content, image, trusted, lambda: None)
         except RefusedError as error:
             reason, updated = error.reason, None
         trusted = updated or trusted

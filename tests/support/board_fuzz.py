@@ -9,8 +9,8 @@ import sys
 
 from fugu.core.compiled import read_policy
 from fugu.core.guarantee import GuaranteeError, check
-from fugu.core.messages import MessageError, committed
-from fugu.core.pins import keeps
+from fugu.core.messages import MessageError, read_watermark
+from fugu.core.pins import check_pins
 from fugu.core.policy import PolicyError
 
 CEILINGS = ((1 << 140, 0),)
@@ -45,7 +45,7 @@ def main(policy, watermark, key, seed, count):
     key = bytes.fromhex(key)
     pinned = read_policy(policy)
     check(pinned, CEILINGS)
-    genuine = committed(watermark, key, "home", "watch")
+    genuine = read_watermark(watermark, key, "home", "watch")
     read = proven = accepted = 0
     for _ in range(int(count)):
         other = mutated(policy)
@@ -56,13 +56,13 @@ def main(policy, watermark, key, seed, count):
             read += 1
             check(policy_read, CEILINGS)
             proven += 1
-            keeps(policy_read, pinned)
+            check_pins(policy_read, pinned)
             accepted += 1
         except (PolicyError, GuaranteeError):
             pass
         other = mutated(watermark)
         try:
-            judged = committed(other, key, "home", "watch")
+            judged = read_watermark(other, key, "home", "watch")
         except MessageError:
             continue
         assert judged == genuine, "a watermark that nobody has said is taken"  # the same in other bytes is no other

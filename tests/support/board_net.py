@@ -77,7 +77,7 @@ def main(cases):
                 done = stream.close()
             else:
                 reading = None if not rest else rest if policy.kind == CATEGORIES else int(rest)
-                done = stream.before(int(word)) + stream.tick(int(word), reading)
+                done = stream.close_gap(int(word)) + stream.tick(int(word), reading)
             for sequence, _, _, frame in done:
                 frames.update(struct.pack(">BH", len(sequence), len(frame)) + sequence.encode() + frame)
             if word == "end":

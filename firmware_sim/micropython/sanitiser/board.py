@@ -209,7 +209,7 @@ class Board:
             self.following.arrived(topic, payload)
             return
         try:
-            counter, commits = messages.committed(payload or b"", self._key, self._fleet, self._device)
+            counter, commits = messages.read_watermark(payload or b"", self._key, self._fleet, self._device)
         except messages.MessageError:
             return
         if counter <= max([line.outbox.counter for line in self.lines]):

@@ -103,10 +103,10 @@ class Following:
                 judge = policies = None
                 if content is not None:
                     release("fugu.core.judge")
-                    from fugu.core.derived import of_boards
+                    from fugu.core.derived import accept
 
-                    trusted, policies = of_boards(content, self._image, self.trusted, self._idle)
-                    of_boards = None
+                    trusted, policies = accept(content, self._image, self.trusted, self._idle)
+                    accept = None
             except RefusedError:
                 raise
             except MemoryError:

@@ -17,17 +17,17 @@ def accepted(image, on_progress):
     """
     if hasattr(gc, "threshold"):
         gc.threshold(_THRESHOLD)  # collected seldom, memory falls to pieces
-    from fugu.core.derived import derived
+    from fugu.core.derived import check_policies
 
     trusted = trust.load(TRUST_FILE, image.ROOT)
-    image_policies = derived(image.POLICIES, image, on_progress)
+    image_policies = check_policies(image.POLICIES, image, on_progress)
     policies = None
     if trusted.version >= image_policies[0].version:
         try:
-            policies = derived(trusted.policies, image, on_progress)
+            policies = check_policies(trusted.policies, image, on_progress)
         except trust.RefusedError as error:
             print("what was accepted before may not run any more:", error.detail)
-    derived = None
+    check_policies = None
     release(*JUDGES)
     return trusted, image_policies, image_policies if policies is None else policies
 
