@@ -216,7 +216,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         browser.driver.back()
         wait_until(lambda: browser.text(".stays .number") == "26,923", "the page again", instead=browser.text)
         browser.run("document.querySelector('#hidden a').click()")
-        wait_until(lambda: "no promise hides them" in browser.text("#habits"), "what is not hidden")
+        wait_until(lambda: "no promise hides habits" in browser.text("#habits"), "what is not hidden")
     wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
     assert browser.text(".leaves .number") == "88"
 

@@ -78,11 +78,11 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
         browser.open(pages["site"].address)
         wait_until(lambda: browser.count("tr[data-name='watch']") == 1, "the device")
         browser.open(pages["street"].address)
-        wait_until(lambda: "This account has heard of no device" in browser.text("main"), "a word about that")
-        assert "fugu start, where a sensor is, plans and writes an agent's files" in browser.text("main")
+        wait_until(lambda: "No device is visible to this account" in browser.text("main"), "a word about that")
+        assert "fugu start plans and writes an agent's files" in browser.text("main")
         assert browser.count("tbody tr") == 0
         browser.open(f"{pages['street'].address}/device/watch")
-        wait_until(lambda: "This account may not read how the device is" in browser.text("main"))
+        wait_until(lambda: "This account may not read the device's status" in browser.text("main"))
         assert browser.count(".left li") == browser.count(".stream") == 0
         assert b"inside" not in pages["street"].ask("/events/releases")[1]
         with shipped.client("watch") as watch:  # an estimate is not retained: a page remembers those that it hears

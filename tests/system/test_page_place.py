@@ -76,7 +76,7 @@ def test_where_devices_may_be(broker: Mosquitto, tmp_path: Path, browser: Browse
         wait_until(lambda: "live" in browser.text("#view"), "a word about the connection")
         assert "46.00" in browser.text("ol.newest")
     wait_until(lambda: "hidden among" in browser.text(".now"), "the protection")
-    assert "a circle about the same place" in browser.text(".outline")
+    assert "about the same centre" in browser.text(".outline")
     assert "publishes no probability of each" in browser.text(".stream")
     assert browser.count(".likely tbody tr") == 0
     assert browser.complaints() == []

@@ -17,7 +17,7 @@ export class Attack {
     this.chart.root.hidden = true;
     this.allowed = make("p", { class: "small" });
     this.who = make("p", { class: "small quiet" });
-    this.more = make("details", { hidden: true }, make("summary", {}, "Who that is"), this.allowed, this.who);
+    this.more = make("details", { hidden: true }, make("summary", {}, "About this attacker"), this.allowed, this.who);
     this.root = make("div", { class: "card attack" }, make("h3", {}, icon("attacker"), " Best guess of an attacker"), this.gauge, this.said, this.beyond, this.more);
   }
 
@@ -27,7 +27,7 @@ export class Attack {
     const held = epsilon !== null && epsilon <= LARGEST_PROTECTED;
     if (this.told) return;
     this.point(held ? [1 - sure(epsilon), sure(epsilon)] : [0, 1], null, "no", "yes");
-    put(this.said, held ? "Between the marks is what the promise allows, from even odds. Waiting for messages." : "Not protected. Waiting for messages.");
+    put(this.said, held ? "Waiting for messages. The marks show what the promise allows, from even odds." : "Not protected. Waiting for messages.");
   }
 
   point([least, most], guess, no, yes) {
@@ -56,7 +56,7 @@ export class Attack {
     const last = states.map((state, i) => [state, told.low[i].at(-1), told.high[i].at(-1), i]);
     const [state, low, high, i] = last.reduce((best, one) => (one[2] > best[2] ? one : best));
     const limit = told.epsilon === null || told.epsilon > LARGEST_PROTECTED ? "no useful limit" : `at most ${percent(told.most[i])}; had it been 50 % before, at most ${percent(sure(told.epsilon))}`;
-    const guess = told.guesses.length > 1 ? `${told.guesses.map(quoted).join(" or ")}, by the chain that it believes` : quoted(told.guesses[0]);
+    const guess = told.guesses.length > 1 ? `${told.guesses.map(quoted).join(" or ")} (this depends on the chain)` : quoted(told.guesses[0]);
     this.told = told;
     this.chart.root.hidden = false;
     this.point([told.least[i], told.most[i]], [low, high], `not ${quoted(state)}`, quoted(state));

@@ -19,14 +19,14 @@ export class Budget {
   take(told) {
     if (told.problem) return this.rows.replaceChildren(make("p", { class: "small quiet" }, told.problem));
     const mine = told.budgets.filter((one) => one.stream === this.stream);
-    this.rows.replaceChildren(...(mine.length ? mine.map(row) : [make("p", { class: "small quiet" }, `In the ledger ${told.view} this stream has no account: nothing can be released of it there.`)]));
+    this.rows.replaceChildren(...(mine.length ? mine.map(row) : [make("p", { class: "small quiet" }, `The ledger ${told.view} has no account for this stream, so nothing can be released from it there.`)]));
   }
 }
 
 function row(one) {
   const share = (value) => (one.allowance > 0 ? Math.min(1, value / one.allowance) : 1);
   const used = share(one.base + one.spent);
-  const parts = [one.base ? `${round(one.base)} stands for what the device releases itself` : "", one.spent ? `${round(one.spent)} for releases` : ""].filter(Boolean);
+  const parts = [one.base ? `${round(one.base)} for what the device itself releases` : "", one.spent ? `${round(one.spent)} for releases` : ""].filter(Boolean);
   const ticks = one.first >= 0 ? `, about ticks ${number(one.first)} to ${number(one.last)}` : "";
   const words = [
     `Used ${percent(used)}${parts.length ? `: ${parts.join(", ")}${ticks}` : ""}; left ${round(one.left)} of ${round(one.allowance)} nats at the tick that was charged most.`,

@@ -14,8 +14,8 @@ const SPANS = [["Newest", null], ["24 hours", 24 * HOUR], ["7 days", 7 * 24 * HO
 const STEPS = [300, 1800];
 const ADVERSARIES = {
   ignorant: "somebody who knows the class of chains, and no reading",
-  informed: "whoever also knows any of the other readings",
-  universal: "whoever knows anything else of the readings, or half knows it",
+  informed: "somebody who also knows any other readings",
+  universal: "somebody who may know anything else about the readings",
 };
 
 export function device(main, listen, name) {
@@ -48,7 +48,7 @@ export function device(main, listen, name) {
 
   function state({ member, about }) {
     view = about.ledger;
-    if (!member) return put(facts, "This account may not read how the device is.");
+    if (!member) return put(facts, "This account may not read the device's status.");
     condition.replaceChildren(mark(member.condition), ...(member.seen ? [" · last heard ", ago(member.seen * 1000)] : []));
     const unsent = member.outbox ? `${number(member.outbox)} frames waiting` : "nothing waiting";
     put(facts, [...troubles(member), member.agent && `agent ${member.agent}`, unsent].filter(Boolean).join(" · "));
@@ -150,7 +150,7 @@ class Stream {
         this.attack.root),
       make("div", { class: "charts" }, this.charts, this.attack.chart.root, this.messages.root),
       make("details", { class: "folded promise" }, this.longer, this.promise),
-      make("details", { class: "folded" }, make("summary", {}, "Who may still be told what"), this.budget.root),
+      make("details", { class: "folded" }, make("summary", {}, "Budget left for each audience"), this.budget.root),
       make("details", { class: "folded" }, make("summary", {}, "Technical"), this.class));
   }
 
@@ -335,7 +335,7 @@ function counted(one) {
 // A bar for each part of the day: its share of the time, and the band that holds it.
 function profile(one) {
   const title = make("p", { class: "small" }, `${one.states.join(" or ")}, share of each part of the day`);
-  if (!one.observed) return [title, make("p", { class: "small quiet" }, "The device ran at no tick of it.")];
+  if (!one.observed) return [title, make("p", { class: "small quiet" }, "The device was off the whole time.")];
   const part = one.observed / one.blocks.length;
   const of = (ticks) => Math.min(Math.max(ticks / part, 0), 1);
   return [title, ...one.blocks.map((block) => {

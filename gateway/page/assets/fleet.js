@@ -21,7 +21,7 @@ export function fleet(main, listen) {
   });
   const gateway = make("div", {});
   const rollout = make("p", { class: "small quiet" });
-  const nobody = make("p", { hidden: true }, "This account has heard of no device. The broker may let it read none: an account of an audience reads ", make("a", { href: `${PREFIX}/releases` }, "its releases"), ". Otherwise none has connected yet. fugu start, where a sensor is, plans and writes an agent's files; fugu agent run begins it, with this broker.");
+  const nobody = make("p", { hidden: true }, "No device is visible to this account. The broker may not let it read any: an account of an audience reads ", make("a", { href: `${PREFIX}/releases` }, "its releases"), ". Or no device has connected yet. Where the sensor is, fugu start plans and writes an agent's files, and fugu agent run connects it to this broker.");
   const unnamed = make("p", { class: "bad" });
   const waves = make("section", { "aria-label": "Policies on their way", hidden: true });
   const { rows, root: table } = tabulated("Devices", COLUMNS);
@@ -66,7 +66,7 @@ export function fleet(main, listen) {
     put(rollout, [...shares, ...(told.waiting ? [`${number(told.waiting)} have not answered the newest`] : [])].join(" · "));
     nobody.hidden = told.total > 0;
     unnamed.hidden = !told.unnamed;
-    put(unnamed, `▲ At least ${number(told.unnamed)} more devices have an alarm whose report does not name them: they are neither counted nor marked here. fugu gateway status names more of them.`);
+    put(unnamed, `▲ At least ${number(told.unnamed)} more devices have an alarm. The report does not name them, so they are not counted or marked here. fugu gateway status names more of them.`);
     waves.hidden = !told.waves.length;
     waves.replaceChildren(...told.waves.map((one) => wave(one, told.total)));
     const focused = document.activeElement?.closest?.("tr")?.dataset.name;

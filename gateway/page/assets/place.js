@@ -37,7 +37,7 @@ class Stream {
     this.where = null;
     this.points = [];
     this.map = new PlaceMap(told.place);
-    this.now = make("div", { class: "now" }, make("span", { class: "quiet" }, "No estimate has come since this page began."));
+    this.now = make("div", { class: "now" }, make("span", { class: "quiet" }, "No estimate since this page was opened."));
     this.outline = make("p", { class: "outline" });
     this.released = make("ol", { class: "small newest" });
     this.rows = make("tbody");
@@ -76,8 +76,8 @@ class Stream {
     const { time, placed, protection, accuracy } = this.where;
     const hidden = protection === undefined ? "" : `, hidden among ${protection} cells`;
     this.now.replaceChildren(make("strong", {}, degrees(this.where)), make("span", { class: "quiet" }, `the gateway's estimate${hidden} · `, ago(time)));
-    const circle = accuracy === undefined ? "" : ` As likely it is in a circle about the same place with a radius of ${metres(accuracy)}.`;
-    const unplaced = placed === undefined || placed > 0.9995 ? "" : ` That it has no place is ${share(1 - placed)} likely.`;
+    const circle = accuracy === undefined ? "" : ` A circle of ${metres(accuracy)} about the same centre is as likely to hold it.`;
+    const unplaced = placed === undefined || placed > 0.9995 ? "" : ` It has no place with probability ${share(1 - placed)}.`;
     put(this.outline, `With 95 % or more the true place is in ${outline(this.where)}.${circle}${unplaced}`);
     this.drawCells();
   }

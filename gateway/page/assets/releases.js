@@ -6,7 +6,7 @@ const COLUMNS = ["Release", "Window", "Value, with its interval", "Guarantee", "
 
 export function releases(main, listen) {
   const { rows, root: table } = tabulated("Releases", COLUMNS);
-  const none = make("p", { class: "quiet" }, "Nothing was released to an audience of this account, as far as the broker keeps it.");
+  const none = make("p", { class: "quiet" }, "The broker has no release for an audience of this account.");
   main.append(make("h1", {}, "Releases"), make("p", { class: "quiet" }, "Noisy statistics of windows, the newest first."), none, table);
   listen("/events/releases", { all: (told) => {
     none.hidden = told.releases.length > 0;
