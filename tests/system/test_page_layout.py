@@ -115,6 +115,6 @@ def test_nothing_overflows_or_lies_over_another(story_page: tuple[Told, ServedPa
             assert all(width > 300 and colour == "rgb(15, 107, 98)" for width, colour in drawn), drawn
             assert all(len(set(words)) == len(words) > 3 for words in marks), marks
         if name == "empty":
-            assert "from even odds. Waiting for messages" in browser.text(".attack")
+            assert "Waiting for messages. The marks show" in browser.text(".attack")
             assert browser.run(_MARKS) == [["M26.9 0V16", "M73.1 0V16"], ["27 %", "73 %"]]
         assert browser.complaints() == [], name
