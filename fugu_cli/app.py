@@ -1,4 +1,4 @@
-"""The commands behind `fugu`: one table of them, each of which is loaded when it is used, and how each is declared."""
+"""The commands behind `fugu`: a table of them, their loading at first use, and their declaration."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _GROUPS = {
     "deploy": "Write a broker, and folders for those who use it.",
 }
 COMMANDS = {
-    "start": ("demo:start", "From a file or a topic to an agent, in a browser."),
-    "try": ("demo:trial", "Try a recording of yours: plan, replay it, and see what leaves."),
-    "demo": ("demo:demo", "Show the whole system: sleeping hearts, a walk, or a street."),
-    "read": ("read:app", "Say what a recording is: its columns, times and gaps."),
+    "start": ("demo:app:start", "From a file or a topic to an agent, in a browser."),
+    "try": ("demo:app:try", "Try a recording of yours: plan, replay it, and see what leaves."),
+    "demo": ("demo:app:demo", "Show the whole system: sleeping hearts, a walk, or a street."),
+    "read": ("read:app:read", "Say what a recording is: its columns, times and gaps."),
     "plan auto": ("plan:app:auto", "Plan from a recording and a question."),
     "plan stream": ("plan:app:stream", "Plan a stream: how to randomise each reading."),
     "plan window": ("plan:app:window", "Plan windows of ticks."),
@@ -68,7 +68,7 @@ COMMANDS = {
     "gateway cluster": ("gateway:app:cluster", "Serve a fleet by shards on a Ray cluster."),
     "gateway status": ("gateway:app:status", "Ask the running gateway how it is."),
     "gateway dashboard": ("gateway:app:dashboard", "Show in a browser what an account may read."),
-    "gateway release": ("ledger:releases", "Make a release now, and charge it in the ledger."),
+    "gateway release": ("ledger:releases:release", "Make a release now, and charge it in the ledger."),
     "gateway ledger": ("ledger:app", "What every audience has been told."),
     "gateway history": ("gateway:app:history", "Print the estimates of a stream from the store, tick by tick."),
     "gateway export": ("gateway:app:export", "Write what a gateway has stored as Parquet files."),
@@ -97,9 +97,9 @@ COMMANDS = {
     "deploy fleet": ("deploy_fleet:app:fleet", "Add all devices of a CSV file."),
     "deploy schemas": ("schemas:app:schemas", "Write schemas of configuration files, for editors."),
     "deploy firmware": ("firmware:app", "Images for microcontrollers."),
-    "doctor": ("doctor:doctor", "Look at an installation, and say what to do."),
+    "doctor": ("doctor:app:doctor", "Look at an installation, and say what to do."),
 }  # fmt: skip
-"""By words: the module of the command or group, its name there, and which of a group's it is; and its help in lists."""
+"""By words of the command line: module:name of a command, or module:name:command of one in a group; and its help."""
 
 
 @cache
@@ -107,7 +107,7 @@ def load(command_words: str) -> Any:
     """Load a command, or a group of commands, of the table.
 
     Args:
-        command_words: its key in COMMANDS.
+        command_words: the key of the command in COMMANDS.
     """
     module, attribute, *name = COMMANDS[command_words][0].split(":")
     command: Any = typer.main.get_command(getattr(importlib.import_module(_AT + module), attribute))
@@ -117,16 +117,17 @@ def load(command_words: str) -> Any:
 
 
 class _LazyGroup(TyperGroup):
-    """Knows its commands by name and help only, until one of them is used."""
+    """A group of commands that knows only their names and help until one of them is used."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Find the command that was named, and load it."""
+        """Find the named command, and load it."""
         name, command, remaining_words = super().resolve_command(ctx, args)
         command_words = " ".join([*ctx.command_path.split()[1:], name or ""])
         return name, load(command_words) if COMMANDS.get(command_words, ("",))[0] else command, remaining_words
 
 
-def _group(help_text: str, name: str | None = None) -> typer.Typer:
+def _lazy_group(help_text: str, name: str | None = None) -> typer.Typer:
+    """Make a group of commands that are loaded at first use; only the application itself has a name."""
     return typer.Typer(
         name=name,
         cls=_LazyGroup,
@@ -139,12 +140,12 @@ def _group(help_text: str, name: str | None = None) -> typer.Typer:
     )
 
 
-app = _group("Private sensor streams: plan a guarantee, run devices and gateways, read private streams.", "fugu")
+app = _lazy_group("Private sensor streams: plan a guarantee, run devices and gateways, read private streams.", "fugu")
 _groups: dict[str, typer.Typer] = {}
 for _words, (_, _about) in COMMANDS.items():
     _first, _, _second = _words.partition(" ")
     if _second and _first not in _groups:
-        app.add_typer(_groups.setdefault(_first, _group(_GROUPS[_first])), name=_first)
+        app.add_typer(_groups.setdefault(_first, _lazy_group(_GROUPS[_first])), name=_first)
     (_groups[_first] if _second else app).add_typer(typer.Typer(help=_about), name=_second or _first)
 _root_command = cache(typer.main.get_command)
 
@@ -153,7 +154,7 @@ def run(words: list[str]) -> int:
     """Run a command of the application.
 
     Raises:
-        FuguError: what was wrong, or is not clear, for the caller to print.
+        FuguError: the command line or its work is at fault; the caller prints the error.
     """
     try:
         code = _root_command(app)(args=words, prog_name="fugu", standalone_mode=False)
@@ -222,12 +223,12 @@ UnitOption = Annotated[
 
 
 def output_option(metavar: str, help_text: str) -> Any:
-    """The option -o of a command, for what it writes."""
+    """Make the option -o of a command, for a file or folder that it writes."""
     return typer.Option("--output", "-o", metavar=metavar, help=help_text)
 
 
 def command_group(help_text: str) -> typer.Typer:
-    """A group of commands, be it of one only, that explains itself where no command is named."""
+    """Make a group of commands, also of a single one, that shows its help if no command is named."""
     group = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
     group.callback()(lambda: None)
     return group
@@ -236,7 +237,7 @@ def command_group(help_text: str) -> typer.Typer:
 def command(
     app: typer.Typer, name: str | None = None, *, shows: bool = False
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Make a function a command of an application; one that `shows` returns a `Result`, and has --json.
+    """Make a function a command of an application. With `shows` it returns a `Result`, and has --json.
 
     Each parameter is annotated with its type and a `typer.Option` or `typer.Argument`, which has its help and bounds.
     Fields of a dataclass among the parameters are options of their own.
@@ -257,7 +258,7 @@ def command(
             else:
                 parameters.append(parameter)
         for parameter in parameters:
-            _check(parameter, function.__name__)
+            _check_parameter(parameter, function.__name__)
         if shows:
             parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
 
@@ -285,8 +286,8 @@ def command(
     return register
 
 
-def _check(parameter: Parameter, command: str) -> None:
-    """Refuse a parameter that does not explain itself, or whose bounds nobody would hold it to."""
+def _check_parameter(parameter: Parameter, command: str) -> None:
+    """Refuse a parameter without help, or with bounds that its type cannot have or that are reversed."""
     if parameter.annotation is typer.Context:
         return
     kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)

@@ -1,4 +1,4 @@
-"""The broker that words of a command name: HOST:PORT, or a file with `[broker]`, as agents and gateways have it."""
+"""The broker that a command line names: HOST:PORT, or a file with `[broker]`, as agents and gateways have it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ BROKER_HELP = "The broker: HOST:PORT, or a file NAME.toml with [broker]."
 
 
 def broker_of(text: str) -> Broker:
-    """Read what `--broker` says.
+    """Read the value of `--broker`.
 
     Raises:
-        FuguError: it is no address, or the file cannot be read.
+        FuguError: it is no address, or its file cannot be read.
     """
     if not text.endswith(".toml"):
         return Broker.parse(text)
@@ -24,7 +24,7 @@ def broker_of(text: str) -> Broker:
 
     from fugu.host.toml_file import read_toml
 
-    class File(BaseModel):
+    class _BrokerFile(BaseModel):
         broker: Broker
 
-    return read_toml(Path(text), File, FuguError).broker.beside(Path(text).parent)
+    return read_toml(Path(text), _BrokerFile, FuguError).broker.beside(Path(text).parent)

@@ -1,4 +1,4 @@
-"""The commands for devices and subscribers: all there is where only the edge is installed, and no framework."""
+"""The commands for devices and subscribers, the only ones where no more than the edge is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fugu.contract.errors import UsageError
 __all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help", "helper", "subscribe"]
 
 OPTIONS = {"--version": "Print the version and stop.", "--help": "Show this message and exit."}
-"""Commands that are part of `fugu` itself."""
+"""By option of `fugu` itself: its help."""
 
 COMMANDS = {
     "agent": "Randomise readings, on a device.",
@@ -31,19 +31,19 @@ AGENT: dict[str, tuple[tuple[str, ...], str]] = {
     "join": (("join",), "Join a group of homes, on your own terms."),
     "doctor": (("--doctor",), "Look at the installation of this device, say what to do."),
 }
-"""By name: the words for `fugu-agent`, and the command's help."""
+"""By name of the command: the arguments for `fugu-agent`, and help."""
 
 _REST = "\nAll other commands need what a gateway does: pip install 'fugu-edge[gateway]'\n"
 
 
 def edge_help() -> str:
-    """Help text of `fugu` where only the edge is installed."""
+    """Return the help text of `fugu` where only the edge is installed."""
     about = "Private sensor streams: run a device, read private streams."
-    return _help("fugu", about, OPTIONS, COMMANDS) + _REST
+    return _help_text("fugu", about, OPTIONS, COMMANDS) + _REST
 
 
 def agent(arguments: Sequence[str]) -> int:
-    """`fugu agent`: as `fugu-agent`, with a word for each thing that it does.
+    """Run `fugu agent`, which has a command for each use of `fugu-agent`; return the exit code.
 
     Raises:
         UsageError: there is no such command.
@@ -55,27 +55,28 @@ def agent(arguments: Sequence[str]) -> int:
         return main([*AGENT[name][0], *rest])
     if name not in ("", "--help", "-h"):
         raise UsageError(f"No such command {name[:40]!r} (try 'fugu agent --help')")
-    below = {command: about for command, (_, about) in AGENT.items()}
-    text = _help("fugu agent", COMMANDS["agent"], {"--help": OPTIONS["--help"]}, below)
+    commands_below = {command: about for command, (_, about) in AGENT.items()}
+    text = _help_text("fugu agent", COMMANDS["agent"], {"--help": OPTIONS["--help"]}, commands_below)
     print(text, end="", file=sys.stdout if name else sys.stderr)
     return 0 if name else 2
 
 
 def subscribe(arguments: Sequence[str]) -> int:
-    """`fugu subscribe`; a `FuguError` for what it cannot do."""
+    """Run `fugu subscribe`, and return the exit code; FuguError if it fails."""
     from fugu_cli.commands.subscribe import main
 
     return main(arguments)
 
 
 def helper(arguments: Sequence[str]) -> int:
-    """`fugu helper`, in its exit codes."""
+    """Run `fugu helper`, and return the exit code."""
     from fugu_helper.__main__ import main
 
     return main(arguments)
 
 
-def _help(program: str, description: str, options: dict[str, str], commands: dict[str, str]) -> str:
+def _help_text(program: str, description: str, options: dict[str, str], commands: dict[str, str]) -> str:
+    """Return the help text of a program with options and commands."""
     width = max(map(len, chain(options, commands)))
     lines = [f"Usage: {program} [OPTIONS] COMMAND [ARGS]...", "", f"  {description}", "", "Options:"]
     lines += [f"  {name:{width}}  {text}" for name, text in options.items()]

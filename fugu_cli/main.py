@@ -1,12 +1,10 @@
 """The entry point: commands for devices, subscribers and files start at once, all others through the application.
 
-`fugu agent` and `fugu subscribe` are dispatched before the framework of the other commands is loaded. So they start
-fast and run where it is not installed. `fugu read` is, too, if its words are the usual ones. Whatever goes wrong is one
-line on stderr.
+`fugu agent`, `fugu subscribe`, `fugu helper` and usual lines of `fugu read` run before the framework of the other
+commands is loaded. So they start fast, and run where it is not installed. Every error is one line on stderr.
 
-Exit codes: 0 when it is done, 1 for what is refused or cannot be done, 2 for a command line that cannot be read. 2 is
-also for a recording that can be read in more than one way, 3 for a plan that recommends nothing, 130 for an
-interruption.
+Exit codes: 0 for success, 1 for a failure or a refusal, 2 for a command line that cannot be read. 2 is also for a
+recording that can be read in more than one way, 3 for a plan that recommends nothing, 130 for an interruption.
 """
 
 from __future__ import annotations
@@ -26,14 +24,14 @@ __all__ = ["main"]
 
 _FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy", "starlette", "uvicorn")
 _EXTRAS = {**dict.fromkeys(_FRAMEWORK, "gateway"), "pyarrow": "parquet", "ray": "cluster"}
-"""By what is missing: the extra that brings it."""
+"""By missing package: the extra that installs it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: the words after `fugu`; those of the process if not given.
+        arguments: the words after `fugu`; by default those of the process.
 
     Returns:
         The exit code.
@@ -43,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    """Run a command, loading as little as it needs."""
+    """Run a command, and load only what it needs."""
     if words[:1] == ["--"]:
         del words[0]
     match words:
@@ -69,23 +67,23 @@ def _run(words: list[str]) -> int:
 
 
 def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
-    """Run a command; every expected failure becomes one line (one more for each of its notes) and an exit code."""
+    """Run a command. An expected error becomes an exit code and one line on stderr, and one for each of its notes."""
     try:
         return command()
     except QuestionError as error:
-        return _ask(error, as_json=as_json)
+        return _print_question(error, as_json=as_json)
     except FuguError as error:
         for note in getattr(error, "__notes__", ()):
-            _fail(note, 1)
-        return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
+            _print_failure(note, 1)
+        return _print_failure(str(error), 2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
         raise
     except ModuleNotFoundError as error:
         if (extra_name := _EXTRAS.get(missing := (error.name or "").partition(".")[0])) is None:
             raise
-        return _fail(f"this command needs {missing}: pip install 'fugu-edge[{extra_name}]'", 1)
+        return _print_failure(f"this command needs {missing}: pip install 'fugu-edge[{extra_name}]'", 1)
     except OSError as error:
-        return _fail(f"{error.filename}: {cause(error)}" if error.filename else cause(error), 1)
+        return _print_failure(f"{error.filename}: {cause(error)}" if error.filename else cause(error), 1)
     except KeyboardInterrupt:
         return 130
     except ValueError as error:
@@ -95,16 +93,16 @@ def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
             raise  # an error of programming keeps its traceback
         from fugu.contract._document import first_problem
 
-        return _fail(first_problem(error), 1)
+        return _print_failure(first_problem(error), 1)
     except Exception as error:
-        databases = sys.modules.get("sqlite3")  # who has not loaded it has no error of it
+        databases = sys.modules.get("sqlite3")  # a module that is not loaded raised nothing
         if databases is None or not isinstance(error, databases.Error):
             raise
-        return _fail(f"a database cannot be used: {error}", 1)
+        return _print_failure(f"a database cannot be used: {error}", 1)
 
 
-def _ask(error: QuestionError, *, as_json: bool) -> int:
-    """Print a question, with its options to paste; returns the exit code of what has to be said first."""
+def _print_question(error: QuestionError, *, as_json: bool) -> int:
+    """Print a question with its options, ready to paste, and return exit code 2."""
     if as_json:
         print(json.dumps(error.document(), indent=2))
         return 2
@@ -115,6 +113,6 @@ def _ask(error: QuestionError, *, as_json: bool) -> int:
     return 2
 
 
-def _fail(message: str, code: int) -> int:
+def _print_failure(message: str, code: int) -> int:
     print(f"fugu: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

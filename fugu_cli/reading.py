@@ -1,4 +1,4 @@
-"""`fugu read` without the framework of the other commands, which takes as long to load as a file of some MB to read."""
+"""`fugu read` without the framework of the other commands, which takes long to load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEVERAL = ("only", "as_it_is")
 
 
 def read_words(arguments: Sequence[str]) -> bool:
-    """Run a usual command line; False, and nothing is done, if the framework has to read, explain or refuse it."""
+    """Run a usual command line; do nothing and return False if the framework has to read, explain or refuse it."""
     try:
         options = vars(parser().parse_args(arguments))
     except UsageError:
@@ -28,7 +28,7 @@ def read_words(arguments: Sequence[str]) -> bool:
 
 
 def parser() -> Parser:
-    """The options of the command, without their help."""
+    """Make the parser of the command's options, without help."""
     parser = Parser(prog="fugu read", add_help=False)
     parser.add_argument("file", type=Path)
     parser.add_argument("--output", "-o", type=Path)
@@ -40,7 +40,7 @@ def parser() -> Parser:
 
 
 def read_file(file: Path, output: Path | None, options: dict[str, Any], *, as_json: bool) -> None:
-    """Print what a recording is, and write it as a plain file if that is wanted."""
+    """Print the description of a recording, and write it as a plain file if one is named."""
     from fugu.host.files import write_secret
     from fugu.library.recordings import read
 

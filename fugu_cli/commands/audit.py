@@ -27,11 +27,11 @@ from fugu.mqtt.probe import listen
 from fugu.planning.recorded_policy import truth_by
 from fugu.recordings.options import read_options
 from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, command, command_group, output_option
-from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
+from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, enrolments_in, passphrases_in
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.connection import broker_of
-from fugu_cli.view.audit import attacked_stream, stated, tested_device
+from fugu_cli.view.audit import attacked_stream, shown_statement, tested_device
 from fugu_cli.view.ledger import audited_ledger
 from fugu_cli.view.terminal import working
 from gateway.audit.access import AccessList, planned_audiences
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 _PATIENCE = 300.0
-"""Seconds for which an agent may publish nothing new: a frame of a slow one takes that long."""
+"""Seconds for which an agent may publish nothing new, as while a slow agent fills a frame."""
 app = command_group("Check what is promised, trusting nobody.")
 
 
@@ -90,7 +90,7 @@ def policy(
     """
     if (sign is None) != (output is None):
         raise UsageError("--sign and --output belong together")
-    owner: Enrolment | None = next(iter(owners([enrolment] if enrolment else None)), None)
+    owner: Enrolment | None = next(iter(enrolments_in([enrolment] if enrolment else None)), None)
     try:
         with working("computing every epsilon again"):
             catalogue = None if store is None else Place.of(store).store
@@ -98,12 +98,12 @@ def policy(
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
     if sign is not None and output is not None:
-        write_public(output, _signed_statement(statement, _key(sign, passphrase_file)))
-    return stated(statement)
+        write_public(output, _signed_statement(statement, _signing_key(sign, passphrase_file)))
+    return shown_statement(statement)
 
 
 def _signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
-    """The statement's JSON in an envelope of the kind `statement`, with a signature."""
+    """Return a statement's JSON in a signed envelope of the kind `statement`."""
     payload = json.dumps(statement.document(), sort_keys=True, separators=(",", ":")).encode()
     return sign("statement", payload, [key]).encode()
 
@@ -142,7 +142,7 @@ def device(
     period_us = max(1, round(positive(period, "period") * 1e6))
     policy = load_policy(file)
     tests: list[DrawTest] = []
-    problem, parts, address = "", _parts(policy), broker_of(broker)
+    problem, parts, address = "", _policy_parts(policy), broker_of(broker)
     for part in parts:
         draw_count = counts if isinstance(part, Policy) and part.table is None else draws
         with tempfile.TemporaryDirectory() as folder, working("drawing"):
@@ -155,8 +155,8 @@ def device(
     return tested_device(tests, problem, false_alarms)
 
 
-def _parts(policy: AnyPolicy) -> list[AnyPolicy]:
-    """The policy, or if it has symbols and windows, one of each: counts take longer to publish."""
+def _policy_parts(policy: AnyPolicy) -> list[AnyPolicy]:
+    """Split a policy with symbols and windows into one of each, since counts take longer to publish."""
     if not isinstance(policy, Policy) or policy.table is None or not policy.windows:
         return [policy]
     no_guarantee = {"windows_guarantee": None}
@@ -238,13 +238,13 @@ def stream(
         )  # fmt: skip
     if access_list is not None and live is not None:
         audit = audit._replace(
-            findings=(*_not_listed(access_list, address.username or "", messages or ()), *audit.findings)
+            findings=(*_unlisted_findings(access_list, address.username or "", messages or ()), *audit.findings)
         )
     return attacked_stream(audit)
 
 
-def _not_listed(access_list: AccessList, account: str, messages: Iterable[Message]) -> list[Finding]:
-    """Messages that a broker delivered to an account although its access list does not grant them."""
+def _unlisted_findings(access_list: AccessList, account: str, messages: Iterable[Message]) -> list[Finding]:
+    """Return a finding for each topic that a broker delivered to an account, and its access list does not grant."""
     topics = dict.fromkeys(topic for topic, _ in messages)
     return [
         Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")
@@ -299,7 +299,9 @@ def ledger(
         problem = ledger_problem(ledger_db, Place.of(store).store) if store is not None else ""
         with ledger_db.snapshot() as rows:
             devices = {row[1] for row in rows.accounts()}
-        documents = policies_in(_files(policies), None if root is None else Root.read(root), owners(enrolment), devices)
+        documents = policies_in(
+            _policy_files(policies), None if root is None else Root.read(root), enrolments_in(enrolment), devices
+        )
         if policies and not any(isinstance(document, Policy) for document in documents):
             raise UsageError("--policies has no policy of symbols or windows: nothing would be held against them")
         config = None if releases is None else ReleaseConfig.load(releases)
@@ -312,16 +314,17 @@ def ledger(
     return audited_ledger(audit._replace(problems=((problem,) if problem else ()) + audit.problems), location.name)
 
 
-def _files(paths: list[Path] | None) -> list[Path]:
-    """Files, with those of folders in place of the folders."""
+def _policy_files(paths: list[Path] | None) -> list[Path]:
+    """Return files, with the policies of a folder in place of the folder."""
     groups = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
     return [
         file for files in groups for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())
     ]
 
 
-def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
+def _signing_key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
+    """Unlock the key of a file; FuguError if the file holds none."""
     matching_keys = [key_file for key_file in key_files([file.parent]) if key_file.path == file]
     if not matching_keys:
         raise FuguError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
-    return matching_keys[0].unlock(at_hand(passphrases))
+    return matching_keys[0].unlock(passphrases_in(passphrases))

@@ -1,4 +1,4 @@
-"""The work of `fugu plan auto`, of a device or of many homes: options to a question, the plan to JSON and files."""
+"""The work of `fugu plan auto` for a device or for many homes: from options to a plan, its JSON and its files."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from fugu_cli.view.terminal import working
 
 __all__ = [
     "Offer",
-    "answers",
-    "asked_words",
+    "is_answer",
     "offer_line",
     "offers_of",
+    "option_words",
     "other_options",
     "plan_homes",
     "plan_recordings",
     "question_asked",
-    "reading_asked",
+    "reading_options",
 ]
 
 Offer = tuple[str, AutoOptions]
-"""An answer that is useful, with its error and that of guessing, in words; and its settings."""
+"""A useful answer in words, with its error and that of guessing; and the settings that lead to it."""
 
 _NAMED = ("fleet", "device", "stream", "epoch", "broker")
 _READ_BY = (*(field.name for field in fields(RecordingOptions)), *_NAMED)
-"""Options that are no part of the question."""
+"""Names of options that are not part of the question."""
 _BASELINE = 50
-"""Ticks of a baseline that a plan which recommends nothing tries instead."""
+"""The ticks of the baseline that is tried if a plan recommends nothing."""
 _NOTHING_ELSE = "Nothing that was tried instead is useful: a recording of more days may do."
 _NOT_WRITTEN = (
     f"Not written, since it is not private: ask for an epsilon of at most {LARGEST_PROTECTED:g}, or add --not-private."
@@ -61,18 +61,18 @@ _STDIN = (
 def plan_recordings(
     files: Sequence[Path], options: AutoOptions, *, output: Path | None, not_private: bool, force: bool
 ) -> Result:
-    """Plan from recordings, one of each donor, and write the plan if a folder is named.
+    """Plan from recordings, one of each donor, and write the plan if an output folder is named.
 
-    What is not private is written only if that is asked for.
+    A plan that is not private is written only with `not_private`.
 
     Raises:
-        FuguError: something cannot be read, or the recording cannot answer such a question.
+        FuguError: an option or a recording cannot be read, or the recording cannot answer the question.
         OSError: a file cannot be read or written.
     """
     if output is not None and not force:
         refuse_overwriting(output)
     question = question_asked(options)
-    reading = reading_asked(options, question)
+    reading = reading_options(options, question)
     identity = target_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
     recording_words = str(files[0]) if len(files) == 1 else "RECORDINGS"  # of several donors only the number is told
@@ -82,13 +82,13 @@ def plan_recordings(
         try:
             plan = solve(question, progress=progress)
         except TooShortError as error:
-            offers = offers_of(solve, _shorter(error.baseline_ticks, _capped(options)), progress)
+            offers = offers_of(solve, _shorter_baseline(error.baseline_ticks, _capped(options)), progress)
             lines = [offer_line(offer, ["fugu", "plan", "auto", recording_words]) for offer in offers]
-            return _too_short(error, lines)
-        offers = [] if answers(plan) else offers_of(solve, other_options(plan.details, options), progress)
+            return _too_short_result(error, lines)
+        offers = [] if is_answer(plan) else offers_of(solve, other_options(plan.details, options), progress)
     lines = [offer_line(offer, ["fugu", "plan", "auto", recording_words]) for offer in offers]
     offer_fields = {"offers": [*lines]}
-    if not answers(plan) and not lines:
+    if not is_answer(plan) and not lines:
         lines = [_NOTHING_ELSE]
     if output is not None and plan.useful and plan.privacy == "none" and not not_private:
         lines.append(_NOT_WRITTEN)
@@ -100,27 +100,27 @@ def plan_recordings(
             needs_stdin = isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None
             lines.append(_STDIN if needs_stdin else _HELD_BACK)
     return Result(
-        lambda: plan.document() | offer_fields, [*plan.report, *map(Line, lines)], 0 if answers(plan) else NOTHING
+        lambda: plan.document() | offer_fields, [*plan.report, *map(Line, lines)], 0 if is_answer(plan) else NOTHING
     )
 
 
-def _too_short(error: TooShortError, offers: list[str]) -> Result:
-    """A recording that is too short: how it was read, and what else may be asked."""
+def _too_short_result(error: TooShortError, offers: list[str]) -> Result:
+    """Return the result for a recording that is too short: how it was read, and offers."""
     verdict = f"Not useful: {error}"
     document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
     reading_lines = [*error.lines, ""] if error.lines else []
     return Result(document | {"offers": offers}, map(Line, (*reading_lines, verdict, *offers)), NOTHING)
 
 
-def answers(plan: Plan) -> bool:
-    """True if a plan is useful, and at least weakly private."""
+def is_answer(plan: Plan) -> bool:
+    """Return whether a plan is useful, and at least weakly private."""
     return plan.useful and plan.privacy != "none"
 
 
 def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
-    """Other settings that are useful, each with how far off it is on rows that chose nothing.
+    """Return offers: those of some settings that are useful, each with its error on held-back rows.
 
-    A baseline to try depends on no reading; an epsilon on the first two sets only, and its third set is the same.
+    Settings were chosen without the held-back rows: a baseline by no reading, an epsilon by the other two sets.
     """
     offers = []
     for number, settings in enumerate(choices, 1):
@@ -134,9 +134,9 @@ def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable
             continue
         best_row = next((row for row in plan.errors if row.recommended), None)
         if best_row is not None and best_row.held_back is not None:
-            metre = plan.recommended.unit == "metres"
-            error, guess_error = (_metres if metre else error_words)(best_row.held_back), best_row.guessing
-            guess_text = f"{guess_error:.0f}" if metre else error_words(guess_error).partition(" ")[0]
+            in_metres = plan.recommended.unit == "metres"
+            error = f"{best_row.held_back:.0f} m" if in_metres else error_words(best_row.held_back)
+            guess_text = f"{best_row.guessing:.0f}" if in_metres else error_words(best_row.guessing).partition(" ")[0]
             offer_words = (
                 f"Try instead: {best_row.answer}, off by {error} on held-back rows; guessing is off by {guess_text}"
             )
@@ -144,19 +144,14 @@ def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable
     return offers
 
 
-def _metres(error: float) -> str:
-    """An error of places, in whole metres."""
-    return f"{error:.0f} m"
-
-
 def offer_line(offer: Offer, command: Sequence[str]) -> str:
-    """An offer with the command that does it."""
-    words, settings = offer
-    return f"{words}: {shlex.join([*command, *asked_words(settings)])}"
+    """Return an offer in words, with the command that makes its plan."""
+    offer_words, settings = offer
+    return f"{offer_words}: {shlex.join([*command, *option_words(settings)])}"
 
 
-def asked_words(options: AutoOptions) -> list[str]:
-    """The options that are not the usual ones, as words of a command."""
+def option_words(options: AutoOptions) -> list[str]:
+    """Return options that differ from their defaults, as words of a command."""
     arguments: list[str] = []
     for field in fields(options):
         value, name = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
@@ -170,7 +165,7 @@ def asked_words(options: AutoOptions) -> list[str]:
 
 
 def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
-    """At most seven settings to try, none above the largest epsilon that is private."""
+    """Return up to seven settings to try after a plan that is no answer, all with a private epsilon."""
     options = _capped(options)
     if options.epsilon < plan.question.epsilon:
         yield options
@@ -183,35 +178,36 @@ def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[
         if plan.merged is not None:
             options = replace(options, states=",".join(plan.merged))
             yield options
-        yield from _shorter(plan.states.baseline_ticks, options)
-    least = plan.least_epsilon or 0.0
-    if options.epsilon < least <= LARGEST_PRIVATE:
-        yield replace(options, epsilon=least)
+        yield from _shorter_baseline(plan.states.baseline_ticks, options)
+    least_epsilon = plan.least_epsilon or 0.0
+    if options.epsilon < least_epsilon <= LARGEST_PRIVATE:
+        yield replace(options, epsilon=least_epsilon)
     if isinstance(plan, AutoPlan) and plan.question.protect:
         yield replace(options, protect="tick")
-    elif options.epsilon < LARGEST_PRIVATE != least:
+    elif options.epsilon < LARGEST_PRIVATE != least_epsilon:
         yield replace(options, epsilon=LARGEST_PRIVATE)
 
 
 def _capped(options: AutoOptions) -> AutoOptions:
-    """The same at an epsilon that is private: no other is offered."""
+    """Lower an epsilon to the largest private one, since no larger one is offered."""
     return replace(options, epsilon=min(options.epsilon, LARGEST_PRIVATE))
 
 
-def _shorter(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]:
+def _shorter_baseline(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]:
+    """Return settings with a baseline of 50 ticks, if that is shorter."""
     if baseline_ticks > _BASELINE:
         yield replace(options, baseline=str(_BASELINE))
 
 
-def reading_asked(options: RecordingOptions, question: Question) -> ReadOptions:
-    """The options by which a recording is read for a question. UsageError: one cannot be read."""
+def reading_options(options: RecordingOptions, question: Question) -> ReadOptions:
+    """Return the options by which a recording is read for a question; UsageError if one cannot be parsed."""
     return read_options(**options.words(), day_parts=question.day_parts)
 
 
 def question_asked(options: AutoOptions) -> Question:
-    """The question that options ask. FuguError: one of them cannot be read."""
-    words = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in _READ_BY}
-    return question_of(words.pop("want"), **words)
+    """Return the question that options ask; FuguError if an option cannot be parsed."""
+    texts = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in _READ_BY}
+    return question_of(texts.pop("want"), **texts)
 
 
 _NEXT = (
@@ -223,10 +219,10 @@ _NEXT = (
 def plan_homes(
     files: Sequence[Path], options: AutoOptions, group: GroupOptions, *, output: Path | None, force: bool
 ) -> Result:
-    """Plan a group, and write what its helper or its homes need.
+    """Plan a group of homes, and write its file for the helper, or the policies of its homes.
 
     Raises:
-        FuguError: something cannot be read, or there is no such group.
+        FuguError: an option or a file cannot be read, or no such group is possible.
         OSError: a file cannot be read or written.
     """
     from fugu.library.streets import read_group, street_of
@@ -241,7 +237,7 @@ def plan_homes(
             files,
             question,
             target_of(options.fleet, options.device, options.stream, options.epoch),
-            reading_asked(options, question),
+            reading_options(options, question),
             group.homes,
             group=None if group.group is None else read_group(group.group),
             honest=group.honest,
@@ -251,8 +247,8 @@ def plan_homes(
     files_written = () if output is None else street.save(output, force=force)
     lines = []
     if files_written:
-        last = f"{len(files_written)} files in {files_written[0].parent}"
-        lines.append(f"written: {files_written[0] if len(files_written) == 1 else last}")
+        files_text = f"{len(files_written)} files in {files_written[0].parent}"
+        lines.append(f"written: {files_written[0] if len(files_written) == 1 else files_text}")
         if group.group is None:
             lines.append(_NEXT.format(file=files_written[0]))
     return Result(street.document(), [*street.report, *map(Line, lines)], 0 if street.useful else NOTHING)

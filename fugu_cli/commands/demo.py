@@ -10,23 +10,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from fugu.host.arguments import one_of, positive
-from fugu_cli.app import NotPrivateOption, command
+from fugu_cli.app import NotPrivateOption, command, command_group
 from fugu_cli.commands.plan_options import AutoOptions, TrialOptions
 from fugu_cli.connection import broker_of
 
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk", "street")
-demo = typer.Typer(rich_markup_mode=None, add_completion=False)
-start = typer.Typer(rich_markup_mode=None, add_completion=False)
-trial = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = command_group("See the whole system, or try a recording of yours.")
 BrowserOption = Annotated[bool, Option(help="Open the page.")]
 
 
-@command(demo)
+@command(app, "demo")
 def _demo(
     demo: Annotated[str, Argument(metavar="[hearts|walk|street]", help="Nights, places, or sixty homes.")] = "hearts",
     *,
@@ -65,7 +62,7 @@ def _demo(
         return walk(out or Path("demo-walk"), positive(seconds, "seconds"), kind, browser=browser)
 
 
-@command(trial)
+@command(app, "try")
 def _try(
     file: Annotated[
         Path | None, Argument(metavar="[HISTORY.csv]", help="Readings, plain or gzip, as for fugu plan auto.")
@@ -104,7 +101,7 @@ def _try(
         return run(file, plan_options, not_private=not_private, browser=browser, broker=home_assistant)
 
 
-@command(start)
+@command(app, "start")
 def _start(*, not_private: NotPrivateOption = False, browser: BrowserOption = True) -> int:
     """From a file or a topic to an agent, in a browser.
 
@@ -125,18 +122,18 @@ def _start(*, not_private: NotPrivateOption = False, browser: BrowserOption = Tr
 
 @contextlib.contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Let SIGTERM, and a terminal that is closed, end the program as an exit does: its folders and processes end too.
+    """Let SIGTERM or a closed terminal end the program as an exit does, with its folders and processes.
 
-    What comes after the first such signal is ignored.
+    After the first such signal all others are ignored.
     """
-    ends = [signum for signum in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(signum) is not signal.SIG_IGN]
+    signals = [signum for signum in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(signum) is not signal.SIG_IGN]
 
     def leave(signum: int, _frame: object) -> None:
-        for end in ends:
+        for end in signals:
             signal.signal(end, signal.SIG_IGN)
         sys.exit(128 + signum)
 
-    handlers = {signum: signal.signal(signum, leave) for signum in ends}
+    handlers = {signum: signal.signal(signum, leave) for signum in signals}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""`fugu deploy`: write a broker's configuration, and folders for those who use it."""
+"""`fugu deploy`: write a broker's configuration, and folders for its clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ANEW = "once the broker has started anew"
 
 
 def check_sensor(text: str) -> None:
-    """Refuse the word for a sensor that no agent would take; FuguError."""
+    """Raise FuguError for the name of a sensor that no agent would accept."""
     try:
         _SENSOR.validate_python(folders.sensor_table(text))
     except ValidationError:
@@ -63,27 +63,27 @@ def check_sensor(text: str) -> None:
         raise FuguError(f"{text[:80]!r} is no sensor: {allowed}") from None
 
 
-def _add(opened: BrokerFolder, account: Account, *, renew: bool = False) -> Credentials:
-    """Make an account, or give one new credentials; the authority's key may be where the environment says."""
-    return opened.add(account, datetime.now(UTC), ca_key=ca_key(), renew=renew)
+def _add_account(broker_dir: BrokerFolder, account: Account, *, renew: bool = False) -> Credentials:
+    """Make an account, or with `renew` new credentials for it."""
+    return broker_dir.add(account, datetime.now(UTC), ca_key=ca_key(), renew=renew)
 
 
 def ca_key() -> Path | None:
-    """Where the authority's key is, if the environment says so."""
+    """Return the path of the authority's key from the environment; None if it names none."""
     return Path(os.environ[_CA_KEY]) if os.environ.get(_CA_KEY) else None
 
 
 def _add_client(folder: Path, broker_dir: BrokerFolder, account: Account, *, renew: bool = False) -> None:
-    """Add an account that needs nothing beside its credentials, and write its folder."""
+    """Add an account that needs only credentials, and write its folder."""
     new_folder(folder)
-    folders.write_client(folder, broker_dir, _add(broker_dir, account, renew=renew))
-    _report(folder, broker_dir, f"{account.name}, role {account.role}", None)
+    folders.write_client(folder, broker_dir, _add_account(broker_dir, account, renew=renew))
+    _report_folder(folder, broker_dir, f"{account.name}, role {account.role}", None)
     (file,) = folder.glob("*.toml")
     print(f"commands connect so: --broker {file}")
 
 
-def _show_ends(files: list[Path]) -> None:
-    """Say when certificates end."""
+def _show_certificate_ends(files: list[Path]) -> None:
+    """Print when certificates end."""
     for file in files:
         try:
             end_time = datetime.fromtimestamp(certificate_end(file)[1], UTC)
@@ -93,10 +93,10 @@ def _show_ends(files: list[Path]) -> None:
         print(f"{file}: the certificate ends on {end_time:%Y-%m-%d}")
 
 
-def _report(folder: Path, broker: BrokerFolder, label: str, install_path: str | None) -> None:
-    """Say what was written, and that the broker must learn of it."""
+def _report_folder(folder: Path, broker: BrokerFolder, label: str, install_path: str | None) -> None:
+    """Print what was written, when certificates end, and how the broker learns of the account."""
     print(f"{folder}: {label}" + ("" if install_path is None else f"; install it as {install_path}"))
-    _show_ends([*folder.glob("*client.pem"), broker.path / "server.pem"])
+    _show_certificate_ends([*folder.glob("*client.pem"), broker.path / "server.pem"])
     print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")
 
 
@@ -228,12 +228,14 @@ def retire(
 
 
 def _promises(releases: Path | None, policies: Path | None) -> tuple[Path, Path]:
+    """Return both paths; UsageError unless both are given."""
     if releases is None or policies is None:
         raise UsageError("what an account may be told is computed from --releases FILE and --policies DIR")
     return releases, policies
 
 
 def _show_bounds(account: Account, bounds: list[Bound]) -> None:
+    """Print what an account may be told of each stream."""
     for bound in bounds:
         charge_words = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
         stretch = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
@@ -279,11 +281,11 @@ def broker(
         largest=largest,
     )
     folder = BrokerFolder.create(out, settings, datetime.now(UTC))
-    run = f"run it there: ulimit -n {limits(settings.accounts).files} && mosquitto -c mosquitto.conf"
-    install_words = run if in_place else f"install it as {BROKER.config}"
+    run_words = f"run it there: ulimit -n {limits(settings.accounts).files} && mosquitto -c mosquitto.conf"
+    install_words = run_words if in_place else f"install it as {BROKER.config}"
     print(f"{out}: a broker for fleet {fleet} at {folder.address}; {install_words}")
     print(f"{folder.authority_key}: the authority's key; move it to a disk that is kept offline")
-    _show_ends([out / "server.pem", out / "ca.pem"])
+    _show_certificate_ends([out / "server.pem", out / "ca.pem"])
 
 
 @command(app, "renew")
@@ -315,7 +317,7 @@ def renew(
         return
     broker_dir.renew(datetime.now(UTC), ca_key=ca_key())
     print(f"{broker}: the certificate of the broker at {broker_dir.address} is new, {_ANEW}")
-    _show_ends([broker / "server.pem", broker / "ca.pem"])
+    _show_certificate_ends([broker / "server.pem", broker / "ca.pem"])
 
 
 @command(app, "device")
@@ -361,10 +363,10 @@ def device(
     folders.check_ceilings(options.policies, options.ceiling, options.measurement_ceiling)
     check_sensor(sensor)
     new_folder(out)
-    streams = _streams(options.policies.values(), stream)
-    credentials = _add(broker_dir, Account(name=name, role="device", streams=streams))
+    streams = _stream_names(options.policies.values(), stream)
+    credentials = _add_account(broker_dir, Account(name=name, role="device", streams=streams))
     folders.write_device(out, broker_dir, credentials, options)
-    _report(out, broker_dir, "a device", None if in_place else AGENT.config)
+    _report_folder(out, broker_dir, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
         warn(NO_STDIN)
     if not broker_dir.account(name).streams:
@@ -392,7 +394,7 @@ def streams(
     if account.role != "device":
         raise UsageError(f"the account {name} is no device, but {account.role}")
     policies = folders.read_policies(policy or [], broker_dir.settings.fleet, name)
-    broker_dir.replace_account(account.with_streams(_streams(policies.values(), stream)))
+    broker_dir.replace_account(account.with_streams(_stream_names(policies.values(), stream)))
     print(f"{name} may publish {', '.join(broker_dir.account(name).streams) or 'no stream'}, {_ANEW}")
 
 
@@ -430,40 +432,40 @@ def gateway(
     for account, role in roles.items():
         broker_dir.check_free(account, role, renew=renew)
     new_folder(out)
-    accounts = [_add(broker_dir, Account(name=name, role=role), renew=renew) for name, role in roles.items()]
+    accounts = [_add_account(broker_dir, Account(name=name, role=role), renew=renew) for name, role in roles.items()]
     credentials, sender = accounts.pop(0), accounts.pop() if rollout else None
     folders.write_gateway(out, broker_dir, credentials, sender, accounts, in_place=in_place)
-    _report(out, broker_dir, "the gateway", None if in_place else GATEWAY.config)
+    _report_folder(out, broker_dir, "the gateway", None if in_place else GATEWAY.config)
     if rollout and not synchronised():
         print(
             "no time server sets the clock here: a gateway here signs no time unless [signed] has trusted_clock = true"
         )
 
 
-def _account(role: Role, help_text: str, example: str) -> None:
-    """Add a command for an account that needs nothing beside its credentials."""
+def _account_command(role: Role, help_text: str, example: str) -> None:
+    """Define the command that adds an account that needs only credentials."""
 
     def add(out: OutOption, *, broker: BrokerFolderOption, name: AccountOption = role) -> None:
-        opened = BrokerFolder.open(broker)
+        broker_dir = BrokerFolder.open(broker)
         check_name(name, "account")
-        _add_client(out, opened, Account(name=name, role=role))
+        _add_client(out, broker_dir, Account(name=name, role=role))
 
     add.__doc__ = f"{help_text}\n\n\b\nexamples:\n  fugu deploy {role} {example}\n"
     command(app, role)(add)
 
 
-_account(
+_account_command(
     "operator",
     "Add an operator, who may send policies to devices.\n\nOperators read what devices report. Nobody else may do "
     "either. Every person needs an own account.",
     "anna --broker broker --name anna",
 )
-_account(
+_account_command(
     "home-assistant",
     "Add Home Assistant.\n\nIt reads what a site reads and is JSON; and the gateway may tell it of devices.",
     "home-assistant --broker broker",
 )
-_account(
+_account_command(
     "helper",
     "Add the helper of groups of homes.\n\nThat is its account, and nothing else. Somebody runs it on a machine that "
     "is not the site's. It reads requests, and writes documents, keys and answers.",
@@ -512,7 +514,8 @@ def remove(
     print(f"the broker at {broker_dir.address} has nothing of {name} any more")
 
 
-def _streams(policies: Iterable[AnyPolicy], more_streams: list[str] | None) -> tuple[str, ...]:
+def _stream_names(policies: Iterable[AnyPolicy], more_streams: list[str] | None) -> tuple[str, ...]:
+    """Return the names of the policies' streams and of further ones, each once."""
     streams = dict.fromkeys((*(policy.stream for policy in policies), *(more_streams or ())))
     for stream in streams:
         check_name(stream, "stream")

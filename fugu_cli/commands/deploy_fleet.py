@@ -1,4 +1,4 @@
-"""`fugu deploy fleet`: add all devices of a list in one go, or none of them."""
+"""`fugu deploy fleet`: add all devices of a list, or none."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OPTIONAL = ("measurement_ceiling", "groups")
 
 @dataclass(slots=True)
 class _Device:
-    """A device of the list, by one row for each stream."""
+    """A device of the list, which has one row for each stream of it."""
 
     name: str
     line: int
@@ -57,7 +57,7 @@ class _Device:
     sensors: dict[str, str] = field(default_factory=dict)
 
     def limits(self) -> tuple[object, ...]:
-        """The values on which all rows of the device must agree."""
+        """Return the values that must be equal in all rows of the device."""
         return self.ceiling, self.measurement_ceiling, self.groups
 
 
@@ -110,7 +110,7 @@ def fleet(
     for name, role in _GATEWAY.items() if gateway is not None else ():
         broker_dir.check_free(name, role, renew=False)
     with working("checking every row"):
-        fleet_devices = _read_list(devices, broker_dir)
+        fleet_devices = _read_devices(devices, broker_dir)
     if gateway is not None and (name_clashes := [device.name for device in fleet_devices if device.name in _GATEWAY]):
         raise FuguError(f"{devices}: {name_clashes[0]} is the name of the gateway's account; nothing was written")
     for folder in (out, gateway):
@@ -155,7 +155,7 @@ def fleet(
             except FuguError as error:
                 raise type(error)(f"{devices}: line {device.line}: {error}; nothing was written") from None
         if gateway is not None and gateway_passphrase_file is not None:
-            issued += _gateway(gateway, broker_dir, keys, registry, gateway_passphrase_file, in_place=in_place)
+            issued += _write_gateway(gateway, broker_dir, keys, registry, gateway_passphrase_file, in_place=in_place)
         broker_dir.admit(issued)
     say(
         f"{out}: {len(fleet_devices)} devices of fleet {root.document.fleet}; "
@@ -165,20 +165,20 @@ def fleet(
     if not in_place and any("stdin" in device.sensors.values() for device in fleet_devices):
         warn(NO_STDIN)
     if gateway is not None:
-        location = (
+        install_words = (
             "" if in_place else f"; install it as {GATEWAY.config}, and {registry} as {GATEWAY.state}/{registry.name}"
         )
-        say(f"{gateway}: the gateway, with its key and the fleet's root{location}")
+        say(f"{gateway}: the gateway, with its key and the fleet's root{install_words}")
     say(f"then send them their policies: fugu fleet sign, fugu fleet push; and look at them: fugu doctor {out}")
 
 
 _GATEWAY: dict[str, Role] = {"gateway": "gateway", "gateway-rollout": "operator"}
 
 
-def _gateway(
+def _write_gateway(
     folder: Path, broker: BrokerFolder, keys: Path, registry: Path, passphrase_file: Path, *, in_place: bool
 ) -> list[tuple[Account, Credentials]]:
-    """Write the gateway's folder, with copies of the fleet's root and of its own key; its accounts."""
+    """Write the gateway's folder, with copies of the fleet's root and of its key; return its accounts."""
     passphrase = read_passphrase(passphrase_file)
     gateway_keys = [key for key in key_files([keys]) if key.role == "gateway"]
     if len(gateway_keys) != 1:
@@ -196,8 +196,8 @@ def _gateway(
     return issued
 
 
-def _read_list(file: Path, broker: BrokerFolder) -> list[_Device]:
-    """Read and check all rows. FuguError names every line that is wrong, in its notes all but the last."""
+def _read_devices(file: Path, broker: BrokerFolder) -> list[_Device]:
+    """Read and check all rows. FuguError names a wrong line, and its notes name the other wrong lines."""
     rows = csv.DictReader(read_text(file, "the list of devices").removeprefix("\ufeff").splitlines(), strict=True)
     fleet_devices: dict[str, _Device] = {}
     problems = []
@@ -210,7 +210,7 @@ def _read_list(file: Path, broker: BrokerFolder) -> list[_Device]:
             raise FuguError(f"{file}: line 1: unknown column {unknown_columns[0][:40]!r}")
         for row in rows:
             try:
-                _enter(fleet_devices, row, rows.line_num, broker, templates)
+                _enter_row(fleet_devices, row, rows.line_num, broker, templates)
             except FuguError as error:
                 problems.append(f"{file}: line {rows.line_num}: {error}")
     except csv.Error as error:
@@ -225,14 +225,14 @@ def _read_list(file: Path, broker: BrokerFolder) -> list[_Device]:
     return list(fleet_devices.values())
 
 
-def _enter(
+def _enter_row(
     fleet_devices: dict[str, _Device],
     row: Mapping[str | None, str | None],
     line: int,
     broker: BrokerFolder,
     templates: Callable[[str], tuple[AnyPolicy, ...]],
 ) -> None:
-    """Check a row, and enter its stream. FuguError if it is wrong."""
+    """Check a row, and add its stream to its device; FuguError if the row is wrong."""
     if None in row or None in row.values():
         raise FuguError("it has another number of cells than the first line")
     cells = {str(name): (cell or "").strip() for name, cell in row.items()}
@@ -262,7 +262,7 @@ def _enter(
 
 @contextmanager
 def _removed_on_failure(*paths: Path | None) -> Iterator[None]:
-    """Take folders away again that were not completed."""
+    """Delete folders if the context fails."""
     try:
         yield
     except BaseException:

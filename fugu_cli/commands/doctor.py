@@ -10,23 +10,22 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument
 
 from fugu.contract.errors import FuguError
 from fugu.host.checks import Finding, failed, lines, some_names
 from fugu.library.report import Line, Result
-from fugu_cli.app import command
+from fugu_cli.app import command, command_group
 from fugu_cli.view.terminal import say_waiting, working
 
-__all__ = ["of_gateway"]
+__all__ = ["is_gateway_file"]
 
-doctor = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = command_group("Look at an installation.")
 _AGENT, _GATEWAY = "agent.toml", "gateway.toml"
 _AT_ONCE = 8
 
 
-@command(doctor, shows=True)
+@command(app, "doctor", shows=True)
 def _doctor(
     files: Annotated[
         list[Path],
@@ -60,7 +59,7 @@ def _doctor(
 
 
 def _configs(file: Path) -> list[Path]:
-    """The file itself, that of a folder, or those of a folder's devices."""
+    """Return a file itself, the configuration in a folder, or those of a folder's devices."""
     if not file.is_dir():
         return [file]
     for pattern in (_AGENT, _GATEWAY, f"*/{_AGENT}"):
@@ -73,7 +72,8 @@ def _configs(file: Path) -> list[Path]:
 
 
 def _findings(config: Path, *, elsewhere: bool = False) -> list[Finding]:
-    if of_gateway(config):
+    """Examine an installation; a device that will run `elsewhere` only by its files and accounts."""
+    if is_gateway_file(config):
         from gateway.deployment.doctor import examine, read_installation
 
         return examine(read_installation(config), say_waiting)
@@ -83,8 +83,8 @@ def _findings(config: Path, *, elsewhere: bool = False) -> list[Finding]:
 
 
 def _examine_several(configs: dict[str, Path]) -> Result:
-    """Look at devices that go onto other machines, and at gateways; findings that several share are one line."""
-    # A thread cannot fork as `examine` does; and whoever waits for a pool is told if one of its processes dies.
+    """Examine gateways, and devices that will run on other machines; equal findings share a line."""
+    # Processes, since `examine` forks, which threads cannot; and the pool reports a process that dies.
     with ProcessPoolExecutor(min(len(configs), _AT_ONCE), get_context("fork")) as pool:
         try:
             findings = dict(zip(configs, pool.map(_in_child, configs.values()), strict=True))
@@ -103,14 +103,15 @@ def _examine_several(configs: dict[str, Path]) -> Result:
 
 
 def _in_child(config: Path) -> list[Finding]:
+    """Examine an installation in a process of its own; an error becomes a finding."""
     try:
         return _findings(config, elsewhere=True)
     except FuguError as error:
         return [Finding("configuration", "FAIL", f"{error}")]
 
 
-def of_gateway(file: Path) -> bool:
-    """True if a file is a gateway's: by its name, or by a key that no agent's has."""
+def is_gateway_file(file: Path) -> bool:
+    """Return whether a file is a gateway's, by its name or by the key `store`, which no agent's file has."""
     with suppress(OSError, ValueError, RecursionError):
         return file.name == _GATEWAY or "store" in tomllib.loads(file.read_text())
     return file.name == _GATEWAY

@@ -1,4 +1,4 @@
-"""`fugu fleet`: enrol devices, sign what they are to do, send it, and see what they say."""
+"""`fugu fleet`: enrol devices, sign and send their documents, and show their state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fugu.host.files import is_held, write_secret
 from fugu.library.report import Line, Result, Table
 from fugu_cli.app import CeilingOption, PointCeilingOption, command, command_group, output_option
 from fugu_cli.commands import fleet_keys, fleet_rollout
-from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, now_us, owners, user
+from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, enrolments_in, now_us, operator
 from fugu_cli.view import fleet as view
 from fugu_cli.view.fleet import read_document
 from fugu_cli.view.terminal import say, warn
@@ -114,7 +114,7 @@ def enrol(
         fresh_seconds=fresh_seconds,
     )
     if registry is None:
-        write_secret(output, _text(enrolment))
+        write_secret(output, _enrolment_text(enrolment))
     else:
         with closing(Registry(registry, fleet=enrolment.fleet)) as registry_db:
             enter_device(registry_db, enrolment, output)
@@ -129,10 +129,14 @@ def enrol(
 def new_enrolment(
     root: Root, device: str, groups: Sequence[str], pins: dict[str, SymbolPins | MeasuredPins], **limits: Any
 ) -> Enrolment:
-    """Make an enrolment without a key. FuguError for a reserved name.
+    """Make an enrolment without a key; FuguError for a reserved name.
 
     Args:
-        limits: the owner's, as fields of `Enrolment`.
+        root: the root of the fleet.
+        device: the name of the device.
+        groups: the groups of the device.
+        pins: the pins of its streams, by stream.
+        limits: the owner's limits, as fields of `Enrolment`.
     """
     if device in RESERVED_DEVICES:
         raise FuguError(f"no device can have the name {device!r}: it is reserved")
@@ -149,13 +153,13 @@ def new_enrolment(
 
 
 def enter_device(registry: Registry, enrolment: Enrolment, output: Path) -> None:
-    """Enter a device into a registry, and write its enrolment with the key that it got."""
+    """Enter a device into a registry, and write its enrolment with the key from the registry."""
     with registry.transaction():
-        key = registry.enrol(enrolment.device, enrolment.groups, actor=user(), time_us=now_us())
-        write_secret(output, _text(enrolment.model_copy(update={"key": key.hex()})))
+        key = registry.enrol(enrolment.device, enrolment.groups, actor=operator(), time_us=now_us())
+        write_secret(output, _enrolment_text(enrolment.model_copy(update={"key": key.hex()})))
 
 
-def _text(enrolment: Enrolment) -> str:
+def _enrolment_text(enrolment: Enrolment) -> str:
     return enrolment.model_dump_json(indent=None if enrolment.pins else 2, exclude_none=True) + "\n"
 
 
@@ -172,7 +176,7 @@ def remove(
       fugu fleet remove watch --registry home-fleet.db
     """
     with closing(Registry(registry)) as registry_db:
-        registry_db.remove(device, actor=user(), time_us=now_us())
+        registry_db.remove(device, actor=operator(), time_us=now_us())
     print(f"{device} is no device of fleet {registry_db.fleet} any more")
 
 
@@ -200,7 +204,7 @@ def groups(
                 if missing := set(removed_groups or ()) - groups_before:
                     raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing))}")
                 groups_after = (groups_before - set(removed_groups or ())) | set(add or ())
-                registry_db.set_groups(device, groups_after, actor=user(), time_us=now_us())
+                registry_db.set_groups(device, groups_after, actor=operator(), time_us=now_us())
         members = {name: [device.name for device in registry_db.devices(name)] for name in registry_db.groups()}
     rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
     warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
@@ -226,7 +230,7 @@ def push(
           --enrolment watch.json
       fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope
     """
-    signed_document = read_document(document, root, owners(enrolments))
+    signed_document = read_document(document, root, enrolments_in(enrolments))
     with closing(Registry(registry)) as registry_db:
         if dry_run:
             check_new(registry_db, signed_document)
@@ -239,9 +243,9 @@ def push(
         refuse_other_ticks(registry_db, signed_document.document)
         with registry_db.transaction():
             devices = [device.name for device in addressed_devices(registry_db, signed_document.document.to)]
-            record = enter_document(registry_db, signed_document, actor=user(), time_us=now_us())
+            record = enter_document(registry_db, signed_document, actor=operator(), time_us=now_us())
             view.warn_of_rollouts(registry_db, devices)
-            registry_db.desire(devices, record.version, actor=user(), time_us=now_us())
+            registry_db.desire(devices, record.version, actor=operator(), time_us=now_us())
     restore_words = "" if record.restores is None else f", which brings version {record.restores} back"
     line = f"version {record.version}{restore_words}: {len(devices)} devices should have it; the gateway sends it"
     return Result({"version": record.version, "devices": devices, "restores": record.restores}, [Line(line)])
@@ -269,11 +273,11 @@ def status(
         devices = registry_db.devices(group)
         if group is not None and not devices:
             raise FuguError(f"no device of fleet {registry_db.fleet} is in group {group}")
-        refusals = {refusal.device: refusal for refusal in view.every(registry_db.refusals)}
+        refusals = {refusal.device: refusal for refusal in view.every_entry(registry_db.refusals)}
     rows = [view.device_document(device, refusals.get(device.name)) for device in devices]
     gateway = is_held(lock_path(registry))
     document = {"fleet": registry_db.fleet, "gateway": gateway, "devices": rows}
-    laggards = [device.name for device in devices if view.standing(device) not in ("up to date", "nothing to do")]
+    laggards = [device.name for device in devices if view.state_of(device) not in ("up to date", "nothing to do")]
     error = None
     if strict and laggards:
         ellipsis = "" if len(laggards) <= _SHOWN else ", ..."
@@ -299,7 +303,7 @@ def history(
       fugu fleet history --registry home-fleet.db --refusals --json
     """
     with closing(Registry(registry)) as registry_db:
-        refusal_rows = list(view.every(registry_db.refusals)) if refusals else []
-        events = [] if refusals else list(view.every(registry_db.history))
+        refusal_rows = list(view.every_entry(registry_db.refusals)) if refusals else []
+        events = [] if refusals else list(view.every_entry(registry_db.history))
     report = view.shown_refusals(refusal_rows, _SHOWN) if refusals else view.shown_events(events, _SHOWN)
     return Result([event._asdict() for event in (refusal_rows or events)], list(report))

@@ -45,12 +45,12 @@ __all__ = [
     "PassphraseFiles",
     "RegistryOption",
     "app",
-    "at_hand",
     "dry_run_of",
+    "enrolments_in",
     "init",
     "now_us",
-    "owners",
-    "user",
+    "operator",
+    "passphrases_in",
 ]
 
 
@@ -76,15 +76,15 @@ _OPERATOR = "FUGU_OPERATOR"
 
 
 def now_us() -> int:
-    """Microseconds of Unix time."""
+    """Return the Unix time in microseconds."""
     return time.time_ns() // 1000
 
 
-def owners(files: list[Path] | None) -> list[Enrolment]:
-    """Limits that owners of devices set, from enrolments.
+def enrolments_in(files: list[Path] | None) -> list[Enrolment]:
+    """Read enrolments, with the limits of devices' owners.
 
     Raises:
-        FuguError: a file cannot be read, or is no enrolment; names the file.
+        FuguError: a file cannot be read, or is no enrolment; the error names the file.
     """
     enrolments = []
     for file in files or ():
@@ -93,11 +93,11 @@ def owners(files: list[Path] | None) -> list[Enrolment]:
     return enrolments
 
 
-def user() -> str:
-    """Who does something, for the history: FUGU_OPERATOR, or the login name.
+def operator() -> str:
+    """Return the name of the user for the history: FUGU_OPERATOR, or the login name.
 
     Raises:
-        FuguError: neither is known.
+        FuguError: both are unknown.
     """
     try:
         return os.environ.get(_OPERATOR) or getpass.getuser()
@@ -105,22 +105,23 @@ def user() -> str:
         raise FuguError(f"the login name is not known: say who does it with {_OPERATOR}") from None
 
 
-def at_hand(files: Sequence[Path] | None) -> Passphrases:
-    """The passphrases that files or, if there are none, the environment hold; a person is asked for others.
+def passphrases_in(files: Sequence[Path] | None) -> Passphrases:
+    """Return the passphrases in files, else in the environment; a user at a terminal is asked for others.
 
     Args:
-        files: whose first lines are passphrases.
+        files: files whose first lines are passphrases.
 
     Raises:
         FuguError: a file may be read by others, or holds no passphrase.
     """
     from_environment = os.environ.get(_VARIABLE)
     return Passphrases(
-        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []), _typed
+        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []), _prompt
     )
 
 
-def _typed(prompt: str) -> str:
+def _prompt(prompt: str) -> str:
+    """Ask for a passphrase at the terminal; FuguError without a terminal or an answer."""
     if not sys.stdin.isatty():
         raise FuguError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
     with suppress(EOFError):
@@ -137,9 +138,9 @@ def dry_run_of(
     plan: RolloutPlan | None = None,
     stages: tuple[tuple[str, ...], ...] = (),
 ) -> Result:
-    """Changes on devices, those that a document is for if none are named.
+    """Show what a document would change on devices, by default on all that it is for.
 
-    What is beside the document's content is believed only if one of some roots says so.
+    The previous document is shown beside it only if keys of one of `roots` have signed it.
     """
     with working("what would change"):
         device_changes = changes(registry, document, devices)
@@ -176,17 +177,18 @@ def init(
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy 2/3 --passphrase-file secret
     """
-    root_signing, policy_signing = _signing(root, "root"), _signing(policy, "policy")
-    passphrase = at_hand(passphrase_file).new()
+    root_signing, policy_signing = _quorum(root, "root"), _quorum(policy, "policy")
+    passphrase = passphrases_in(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
     roles = {"root": (*root_signing, passphrase), "policy": (*policy_signing, passphrase), "gateway": (1, 1, online)}
     new_root = initialise(fleet, keys, roles)
-    show_report([_table(new_root.document, [keys])])
+    show_report([_root_table(new_root.document, [keys])])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
     say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")
 
 
-def _signing(text: str, name: str) -> tuple[int, int]:
+def _quorum(text: str, name: str) -> tuple[int, int]:
+    """Parse M/N: the keys that have to sign, and all keys."""
     match = re.fullmatch("([1-9][0-9]?)/([1-9][0-9]?)", text)
     if match is None or int(match[2]) > _MOST_KEYS:
         raise UsageError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {text[:40]!r}")
@@ -205,7 +207,7 @@ def show(keys: KeysOption) -> Result:
       fugu fleet keys show --keys keys --keys /media/offline/keys --json
     """
     document = Root.newest_in(keys).document
-    return Result(_document(document, keys), [_table(document, keys)])
+    return Result(_root_document(document, keys), [_root_table(document, keys)])
 
 
 @command(app, "rotate", shows=True)
@@ -238,7 +240,7 @@ def rotate(
     """
     if key is not None and count is not None:
         raise UsageError("--count goes with the replacement of all keys of a role, not with --key")
-    passphrases = at_hand(passphrase_file)
+    passphrases = passphrases_in(passphrase_file)
     key_role = one_of(role, "--role", ROLES)
     passphrase = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
     root, new_files = rotate_root(keys, key_role, key, passphrases, passphrase, count=count, threshold=threshold)
@@ -251,13 +253,13 @@ def rotate(
         lines.append(
             "Documents that only the old keys have signed are refused from now on: sign what is in force again."
         )
-    document = {**_document(root.document, keys), "new": [str(path) for path in new_files]}
-    return Result(document, [_table(root.document, keys), *map(Line, lines)])
+    document = {**_root_document(root.document, keys), "new": [str(path) for path in new_files]}
+    return Result(document, [_root_table(root.document, keys), *map(Line, lines)])
 
 
-def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
-    """The root, and where its private keys are."""
-    files, retired_keys = _files(document, folders)
+def _root_document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
+    """Return the root as JSON, with the paths of its private keys."""
+    files, retired_keys = _key_files(document, folders)
     roles = dict[str, Any]()
     for role in ROLES:
         members = role_of(document, role)
@@ -266,8 +268,9 @@ def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
     return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired_keys.values())}
 
 
-def _table(document: RootDocument, folders: list[Path]) -> Table:
-    files, retired_keys = _files(document, folders)
+def _root_table(document: RootDocument, folders: list[Path]) -> Table:
+    """Show the root as a table, with the paths of its private keys."""
+    files, retired_keys = _key_files(document, folders)
     rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
         members = role_of(document, role)
@@ -278,8 +281,8 @@ def _table(document: RootDocument, folders: list[Path]) -> Table:
     return Table(title, ("role", "takes", "key", "file"), rows)
 
 
-def _files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
-    """Paths of all keys by their short names, and of those among them that the root does not name."""
+def _key_files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the paths of all keys in folders by short name, and of those keys that the root does not name."""
     files, root_names = (
         {file.short_name: str(file.path) for file in key_files(folders)},
         {short_name(name) for name in document.keys},

@@ -26,11 +26,11 @@ from fugu_cli.commands.fleet_keys import (
     KeysOption,
     PassphraseFiles,
     RegistryOption,
-    at_hand,
     dry_run_of,
+    enrolments_in,
     now_us,
-    owners,
-    user,
+    operator,
+    passphrases_in,
 )
 from fugu_cli.view.fleet import content_document, read_document, shown_content, shown_rollout, watch
 from fugu_cli.view.terminal import show as show_result
@@ -44,7 +44,7 @@ from gateway.fleet.documents import (
     signed_document,
     target_of,
 )
-from gateway.fleet.entries import FleetError, RolloutPlan, Stage, share, stages_of
+from gateway.fleet.entries import FleetError, RolloutPlan, Stage, stages_of
 from gateway.fleet.entries import share as read_share
 from gateway.fleet.keys import Root, key_files, unlock_keys
 from gateway.fleet.registry import Registry
@@ -59,7 +59,7 @@ _EXPIRIES: tuple[_Expiry, ...] = ("hold", "stop")
 
 @dataclass(frozen=True, slots=True)
 class DocumentOptions:
-    """For whom a document is, which one it is, and when it holds."""
+    """Options for a document: its devices, version and times."""
 
     to: Annotated[str | None, Option(metavar="WHOM", help="device:NAME, group:NAME or everyone.")] = None
     version: Annotated[
@@ -117,7 +117,7 @@ def sign(
             "name POLICY files with --to and -o, or --restores with -o, or --add-to (try 'fugu fleet sign --help')"
         )
     root = Root.newest_in(keys)
-    limits = owners(enrolments)
+    limits = enrolments_in(enrolments)
     if add_to is not None:
         if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
             raise UsageError("--add-to signs a document as it is: it takes no version and no times")
@@ -128,7 +128,7 @@ def sign(
         signed = signed.with_signatures(_policy_keys(keys, root, passphrase_file, signed))
     else:
         with working("deriving every guarantee"):
-            new_document = _document(root, policies or [], document, _roots_in(keys))
+            new_document = _new_document(root, policies or [], document, _roots_in(keys))
             if document.registry is not None:
                 with closing(Registry(document.registry)) as registry_db:
                     refuse_other_ticks(registry_db, new_document)
@@ -142,7 +142,7 @@ def sign(
 
 
 def _confirm(document: PolicyDocument, keys: list[Path], registry: Path | None, as_json: bool) -> PolicyDocument | None:
-    """Show a document before it is signed, and let a person at a terminal say no; the document before it."""
+    """Show a document before it is signed, and ask a user at a terminal; return the previous document, or None."""
     previous_document = None
     if registry is not None:
         with closing(Registry(registry)) as registry_db:
@@ -157,20 +157,20 @@ def _confirm(document: PolicyDocument, keys: list[Path], registry: Path | None, 
 
 
 def _roots_in(folders: Sequence[Path]) -> list[Root]:
-    """All roots of some folders, the newest first. FleetError as for `Root.newest_in`."""
+    """Return all roots in folders, the newest first. FleetError as for `Root.newest_in`."""
     paths = [path for folder in folders for path in sorted(folder.glob("root-*.envelope"))]
     roots = {root.payload: root for root in (Root.newest_in(folders), *map(Root.read, paths))}
     return sorted(roots.values(), key=lambda root: -root.document.version)
 
 
-def _document(root: Root, policies: list[Path], options: DocumentOptions, roots: list[Root]) -> PolicyDocument:
-    """The document that the options of `sign` describe."""
+def _new_document(root: Root, policies: list[Path], options: DocumentOptions, roots: list[Root]) -> PolicyDocument:
+    """Make the document that the options of `sign` describe."""
     expiry: _Expiry = one_of(options.on_expiry or "hold", "--on-expiry", _EXPIRIES)
     end = None if options.valid_until is None else moment(options.valid_until, "--valid-until")
     start = 0 if options.valid_from is None else moment(options.valid_from, "--valid-from")
-    version, template = _version(options, root, roots)
+    version, template = _version_and_template(options, root, roots)
     if template is None:
-        address: Address = _address(options.to or "")
+        address: Address = _read_address(options.to or "")
         policy_bodies = read_bodies(policies, root.document.fleet, address)
     else:
         address, policy_bodies = template.to, list(template.policies)
@@ -187,8 +187,8 @@ def _document(root: Root, policies: list[Path], options: DocumentOptions, roots:
     return compile_for_boards(document, old_units | stream_units(options.unit))
 
 
-def _address(text: str) -> Address:
-    """Read `device:NAME`, `group:NAME` or `everyone`; a `UsageError` if it is none of these."""
+def _read_address(text: str) -> Address:
+    """Parse `device:NAME`, `group:NAME` or `everyone`; UsageError for any other text."""
     addressee_kind, colon, name = text.partition(":")
     if text == "everyone":
         return Address(everyone=True)
@@ -197,11 +197,11 @@ def _address(text: str) -> Address:
     return Address(device=name) if addressee_kind == "device" else Address(group=name)
 
 
-def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:
-    """The new document's version, and the document that it brings back.
+def _version_and_template(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:
+    """Return the new document's version, and the document that it restores, None without one.
 
-    The registry's file lies on the gateway's host, and is believed only where the root in force has signed it. For the
-    number of the newest version, the signature of any root at hand will do.
+    The registry's file lies on the gateway's host. So a document in it is trusted only if keys of the root in force
+    have signed it. For the number of the newest version, keys of any root in the folders suffice.
     """
     text, source = options.version, options.restores
     if text != "next" and not text.isdecimal():
@@ -212,7 +212,7 @@ def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[i
             template = read_complete(Path(source).read_bytes(), roots)
     if options.registry is not None:
         with closing(Registry(options.registry)) as registry_db:
-            version = _number(registry_db, version, roots)
+            version = _new_version(registry_db, version, roots)
             if source is not None and template is None:
                 template = _stored_document(registry_db, int(source[:20]), root)
     if version is None or (source is not None and template is None):
@@ -222,8 +222,8 @@ def _version(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[i
     return version, template
 
 
-def _number(registry: Registry, version: int | None, roots: list[Root]) -> int:
-    """The number, or `None` for the next one, if it is newer than all of a registry."""
+def _new_version(registry: Registry, version: int | None, roots: list[Root]) -> int:
+    """Return a version, by default the next one, that is newer than all in a registry; FleetError if it is not."""
     newest_version = registry.newest_version()
     if version is None and newest_version:
         try:
@@ -237,6 +237,7 @@ def _number(registry: Registry, version: int | None, roots: list[Root]) -> int:
 
 
 def _stored_document(registry: Registry, version: int, root: Root) -> PolicyDocument:
+    """Read a version from a registry; FleetError unless keys of the root have signed it."""
     try:
         return signed_document(registry, version, [root])
     except FleetError as error:
@@ -248,22 +249,23 @@ def _stored_document(registry: Registry, version: int, root: Root) -> PolicyDocu
 def _policy_keys(
     folders: list[Path], root: Root, passphrase_files: list[Path] | None, signed: Signed | None
 ) -> list[Ed25519PrivateKey]:
-    """Policy keys that are at hand and have not signed yet, as many as are still needed, at least one."""
+    """Unlock policy keys that have not signed yet, as many as are still needed and at least one."""
     files, role = key_files(folders), root.document.policy
     signed_names = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
     needed_count = max(1, role.threshold - len(signed_names))
     keys = unlock_keys(
-        files, (name for name in role.keys if name not in signed_names), needed_count, at_hand(passphrase_files)
+        files, (name for name in role.keys if name not in signed_names), needed_count, passphrases_in(passphrase_files)
     )
     if not keys:
-        words = "that has not signed yet " if signed_names else ""
+        which = "that has not signed yet " if signed_names else ""
         raise FuguError(
-            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {words}is there"
+            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {which}is there"
         )
     return keys
 
 
 def _signature_result(signed: Signed, previous_document: PolicyDocument | None, path: Path) -> Result:
+    """Show a signed document: its streams, its signatures, and its content beside that of the previous document."""
     document = signed.document
     fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.is_complete}
     counts = {"signatures": signed.signatures, "needed": signed.needed_signatures, "digest": signed.envelope.digest}
@@ -338,7 +340,7 @@ def start(
     if (document is None) == (version is None) or (document is None) != (root is None):
         raise UsageError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
     signed = None if document is None or root is None else read_document(document, root)
-    stages = tuple(_stage(text) for text in stage or _STAGES)
+    stages = tuple(_read_stage(text) for text in stage or _STAGES)
     plan = RolloutPlan(
         version=signed.document.version if signed else version or 0,
         stages=stages,
@@ -356,9 +358,9 @@ def start(
         with registry_db.transaction():
             refuse_other_ticks(registry_db, signed.document if signed else document_in(registry_db, plan.version))
             if signed is not None:
-                enter_document(registry_db, signed, actor=user(), time_us=now_us())
-            rollout_number = rollouts.draft(plan, actor=user(), time_us=now_us())
-            rollouts.start(rollout_number, actor=user(), time_us=now_us())
+                enter_document(registry_db, signed, actor=operator(), time_us=now_us())
+            rollout_number = rollouts.draft(plan, actor=operator(), time_us=now_us())
+            rollouts.start(rollout_number, actor=operator(), time_us=now_us())
         return shown_rollout(registry_db, rollout_number)
 
 
@@ -393,26 +395,26 @@ def show(
             raise FuguError(f"rollout {number} was {phase}")
 
 
-def _operation(operation: str, help_text: str) -> None:
-    """Add a command that does something to a rollout."""
+def _add_command(operation: str, help_text: str) -> None:
+    """Define a command for an operation on a rollout."""
     example = f"\n\n\b\nexamples:\n  fugu fleet rollout {operation} --registry home-fleet.db"
 
     @app.command(operation, help=help_text + example)
     def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
         with closing(Registry(registry)) as registry_db:
             rollout_number = _under_way(registry_db) if number is None else number
-            Rollouts(registry_db).operate(rollout_number, operation, actor=user(), time_us=now_us())
+            Rollouts(registry_db).operate(rollout_number, operation, actor=operator(), time_us=now_us())
             show_result(shown_rollout(registry_db, rollout_number))
 
 
-_operation("approve", "Open the gate that a rollout waits at.")
-_operation("pause", "Let nothing happen until it is resumed.\n\nDevices that were offered the document keep it.")
-_operation("resume", "Go on with a rollout that is paused.")
-_operation("abort", "End a rollout.\n\nDevices stay where they are, and the way back is said.")
+_add_command("approve", "Open the gate that a rollout waits at.")
+_add_command("pause", "Let nothing happen until it is resumed.\n\nDevices that were offered the document keep it.")
+_add_command("resume", "Go on with a rollout that is paused.")
+_add_command("abort", "End a rollout.\n\nDevices stay where they are, and the way back is said.")
 
 
 def _under_way(registry: Registry) -> int:
-    """The one rollout that is under way."""
+    """Return the number of the only active rollout; FuguError if there are none or several."""
     active = Rollouts(registry).active()
     if not active:
         raise FuguError(f"no rollout is under way in fleet {registry.fleet}")
@@ -421,8 +423,8 @@ def _under_way(registry: Registry) -> int:
     return active[0]
 
 
-def _stage(text: str) -> Stage:
-    """Read `SHARE` or `group:NAME`, then `,success=SHARE` and `,gate`."""
+def _read_stage(text: str) -> Stage:
+    """Parse a stage: `SHARE` or `group:NAME`, then `,success=SHARE` and `,gate`."""
     recipients, *options = text.split(",")
     success, has_gate = "90%", False
     for option in options:
@@ -433,12 +435,12 @@ def _stage(text: str) -> Stage:
         else:
             raise UsageError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {text[:60]!r}")
     if recipients.startswith("group:"):
-        return Stage(group=recipients.removeprefix("group:"), success=share(success), gate=has_gate)
-    return Stage(share=share(recipients), success=share(success), gate=has_gate)
+        return Stage(group=recipients.removeprefix("group:"), success=read_share(success), gate=has_gate)
+    return Stage(share=read_share(recipients), success=read_share(success), gate=has_gate)
 
 
 def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root: Path | None) -> Result:
-    """The stages as they would be, and what would change on the devices."""
+    """Show the stages of a planned rollout, and what it would change on devices."""
     if signed is not None:
         check_new(registry, signed)
         document = signed.document

@@ -1,4 +1,4 @@
-"""`fugu gateway`: run one, show its page, ask it, and read or export what it has stored."""
+"""`fugu gateway`: run a gateway, show its page and status, and read or export its store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fugu.host.terminal import LOG_FORMATS, log_to_stderr
 from fugu.library.report import Line, Result, Table
 from fugu_cli.app import BrokerOption, ConfigArgument, command, command_group, output_option
 from fugu_cli.connection import broker_of
-from fugu_cli.view.gateway import learned_chains, show_status, tell_history
+from fugu_cli.view.gateway import learned_chains, print_history, show_status
 from fugu_cli.view.terminal import say, working
 from gateway.config import GatewayConfig, PageConfig, PageFile, PageSettings, Place
 
@@ -46,7 +46,7 @@ class _LogOptions:
     log_format: Annotated[str, Option(help="Write log lines as text, or as json objects.")] = "text"
 
     def begin(self) -> None:
-        """Set the log up.
+        """Start the log.
 
         Raises:
             FuguError: there is no such format.
@@ -100,7 +100,7 @@ def run(
 
 
 def _page_context(page: PageSettings | None) -> AbstractContextManager[object]:
-    """The page, which listens already, and begins with the context."""
+    """Return the context in which the page is served, which does nothing without settings."""
     if page is None:
         return nullcontext()
     from gateway.page.server import PageBeside
@@ -182,7 +182,7 @@ def history(
 
     location = Place.of(store)
     for row in estimates_between(location.store, device, stream, first, last, location.lag):
-        tell_history(as_json, row)
+        print_history(as_json, row)
 
 
 @command(app, "forget", shows=True)
@@ -283,7 +283,7 @@ def dashboard(
 
 @dataclass(frozen=True, slots=True)
 class SpanOptions:
-    """A stretch of wall-clock time."""
+    """Options for a stretch of wall-clock time."""
 
     since: Annotated[
         str | None, Option("--from", metavar="TIME", help="The first moment (default: the first that is stored).")
@@ -293,7 +293,7 @@ class SpanOptions:
     )
 
     def span(self) -> Span:
-        """Read both times; they are in UTC unless they say otherwise."""
+        """Parse both times, which are in UTC unless they name a zone."""
         from fugu.library.history import span_of
 
         return span_of(self.since, self.until)
@@ -301,7 +301,7 @@ class SpanOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Which streams."""
+    """Options that choose streams."""
 
     stream: Annotated[str | None, Option(help="Only streams of this name.")] = None
     device: Annotated[list[str] | None, Option(help="Only this device; repeatable.")] = None
@@ -352,9 +352,9 @@ def smooth(
     from gateway.history import smoothing, tasks
 
     span, location = time.span(), Place.of(source).store
-    symbols_of = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
+    symbol_source = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
     with tasks.open_tasks(ray) as task_runner, working(f"smoothing {location.name}", measured=True) as progress:
-        rows = smoothing.smooth_history(symbols_of, output, tasks=task_runner, progress=progress)
+        rows = smoothing.smooth_history(symbol_source, output, tasks=task_runner, progress=progress)
     return _row_counts(output, rows)
 
 
@@ -379,15 +379,15 @@ def learn(
     from gateway.history import learning, tasks
 
     span, location = time.span(), Place.of(source).store
-    symbols_of = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
+    symbol_source = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
     with tasks.open_tasks(ray) as task_runner, working(f"learning from {location.name}") as progress:
-        model = learning.learn_class(symbols_of, tasks=task_runner, progress=progress)
+        model = learning.learn_class(symbol_source, tasks=task_runner, progress=progress)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     return learned_chains(model)
 
 
 def _row_counts(folder: Path, rows: Mapping[str, int]) -> Result:
-    """How many rows each table of a folder has."""
+    """Show the number of rows of each table in a folder."""
     cells = [(name, f"{count:,}") for name, count in rows.items()]
     return Result(rows, [Table(f"Written to {folder}", ("table", "rows"), cells)])

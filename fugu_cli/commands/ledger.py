@@ -6,7 +6,6 @@ import json
 from contextlib import closing
 from typing import Annotated
 
-import typer
 from typer import Option
 
 from fugu.contract.errors import FuguError, UsageError
@@ -24,7 +23,7 @@ from gateway.store.location import Location, ledger_beside, store_location
 __all__ = ["LedgerOption", "ledger_location"]
 
 app = command_group("What every audience has been told.")
-releases = typer.Typer(rich_markup_mode=None, add_completion=False)
+releases = command_group("Releases.")
 LedgerOption = Annotated[
     str | None, Option("--ledger", metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
 ]
@@ -32,7 +31,7 @@ StoreOption = Annotated[str, Option("--store", metavar="FILE|URL", help="The gat
 
 
 def ledger_location(ledger: str | None, store: str | None) -> Location:
-    """Where a ledger is."""
+    """Return the location of a ledger: the named one, or the one beside a store."""
     if ledger is not None:
         return store_location(ledger)
     if store is None:
@@ -123,7 +122,7 @@ def progress(
     print(f"{release} goes on with the first window from tick {first} on, not from {old_tick}; none is released twice")
 
 
-@command(releases, shows=True)
+@command(releases, "release", shows=True)
 def release(
     config: ConfigArgument,
     *,

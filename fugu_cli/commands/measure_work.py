@@ -1,6 +1,6 @@
 """The work of `fugu plan measure` and `fugu plan network`.
 
-All raise FuguError where something cannot be read or there is no such plan, and OSError where a file cannot be.
+All raise FuguError if an input cannot be parsed or no such plan exists, and OSError if a file cannot be read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def plan_measure(
     svg: Path | None,
     output: Path | None,
 ) -> Result:
-    """Plan a measurement, and write its policy and its picture if files are named."""
+    """Plan a measurement, and write its policy and its picture to the named files."""
     if arguments.protected(protect):
         raise UsageError(
             "points are planned for single ticks: give --protect tick. Points before and after a stretch tell of it "
@@ -42,8 +42,8 @@ def plan_measure(
         )
     if apart and hide:
         raise UsageError("--apart and --hide are two requirements: give one of them")
-    groups = {"apart": [_names(group) for group in apart or ()]}
-    spec = read_spec(file, groups if apart else {"hidden": _names(hide)} if hide else None)
+    groups = {"apart": [_split_names(group) for group in apart or ()]}
+    spec = read_spec(file, groups if apart else {"hidden": _split_names(hide)} if hide else None)
     if spec.states > _SLOW_PLACES and not quick:
         warn(f"the optimal table and the stream's epsilon for {spec.states} states take minutes; --quick omits them")
     seconds = spec.header.get("period")
@@ -61,7 +61,8 @@ def plan_measure(
     return planned_measurement(plan).with_lines(f"{label} written to {file}" for file, label in files if file)
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
+    """Split names at commas."""
     return [name.strip() for name in text.split(",")]
 
 

@@ -80,7 +80,7 @@ def fit(
 
 
 def _refuse(context: typer.Context, reason: str, names: tuple[str, ...]) -> None:
-    """Refuse options of the other way to fit."""
+    """Raise UsageError if one of these options was given."""
     for name in names:
         value_source = context.get_parameter_source(name)
         if value_source is not None and value_source.name == "COMMANDLINE":

@@ -1,6 +1,6 @@
-"""The work of `fugu plan model`: a recording to a chain of states, or traces to one of places.
+"""The work of `fugu plan model`: fit a chain of states to a recording, or a chain of places to traces.
 
-All raise FuguError where something cannot be read or there is no such chain, and OSError where a file cannot be.
+All raise FuguError if an input cannot be parsed or no such chain exists, and OSError if a file cannot be read.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def fit_recordings(
     epsilon: float | None,
     output: Path | None,
 ) -> Result:
-    """Fit a chain to a recording, or one to several streams; write it if a file is named.
+    """Fit a chain to one stream, or a joint chain to several; write it if a file is named.
 
-    `texts` are columns, thresholds and baselines, with commas between streams.
+    `texts` are columns, thresholds and baselines by option, with commas between streams.
     """
     attack_epsilon = None if epsilon is None else positive(epsilon, "epsilon")
-    rules = _rules(files, texts)
+    rules = _stream_rules(files, texts)
     if order == 2 and attack_epsilon is not None:
         raise UsageError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
     if order == 2 and len(rules) > 1:
@@ -78,29 +78,30 @@ def fit_recordings(
 
 
 def _stream_names(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Stream]) -> Sequence[str]:
-    """Names of streams: those given, else their columns or files, whichever tell them apart.
+    """Return the names of streams: the given ones, else their columns or files, whichever are different.
 
     Raises:
-        UsageError: there are other numbers of names, or they are no names of streams, or not different ones.
+        UsageError: the names differ in number from the streams, are invalid, or are not different.
     """
     defaults = [stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]
-    if names is not None and len(_words(names)) != len(streams):
-        raise UsageError(f"there are {len(streams)} streams and {len(_words(names))} names")
-    for choice in defaults if names is None else [_words(names)]:
-        if len(set(choice)) == len(choice) and all(re.fullmatch(NAME_PATTERN, column) for column in choice):
-            return choice
+    if names is not None and len(_split_words(names)) != len(streams):
+        raise UsageError(f"there are {len(streams)} streams and {len(_split_words(names))} names")
+    for candidates in defaults if names is None else [_split_words(names)]:
+        if len(set(candidates)) == len(candidates) and all(re.fullmatch(NAME_PATTERN, column) for column in candidates):
+            return candidates
     if names is None and len(streams) == 1:
         return ["readings"]
     problem = "columns and files do not name the streams" if names is None else "these are no names of streams"
     raise UsageError(f"{problem}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
-def _rules(files: Sequence[Path], texts: Mapping[str, str | None]) -> list[StreamRule]:
-    columns = _words(texts["column"] or "-")
+def _stream_rules(files: Sequence[Path], texts: Mapping[str, str | None]) -> list[StreamRule]:
+    """Return how each stream is read: its file, column, and threshold or baseline."""
+    columns = _split_words(texts["column"] or "-")
     stream_count = max(len(files), len(columns))
     if len(files) not in (1, stream_count):
         raise UsageError(f"there are {len(files)} files and {stream_count} columns")
-    option_words = [_word_per_stream(_words(text or "-"), stream_count, option) for option, text in texts.items()]
+    option_words = [_word_per_stream(_split_words(text or "-"), stream_count, option) for option, text in texts.items()]
     paths = list(files) * (stream_count if len(files) == 1 else 1)
     rules = [
         StreamRule(path, column, _state_edge(edge), _baseline_ticks(ticks))
@@ -112,13 +113,14 @@ def _rules(files: Sequence[Path], texts: Mapping[str, str | None]) -> list[Strea
 
 
 def _word_per_stream(words: list[str], stream_count: int, option: str) -> list[str | None]:
-    """One word for each stream; one for all stands for each."""
+    """Return one word for each stream, None for `-`; a single word stands for all."""
     if len(words) not in (1, stream_count):
         raise UsageError(f"--{option} has {len(words)} parts for {stream_count} streams")
     return [None if word == "-" else word for word in words * (stream_count if len(words) == 1 else 1)]
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
+    """Split words at commas."""
     return [word.strip() for word in text.split(",")]
 
 
@@ -140,15 +142,15 @@ def fit_places(file: Path, options: ReadOptions, cell: float | None, order: int,
 
 
 def _state_edge(text: str | None) -> float | str | None:
-    """An edge between two states: none, "mean", or a number."""
+    """Parse an edge between two states: None, "mean", or a number."""
     return text if text in (None, "mean") else number(str(text), "threshold")
 
 
 def _baseline_ticks(text: str | None) -> int | None:
-    """The ticks of a running mean, or none.
+    """Parse the ticks of a running mean; None for None.
 
     Raises:
-        FuguError: these are none.
+        FuguError: the text is no whole number from 1 on.
     """
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""The options of plans and of the policies that are made of them."""
+"""The options of plans, and of the policies that plans become."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _SymbolsOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
-    """A class of chains: intervals of q and r, or a file."""
+    """Options for a class of chains: intervals of q and r, or a file."""
 
     q: Annotated[str | None, Option(metavar="Q", help="Pr(state 0 -> 1), as NUMBER or LOW:HIGH.")] = None
     r: Annotated[str | None, Option(metavar="R", help="Pr(state 1 -> 0), as NUMBER or LOW:HIGH.")] = None
@@ -194,10 +194,10 @@ class HeaderOptions:
     ] = None
 
     def names(self, example: str) -> list[str | None]:
-        """Split what a policy is for; `None` for each name if it is not given.
+        """Split --for into names; None for each name if it is not given.
 
         Raises:
-            UsageError: it has another number of names than the example.
+            UsageError: the number of names differs from that of the example.
         """
         count = example.count("/") + 1
         if self.target is None:
@@ -220,7 +220,7 @@ class PolicyOptions(HeaderOptions):
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """Options that say how a recording is read; without them it is found out, or asked."""
+    """Options for reading a recording; what they leave open is found in the file, or asked."""
 
     column: Annotated[
         str | None,
@@ -275,13 +275,13 @@ class RecordingOptions:
     ] = None
 
     def words(self) -> dict[str, Any]:
-        """The arguments that `fugu.recordings.options.read_options` takes."""
+        """Return these options as arguments of `fugu.recordings.options.read_options`."""
         return {field.name: getattr(self, field.name) for field in fields(RecordingOptions)}
 
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions(RecordingOptions):
-    """Options for a plan from a recording, as many as a first trial needs."""
+    """Options for a plan from a recording that a first trial needs."""
 
     epsilon: _EpsilonOption = 1.0
     protect: ProtectOption = None
@@ -357,7 +357,7 @@ class AutoOptions(TrialOptions):
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """Options for a group of homes of which only sums are known."""
+    """Options for a group of homes whose sums alone become known."""
 
     homes: Annotated[
         int | None,

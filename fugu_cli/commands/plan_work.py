@@ -1,6 +1,6 @@
-"""The work of `fugu plan stream`, `window` and `joint`, and of `fugu check windows`: chains to noise.
+"""The work of `fugu plan stream`, `window` and `joint`, and of `fugu check windows`: from chains to noise.
 
-All raise FuguError where something cannot be read or there is no such plan, and OSError where a file cannot be.
+All raise FuguError if an input cannot be parsed or no such plan exists, and OSError if a file cannot be read.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def chain_source(options: ChainOptions) -> ChainSource:
     """Make the class of chains that options describe.
 
     Raises:
-        UsageError: neither or both ways were used.
+        UsageError: options give no class, or two.
         FuguError: a number is out of range, or the model cannot be used.
         OSError: the model cannot be read.
     """
@@ -78,11 +78,11 @@ def chain_source(options: ChainOptions) -> ChainSource:
 
 
 def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
-    """The class of chains with the starts that a file declares, where `chain_source` makes one that a policy can hold.
+    """Return the class of chains that options describe; bare chains of a file keep their own starts.
 
     Returns:
-        The class, the seconds from tick to tick if they are known, how the class came about, and what must be heeded.
-        Errors as `chain_source`.
+        The class, the seconds from tick to tick or None, notes about its origin, and warnings. Errors as
+        `chain_source`.
     """
     model = options.model if options.q is None and options.r is None else None
     if model is not None and (declared := bare_chains(model)) is not None:
@@ -93,12 +93,12 @@ def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[
 
 
 def chosen_start(text: str | None) -> Start | None:
-    """Read --start; a `UsageError` if there is none of that name."""
+    """Parse --start; UsageError if it is no start."""
     return None if text is None else arguments.one_of(text, "start", _STARTS)
 
 
 def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
-    """Read --segments: the most ticks of a segment."""
+    """Parse --segments: the most ticks of a segment, None for None."""
     if text is None:
         return None
     if text == "fitted":
@@ -114,17 +114,17 @@ def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
 def policy_header(
     command: str, options: HeaderOptions, discretiser: Discretiser | None, source: ChainSource, period: float | None
 ) -> PolicyHeader:
-    """Header of a policy, from options.
+    """Make the header of a policy from options.
 
     Args:
-        command: whose help tells more.
-        options: as they were given.
-        discretiser: of `chosen_discretiser`.
-        source: of the class of chains.
-        period: seconds from tick to tick, if that is known.
+        command: the command whose help an error names.
+        options: the options of the header.
+        discretiser: the discretiser of `chosen_discretiser`.
+        source: the source of the class of chains.
+        period: seconds from tick to tick, None if unknown.
 
     Raises:
-        UsageError: something of it was not given.
+        UsageError: a part of the header is missing.
     """
     fleet, device, stream = options.names("home/watch/heart-rate")
     if fleet is None or device is None or stream is None or period is None or discretiser is None:
@@ -144,10 +144,10 @@ def policy_header(
 
 
 def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretiser | None:
-    """Discretiser from given edges, or from the fitted chain; `None` if there is neither.
+    """Return the discretiser with the given edges, else that of the fitted chain; None if there is neither.
 
     Raises:
-        UsageError: the options make other states than those that the chain is of.
+        UsageError: the options make other states than the chain has.
     """
     names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
     discretiser = source.discretiser
@@ -200,6 +200,7 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
 
 
 def _write_policies(result: Result, policies: Mapping[Path, Policy], warnings: Iterable[str]) -> Result:
+    """Write policies, each as the successor of the one in its file; return the result with a line for each."""
     for file, policy in policies.items():
         previous_text = file.read_text(encoding="utf-8") if file.exists() else None
         file.write_text(replacing(policy, previous_text).to_json(), encoding="utf-8")
@@ -221,12 +222,12 @@ def plan_window(options: WindowOptions, chains: ChainOptions, policy: PolicyOpti
 
 
 def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
-    """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
+    """Plan windows that a device releases for ever, with symbols beside them, under one epsilon."""
     if options.length is not None:
         raise UsageError("--window plans for a policy, whose windows never end: without --length")
     if options.segments is not None:
         raise UsageError("--segments compares noise: a policy cannot hold it, so plan without --window")
-    mechanism = _composing(options)
+    mechanism = _composing_mechanism(options)
     source = chain_source(chains)
     discretiser = chosen_discretiser(policy, source)
     period = arguments.period(options.period, source.period_seconds)
@@ -246,8 +247,8 @@ def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOpt
     return _write_policies(planned_windows(plan, protect, period, source.notes, discretiser), policies, source.warnings)
 
 
-def _composing(options: WindowOptions) -> Composing:
-    """The mechanism of a policy's windows, which never end; "auto" is the accountant, which never needs more noise."""
+def _composing_mechanism(options: WindowOptions) -> Composing:
+    """Return the mechanism of a policy's endless windows; for "auto" the accountant, which never needs more noise."""
     name = arguments.one_of(options.mechanism or "chain", "mechanism", _NAMES)
     if name == "auto":
         return "chain"
@@ -260,7 +261,7 @@ def _composing(options: WindowOptions) -> Composing:
 
 
 def _wanted_windows(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
-    """The windows that are asked for, all with the same query."""
+    """Return the windows that options ask for, all with the same query."""
     try:
         name, _, block_words = options.query.partition(":")
         query = Query(name, blocks=profile_blocks(block_words)) if name == "profile" else window_query(options.query)
@@ -268,7 +269,7 @@ def _wanted_windows(options: WindowOptions, source: ChainSource, period: float |
         raise UsageError(str(error)) from None
     states: Any
     if options.count is not None:
-        states = _states(options.count, query)
+        states = _counted_states(options.count, query)
     elif query.each:
         states = EACH
     elif stream_states(source.chains) == 2:
@@ -279,15 +280,15 @@ def _wanted_windows(options: WindowOptions, source: ChainSource, period: float |
 
 
 def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
-    """Read a window as [NAME=]LENGTH[:SHARE].
+    """Parse a window as [NAME=]LENGTH[:SHARE].
 
     Args:
-        text: of the option.
-        states: that it counts.
-        period: seconds from tick to tick, if that is known.
+        text: the text of the option.
+        states: the states that the window counts.
+        period: seconds from tick to tick, None if unknown.
 
     Raises:
-        FuguError: it is no window.
+        FuguError: the text is no window.
     """
     named_length, colon, share = text.partition(":")
     name, equals, length = named_length.rpartition("=")
@@ -305,7 +306,7 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
 
 
 def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
-    """The noise of the mechanism that was named, or of all."""
+    """Compare the noise of all mechanisms, or plan that of the named one."""
     if arguments.protected(options.protect):
         raise UsageError("mechanisms are compared for single ticks: --protect a time only with --window")
     chains, seconds, notes, warnings = declared_chains(chain_options)
@@ -318,7 +319,7 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
         length=options.length,
         query=query,
         adversary=arguments.adversary(options.adversary or "ignorant"),
-        states=None if options.count is None else _states(options.count, WINDOW_QUERIES[query]),
+        states=None if options.count is None else _counted_states(options.count, WINDOW_QUERIES[query]),
         start=chosen_start(options.start),
         segments=chosen_segments(options.segments, chain_options),
     )
@@ -336,14 +337,15 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
     return compared_noise(request, notes, plans, best_plan, refusals).with_lines((), warnings)
 
 
-def _states(text: str, query: Query) -> tuple[int, ...]:
+def _counted_states(text: str, query: Query) -> tuple[int, ...]:
+    """Parse the states of --count; UsageError for a histogram."""
     if query.each:
         raise UsageError("--count is for counts; a histogram has all states")
     return arguments.states(text)
 
 
 def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None) -> Result:
-    """Plan streams, and write their policies if a directory is named."""
+    """Plan streams that move together, and write their policies if a folder is named."""
     try:
         model = ChainModel.from_json(file.read_bytes())
     except ChainClassError as error:
@@ -366,6 +368,7 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
 
 
 def _streams_request(model: ChainModel, options: JointOptions, devices: list[str]) -> StreamsRequest:
+    """Make the request for a plan of streams that move together."""
     period = model.period_seconds if options.period is None else arguments.positive(options.period, "period")
     if period is None:
         raise UsageError("the model does not know how long a tick is: give --period")
@@ -390,6 +393,7 @@ def _streams_request(model: ChainModel, options: JointOptions, devices: list[str
 
 
 def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, devices: list[str]) -> list[PolicyHeader]:
+    """Make the header of each stream's policy."""
     if fleet is None:
         raise UsageError("policies need --for (try 'fugu plan joint --help')")
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
@@ -410,8 +414,8 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
 
 
 def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Result:
-    """Add up what releases lose together."""
-    releases = [_release(text) for text in texts]
+    """Show what releases lose together."""
+    releases = [_read_release(text) for text in texts]
     declared, _, notes, warnings = declared_chains(chains)
     request = WindowRequest(declared, 1.0, None, "count", "ignorant", start=chosen_start(start))
     accounted_start = covered_start(request.accounted)
@@ -420,7 +424,8 @@ def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Re
     return releases_loss(releases, accounted_start, rows, notes).with_lines((), warnings)
 
 
-def _release(text: str) -> WindowRelease:
+def _read_release(text: str) -> WindowRelease:
+    """Parse a release as FIRST:LENGTH:SCALE[:QUERY]."""
     fields = text.split(":")
     if not 3 <= len(fields) <= 4:
         raise UsageError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {text!r:.60}")

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument
 
-from fugu_cli.app import JsonOption, command, output_option
+from fugu_cli.app import JsonOption, command, command_group, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.reading import read_file
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = command_group("Recordings.")
 
 
-@command(app)
+@command(app, "read")
 def _read(
     file: Annotated[Path, Argument(metavar="FILE", help="A recording of any form, also gzipped.")],
     *,

@@ -1,4 +1,4 @@
-"""`fugu deploy schemas`: schemas of the files that people write, by which an editor completes keys."""
+"""`fugu deploy schemas`: schemas of configuration files, by which editors complete keys."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FILES: dict[str, type[Document]] = {
     "helper": HelperConfig,
     "releases": ReleaseConfig,
 }
-"""By name, without ".toml"."""
+"""By name of the file without ".toml": its model."""
 
 _ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {6,}.+)*)", re.MULTILINE)
 
 
 def schema(model: type[Document]) -> dict[str, Any]:
-    """Build the schema of a file; what a docstring says of an attribute is its description."""
+    """Build the schema of a file, with descriptions of its keys from docstrings."""
     schema = model.model_json_schema()
     for definition in (schema, *schema.get("$defs", {}).values()):
         description, _, attribute_lines = definition.get("description", "").partition("\n\nAttributes:\n")
@@ -49,7 +49,7 @@ def schema(model: type[Document]) -> dict[str, Any]:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write all into a folder, such as `agent.schema.json`; returns their names."""
+    """Write all schemas into a folder, as `agent.schema.json`; return their paths."""
     files = {folder / f"{name}.schema.json": schema(model) for name, model in FILES.items()}
     for file, document in files.items():
         file.write_text(json.dumps(document, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""`fugu subscribe`: print the readings of a fleet as they arrive; needs neither numpy nor a terminal library."""
+"""`fugu subscribe`: print the readings of a fleet as they arrive, without numpy or a terminal library."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _EPILOG = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print readings until a signal, a count or a timeout; 0 at any of these.
+    """Print readings until a signal, a count or a timeout.
 
-    1 if the time is over without a reading because there was no connection, or the broker refused it; 3 if there was
-    one, and nothing came.
+    Return 0 at any of these ends. After a timeout without a reading, return 1 if the connection failed or was refused,
+    3 if it held and nothing arrived.
 
     Raises:
-        FuguError: a name, an address or a file of the connection cannot be used.
+        FuguError: a name, an address or a file of the connection is invalid.
     """
     options = parser().parse_args(arguments)
     on_stop = signal.default_int_handler
@@ -67,7 +67,7 @@ def _print_readings(options: argparse.Namespace) -> int:
                 has_arrived = True
                 print(line_of(reading), flush=True)
     finally:
-        _report(subscription)
+        _report_faults(subscription)
     if has_arrived:
         return 0
     if subscription.link.last_error:
@@ -77,7 +77,7 @@ def _print_readings(options: argparse.Namespace) -> int:
 
 
 def _readings(subscription: Subscription, options: argparse.Namespace) -> Iterator[Reading]:
-    """The subscription's, and a line on stderr if nothing at all comes at first."""
+    """Return the readings of a subscription, after a line on stderr if nothing arrives in the first seconds."""
     if options.timeout is None or options.timeout > _SILENCE_SECONDS:
         reading = subscription.wait(_SILENCE_SECONDS)
         if reading is None:
@@ -91,8 +91,8 @@ def _readings(subscription: Subscription, options: argparse.Namespace) -> Iterat
     yield from subscription
 
 
-def _report(subscription: Subscription) -> None:
-    """Say on stderr what kept readings from arriving, if something did."""
+def _report_faults(subscription: Subscription) -> None:
+    """Print on stderr the last error of the connection, and the counts of invalid messages."""
     if subscription.link.last_error:
         print(f"fugu: {subscription.link.last_error}", file=sys.stderr)
     if subscription.rejected:
@@ -101,7 +101,7 @@ def _report(subscription: Subscription) -> None:
 
 
 def parser() -> Parser:
-    """Parser of the command line."""
+    """Make the parser of the command line."""
     parser = Parser(
         prog="fugu subscribe", description=HELP, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,7 +1,7 @@
 """The real agent with the clock of a replay: `python -m fugu_cli.demo.device CONFIG SECONDS`.
 
-The clock stands still while the agent works, and each wait ends a tick later, after so many real seconds. So ticks have
-the period and the times of the policy, however fast they follow one another, and a slow machine misses none.
+The clock stands still while the agent works. Each wait lasts SECONDS of real time, and moves the clock by a tick. So
+ticks have the times of the policy, however fast they follow one another, and a slow machine misses none.
 """
 
 from __future__ import annotations
@@ -19,57 +19,58 @@ from fugu.host.process import Wake, end_with_parent
 from fugu.host.terminal import log_to_stderr
 
 _SHORTEST_SECONDS = 0.01
-"""Shorter waits are added up: the system would make each of them longer."""
+"""Shorter waits are added up, because the system would lengthen each of them."""
 
 
 class ReplayClock(SystemClock):
-    """A clock that begins before tick 0 of a policy, and goes on by a tick with each wait.
+    """A clock that begins before tick 0 of a policy, and moves by a tick with each wait.
 
     Args:
-        epoch_us: time of tick 0.
-        period_us: from tick to tick.
-        seconds: how long a wait is, in real seconds.
+        epoch_us: the time of tick 0 in microseconds.
+        period_us: microseconds from tick to tick.
+        seconds: the real seconds of a wait.
     """
 
     def __init__(self, epoch_us: int, period_us: int, seconds: float) -> None:
         self._now_us = epoch_us - period_us + period_us // 2
         self._period_us = period_us
         self._seconds = seconds
-        self._owed = 0.0
+        self._owed_seconds = 0.0
 
     def now_us(self) -> int:
-        """The middle of a tick."""
+        """Return the middle of the present tick, in microseconds."""
         return self._now_us
 
     def elapsed_us(self) -> int:
-        """The same: nobody sets this clock."""
+        """Return the time as `now_us` does: nobody sets this clock."""
         return self._now_us
 
     def synchronised(self) -> bool:
-        """It is right from the start."""
+        """Return True: the clock is right from the start."""
         return True
 
     def boot(self) -> str:
-        """Each is of a machine of its own."""
+        """Return no name of a boot: each clock is of its own machine."""
         return ""
 
     def wait(self, wake: Wake, seconds: float) -> None:
-        """Go on by a tick, if there is nothing to be done before."""
+        """Wait, and move the clock by a tick; do neither if the wait has no length."""
         if seconds <= 0.0:
             return
-        self._owed += self._seconds
-        if self._owed >= _SHORTEST_SECONDS:
-            wake.wait(self._owed)
-            self._owed = 0.0
+        self._owed_seconds += self._seconds
+        if self._owed_seconds >= _SHORTEST_SECONDS:
+            wake.wait(self._owed_seconds)
+            self._owed_seconds = 0.0
         self._now_us += self._period_us
 
 
-def _run(config: str, seconds: float) -> int:
+def _run(config: str, wait_seconds: float) -> int:
+    """Run the agent of a configuration with one stream until its recording ends or SIGTERM comes."""
     end_with_parent(os.getppid())
     log_to_stderr("text", verbose=False)
     plan = check_in_child(config)()
     [stream] = plan.streams
-    clock = ReplayClock(stream.epoch_us, stream.period_us, seconds)
+    clock = ReplayClock(stream.epoch_us, stream.period_us, wait_seconds)
     agent = Agent(plan, open_sensors(plan.streams), system_entropy(), clock)
     signal.signal(signal.SIGTERM, lambda _number, _frame: agent.stop())
     agent.run()

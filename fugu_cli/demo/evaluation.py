@@ -1,4 +1,4 @@
-"""The truth of recordings beside the windows that a subscriber received, and attackers on those."""
+"""Compare the windows that a subscriber received with the truth of recordings, and attack them."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ __all__ = [
 AnyFrame: TypeAlias = SymbolFrame | WindowFrame
 FLEET = "demo"
 RECORDINGS = Path(fugu.__file__).parent / "data"
-"""The recordings of the demo; they keep their own licences."""
+"""The folder of the demo's recordings, which keep their own licences."""
 EPSILON = 1.0
 BEATS = 300
-"""Heartbeats of a window, and of the running baseline."""
+"""The number of heartbeats of a window, and of the running baseline."""
 _MINUTE, _WEEK = 60.0, 10_080
 HEART = "heart rate, beats a minute"
 FURTHER_DRAWS = 5
@@ -67,18 +67,18 @@ BASELINE = Baseline(baseline_ticks=BEATS, lowest=30.0, highest=230.0)
 
 @dataclass(frozen=True)
 class Replay:
-    """A recording that a device replays, and the truth.
+    """A recording that a device replays, with its true states.
 
     Attributes:
-        name: for people.
-        policy: of the device; its only window counts states.
+        name: the name of the recording, for people.
+        policy: the policy of the device; its only window counts states.
         sensor: the table of the sensor in the agent's file.
-        values: (n,) what the sensor reads at each tick; NaN or `None` where nothing.
-        states: (n,) their states, -1 where there is none, as before a running mean.
+        values: (n,) the sensor's readings by tick; NaN or None where there is none.
+        states: (n,) the true states; -1 where there is none, as before a running mean.
         transition: (k, k) the chain that an attacker believes who knows the habits.
-        of: what is counted, in words after "the share of time".
-        tick: what a tick is called.
-        recorded: what was recorded, with its unit.
+        of: the counted states, in words after "the share of time".
+        tick: the word for a tick.
+        recorded: the recorded quantity, with its unit.
     """
 
     name: str
@@ -95,50 +95,53 @@ class Replay:
 
     @property
     def window(self) -> Window:
-        """The only window of its policy."""
+        """The only window of the policy."""
         [window] = self.policy.windows
         return window
 
     @property
     def device(self) -> str:
-        """Name of its device."""
+        """The name of the device."""
         return self.policy.device
 
     @property
     def expected(self) -> int:
-        """Number of values that are to come."""
+        """The number of values that the device will send."""
         return len(self.windows)
 
     def decode(self, payload: bytes) -> tuple[int, int, AnyFrame]:
-        """First tick of a message, the tick after its last, and its frame; a FrameError if it is none."""
+        """Return the first tick of a message, the tick after its last, and its frame; FrameError if it is none."""
         frame = WindowFrame.decode(payload)
         return frame.first, frame.first + frame.length, frame
 
-    def came(self, frames: Mapping[int, AnyFrame]) -> int:
-        """Number of values in frames, of those that are to come."""
+    def count_values(self, frames: Mapping[int, AnyFrame]) -> int:
+        """Return how many of the expected values are in frames."""
         return sum(first in self.windows for first in frames)
 
     def results(self, frames: Mapping[int, AnyFrame], *, attacked: bool = False) -> Results | None:
-        """Compare what arrived with the truth, and attack it; `None` if no whole window did.
+        """Compare the frames that arrived with the truth, and attack them; None if there is no whole window.
 
         Args:
-            frames: that arrived, by first tick.
-            attacked: run all attackers, not only the one who knows the habits; it takes a while.
+            frames: the frames that arrived, by first tick.
+            attacked: run all attackers, not only the one who knows the habits; this takes a while.
         """
         window_rows, counts = [], []
         for first_tick in sorted(set(self.windows) & set(frames)):
             frame = frames[first_tick]
-            # Of a window in which the device has missed ticks nobody can say what was counted.
+            # If the device has missed ticks of a window, the true count is unknown.
             if isinstance(frame, WindowFrame) and frame.observed == self.window.length:
                 window_rows.append((first_tick, *self.counts(first_tick)))
                 counts.append(frame.counts)
         if not window_rows:
             return None
         first_ticks, true_counts, ticks = (np.array(column) for column in zip(*window_rows, strict=True))
-        return self._results(first_ticks, true_counts, ticks, np.array(counts, dtype=np.int64), attacked)
+        return self._comparison(first_ticks, true_counts, ticks, np.array(counts, dtype=np.int64), attacked)
 
-    def _results(self, first_ticks: Ints, true_counts: Ints, ticks: Ints, counts: Ints, attacked: bool) -> Results:
-        """Results of windows by their first ticks (w,): true counts (w, g), of how many ticks, and those released."""
+    def _comparison(self, first_ticks: Ints, true_counts: Ints, ticks: Ints, counts: Ints, attacked: bool) -> Results:
+        """Compare the released counts (w, g) of windows with their true counts (w, g).
+
+        `first_ticks` are (w,), `ticks` (w, g): the number of ticks that each count is of.
+        """
         window, scale = self.window, Fraction(self.window.scale)
         part_count = len(self.parts) or 1
         columns = slice(None) if part_count > 1 else [int(np.argmax(true_counts.std(axis=0)))]
@@ -168,8 +171,8 @@ class Replay:
             end=tick_count,
             band=window_error(scale, window.length).share_95 * part_count,
             ticks=stated_ticks,
-            ordinary=None if self.ordinary is None else self.ordinary[stated_ticks],
-            ours=changes,
+            ordinary_changes=None if self.ordinary_changes is None else self.ordinary_changes[stated_ticks],
+            own_changes=changes,
             learners=learners,
             attack=best_attack,
         )
@@ -181,12 +184,16 @@ class Replay:
         knowledge: Knowledge,
         attackers: Mapping[str, Attacker],
     ) -> tuple[Attack | None, tuple[Floats, ...]]:
-        """Attack what was released of the first ticks; the best attack, and how the furthest learner moved the odds.
+        """Attack the outputs of the first ticks.
+
+        Return the most successful attack, None if there is none. Return also the changes of odds that the furthest
+        learner reaches, on these outputs and on each further draw of their noise; empty without a learner.
 
         Args:
-            redraw: gives the same outputs with further noise.
-            knowledge: of those ticks.
-            attackers: by name, those who attack such outputs.
+            outputs: the released outputs.
+            redraw: draws the noise of the outputs again.
+            knowledge: the attackers' knowledge of these ticks.
+            attackers: the attackers of such outputs, by name.
         """
         states = self.states[: knowledge.segments.size]
         attacks = attack(states, knowledge.segments, outputs, self.tick_epsilon)
@@ -199,24 +206,24 @@ class Replay:
 
     @property
     def hours(self) -> float:
-        """From one tick to the next, in hours."""
+        """Hours from one tick to the next."""
         return self.policy.clock.period_us / 3.6e9
 
     @property
     def promise(self) -> float:
-        """By how much the odds on a tick may change, at the most."""
+        """The largest factor by which the odds on a tick may change."""
         return epsilon_to_odds(self.tick_epsilon)
 
     @cached_property
     def stretches(self) -> tuple[Stretch, ...]:
-        """Losses of a tick and of usual lengths of time."""
+        """The loss of a tick, and the losses of usual lengths of time."""
         rows = self.policy.bound(self.policy.verify()).rows(self.policy.clock.period_us)
         tick_row = rows[0]._replace(name=self.tick)
         return tick_row, *(row for row in rows if row.name[0].isdigit())
 
     @property
-    def asked(self) -> str:
-        """Question of an attacker about a tick, in words."""
+    def attacker_question(self) -> str:
+        """The question that an attacker asks about a tick, in words."""
         *_, state = self.policy.discretiser.states
         if len(self.policy.discretiser.states) == 2:
             state_words = f"\N{LEFT DOUBLE QUOTATION MARK}{state}\N{RIGHT DOUBLE QUOTATION MARK}"
@@ -225,43 +232,43 @@ class Replay:
 
     @property
     def tick_epsilon(self) -> float:
-        """Loss of a single tick."""
+        """The epsilon of a single tick."""
         promise = self.policy.guarantee
         return promise.epsilon if promise.stretch_ticks == 1 else self.stretches[0].epsilon
 
     @property
-    def about(self) -> str:
-        """Name of the stretch that the promise is about."""
+    def promised_stretch(self) -> str:
+        """The name of the stretch of time that the guarantee is about."""
         ticks = self.policy.guarantee.stretch_ticks
         return next((row.name for row in self.stretches if row.ticks == ticks), self.tick)
 
     def span(self, ticks: int) -> tuple[float, float]:
-        """Hours that are drawn when so many ticks have been read: all of them."""
+        """Return the first and last hour that are drawn after some ticks: always the whole recording."""
         return 0.0, self.states.size * self.hours
 
     @cached_property
     def marks(self) -> list[tuple[float, str]]:
-        """Words along the axis of time."""
+        """Hours with their labels along the axis of time."""
         return time_marks(self.states.size * self.hours)
 
     @property
-    def drawn(self) -> str:
-        """Words for the picture of what leaves."""
+    def caption(self) -> str:
+        """The header of the lane of released values."""
         band = "upright lines" if self.parts else "band"
         return f"share of {self.tick}s {self.of} · {band}: 95 % · dashes: the truth, which does not leave"
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Parts of the day that a window counts apart; none where it counts all together."""
+        """The parts of the day that a window counts separately; empty if it counts all together."""
         blocks = self.window.query.blocks
         return () if blocks is None else tuple(blocks.labels)
 
     @cached_property
-    def ordinary(self) -> Floats | None:
-        """(n,) ln of the factor by which symbols of ordinary randomised response change the odds on each tick.
+    def ordinary_changes(self) -> Floats | None:
+        """(n,) ln of the factor by which ordinary randomised response changes the odds on each tick.
 
-        For an attacker who uses all of them (forward-backward with the average chain of the class); `None` unless there
-        are two states.
+        The attacker uses all symbols (forward-backward with the average chain of the class). None unless there are two
+        states.
         """
         if self.transition.shape != (2, 2):
             return None
@@ -271,14 +278,14 @@ class Replay:
 
     @property
     def windows(self) -> range:
-        """First ticks of the windows that are to come, but for those that begin before there is a running mean."""
+        """The first ticks of all expected windows; windows that begin before the running mean exists are left out."""
         window, discretiser = self.window, self.policy.discretiser
         mean_from = discretiser.baseline_ticks if discretiser.kind == "baseline" else 0
         first_tick = window.start + -(-max(mean_from - window.start, 0) // window.stride) * window.stride
         return range(first_tick, self.states.size - window.length + 1, window.stride)
 
     def counts(self, first_tick: int) -> tuple[Ints, Ints]:
-        """The true counts (g,) of a window, and of how many ticks each is."""
+        """Return the true counts (g,) of a window, and the number of ticks (g,) that each is of."""
         window, clock, query = self.window, self.policy.clock, self.window.query
         span = self.states[first_tick : first_tick + window.length]
         if query.blocks is None:
@@ -291,44 +298,44 @@ class Replay:
         group_count = len(query.blocks.labels)
         return np.bincount(blocks[is_counted], minlength=group_count), np.bincount(blocks, minlength=group_count)
 
-    def simulated(self) -> Mapping[int, AnyFrame]:
-        """Frames of all values, by first tick, as a device would send them: with the noise of the policy."""
+    def simulated_frames(self) -> Mapping[int, AnyFrame]:
+        """Return frames of all windows by first tick, with the policy's noise, as a device would send them."""
         window, frames, rng = self.window, dict[int, AnyFrame](), np.random.default_rng()
         for first_tick in self.windows:
             true_counts, _ = self.counts(first_tick)
-            noisy = true_counts + laplace_noise(Fraction(window.scale), true_counts.shape, rng)
+            noisy_counts = true_counts + laplace_noise(Fraction(window.scale), true_counts.shape, rng)
             index, length = (first_tick - window.start) // window.stride, window.length
             frames[first_tick] = WindowFrame(
-                1, window.name, index - 1, index, first_tick, length, length, tuple(noisy.tolist())
+                1, window.name, index - 1, index, first_tick, length, length, tuple(noisy_counts.tolist())
             )
         return frames
 
 
 def read_night(name: str) -> tuple[Path, float, Floats]:
-    """A recorded night: its file, seconds from one heartbeat to the next on average, and heart rates."""
+    """Return the file of a recorded night, its mean seconds from heartbeat to heartbeat, and its heart rates (n,)."""
     path = RECORDINGS / f"hr_sleep_{name}.csv.gz"
     seconds, values = _columns(path, "t", "value")
     return path, round(float(seconds[-1] - seconds[0]) / (len(seconds) - 1), 3), values
 
 
 def load_night(name: str, epoch: float | None = None) -> Replay:
-    """A recorded night as a device replays it: a noisy count of every 300 heartbeats, and nothing else.
+    """Plan the replay of a recorded night: a noisy count of every 300 heartbeats, and nothing else.
 
     Args:
-        name: of the recording.
-        epoch: Unix time of the first heartbeat; by default the night has just ended.
+        name: the name of the recording.
+        epoch: the Unix time of the first heartbeat; by default the night has just ended.
     """
     path, period, values = read_night(name)
     epoch = time.time() - period * len(values) if epoch is None else epoch
     header = PolicyHeader(FLEET, f"watch-{name}", "heart-rate", BASELINE, period, epoch=round(epoch))
-    return _replay(f"Sleeper {name}", header, WantedWindow("above", BEATS, ("above",)), path, "value", values)
+    return _planned_replay(f"Sleeper {name}", header, WantedWindow("above", BEATS, ("above",)), path, "value", values)
 
 
 def load_home(epoch: float | None = None) -> Replay:
-    """A month of a household's water meter: once a week how often water ran in each four hours, any hour protected.
+    """Plan the replay of a household's water meter: a weekly profile of each four hours, with any hour protected.
 
     Args:
-        epoch: Unix time of the first minute; by default the month ended with the last day.
+        epoch: the Unix time of the first minute; by default the month ended with the last day.
     """
     path = RECORDINGS / "water_states.csv.gz"
     [values] = _columns(path, "state")
@@ -339,21 +346,21 @@ def load_home(epoch: float | None = None) -> Replay:
     query = Query("profile", blocks=profile_blocks("4h/UTC", epoch))
     window = WantedWindow("profile", _WEEK, (1,), query=query)
     hour = stretch_ticks(3600, round(_MINUTE * 1e6))
-    month = _replay("A household's month", header, window, path, "state", values, hour)
+    month = _planned_replay("A household's month", header, window, path, "state", values, hour)
     return replace(month, of="with water running", tick="minute", recorded="water runs (1) or not (0)")
 
 
 def _columns(path: Path, *names: str) -> Floats:
-    """Columns of a recording, one a row."""
+    """Read columns of a recording as numbers, one row of the array for each column."""
     with csv_rows(path, FuguError) as (header, rows):
         columns = [header.index(name) for name in names]
         return np.array([[float(row[column]) for column in columns] for _, row in rows]).T
 
 
-def _replay(
+def _planned_replay(
     name: str, header: PolicyHeader, window: WantedWindow, path: Path, column: str, values: Floats, stretch: int = 1
 ) -> Replay:
-    """A recording whose windows are planned for its own class, and for any stretch of so many ticks."""
+    """Plan windows for a recording's own class of chains, with any `stretch` of so many ticks protected."""
     segments = np.zeros(len(values), dtype=np.int64)
     states = states_of(header.discretiser, values, segments)
     chain_class = covering_class(states, segments, 2)
@@ -364,13 +371,14 @@ def _replay(
 
 @dataclass(frozen=True)
 class Results:
-    """Windows of one replay that arrived; shares are in 0..1.
+    """The released windows of a replay beside the truth; shares are in 0..1.
 
     Attributes:
-        hours: (w,) middle of each share.
+        replay: the replay.
+        hours: (w,) the hour in the middle of each share.
         truth: (w,) the true shares, (w, g) flattened where windows have several counts.
-        released: (w,) the shares that arrived.
-        live: how many values arrived.
+        released: (w,) the released shares.
+        live: the number of values that arrived.
         end: the tick after the last of them.
         band: half the width of a 95 % interval of a released share.
         ticks: (n,) the ticks that have a state.
@@ -391,82 +399,82 @@ class Results:
     end: int
     band: float
     ticks: Ints
-    ordinary: Floats | None
-    ours: Floats | None
+    ordinary_changes: Floats | None
+    own_changes: Floats | None
     learners: tuple[Floats, ...]
     attack: Attack | None
     attackers: ClassVar[int] = len(COUNT_ATTACKERS)
 
     @property
     def learner(self) -> Floats | None:
-        """The changes for the one who learns habits, of the windows that arrived."""
+        """The changes of odds for the attacker who learns habits, by the windows that arrived; None without them."""
         return next(iter(self.learners), None)
 
     @property
-    def off(self) -> str:
-        """Error of the values, in a few words."""
+    def error_text(self) -> str:
+        """The error of the released values, in a few words."""
         digits = f"{100 * self.error:.{int(self.error < 0.01)}f}"
         return f"off by {digits} percentage point{'s' * (digits != '1')} on average"
 
-    def use(self) -> str:
-        """Say in a sentence how far off what was released is."""
+    def use_sentence(self) -> str:
+        """Return a sentence about the error of the released values."""
         return (
             f"Useful: the released shares are off by {100 * self.error:.1f} points on average, and "
-            f"{100 * self.inside:.0f} % of them by at most {100 * self.band:.0f} points."
+            f"{100 * self.share_inside:.0f} % of them by at most {100 * self.band:.0f} points."
         )
 
     @property
     def error(self) -> float:
-        """Mean absolute error of the released shares."""
+        """The mean absolute error of the released shares."""
         return float(np.abs(self.released - self.truth).mean())
 
     @property
-    def inside(self) -> float:
-        """How often the truth was inside the band."""
+    def share_inside(self) -> float:
+        """The share of released values whose band holds the truth."""
         return float((np.abs(self.released - self.truth) <= self.band).mean())
 
-    def beyond(self, changes: Floats) -> float:
-        """The share of ticks on which odds change by more than is promised."""
+    def share_beyond(self, changes: Floats) -> float:
+        """Return the share of ticks on which odds change by more than the promise."""
         return float((changes > self.replay.tick_epsilon).mean())
 
 
-def _factor(log_odds: float) -> str:
-    """The factor of a change of log-odds; one without bound is not written out."""
+def _factor_words(log_odds: float) -> str:
+    """Return the factor of a change of log-odds in words; large factors are not written out."""
     return f"x {math.exp(log_odds):.1f}" if log_odds < math.log(1000.0) else "more than x 1000"
 
 
-def _range(low: str, high: str) -> str:
+def _range_words(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
 def summary(results: Results) -> tuple[str, ...]:
-    """A sentence about use, and one about privacy; once it is over, one each about learners and success."""
+    """Return a sentence about use and one about privacy; after all attacks also about learners and success."""
     replay, attack = results.replay, results.attack
     tick, promise = replay.tick, f"x {replay.promise:.1f}"
-    sentences = [results.use()]
-    if results.ours is None:
-        stretch = replay.about.removeprefix("1 ")
+    sentences = [results.use_sentence()]
+    if results.own_changes is None:
+        stretch = replay.promised_stretch.removeprefix("1 ")
         sentences.append(privacy_sentence(replay.policy.guarantee.epsilon, stretch, replay.stretches))
     else:
         sentences.append(
             "Private: for an attacker who already knows the habits behind it, the odds on a "
-            f"{tick} change by at most x {math.exp(results.ours.max()):.1f}, where {promise} is promised"
+            f"{tick} change by at most x {math.exp(results.own_changes.max()):.1f}, where {promise} is promised"
         )
-        if results.ordinary is not None:
+        if results.ordinary_changes is not None:
             sentences[-1] += (
                 "; ordinary randomised response goes beyond that promise on "
-                f"{100 * results.beyond(results.ordinary):.0f} % of the {tick}s, "
-                f"up to x {math.exp(results.ordinary.max()):.0f}"
+                f"{100 * results.share_beyond(results.ordinary_changes):.0f} % of the {tick}s, "
+                f"up to x {math.exp(results.ordinary_changes.max()):.0f}"
             )
         sentences[-1] += "."
     if results.learner is not None:
         peaks = sorted(float(learner.max()) for learner in results.learners)
-        excess = sorted(results.beyond(learner) for learner in results.learners)
+        excess = sorted(results.share_beyond(learner) for learner in results.learners)
         sentences.append(
             "Habits are not protected: for an attacker who learns them, odds change by up to "
-            f"{_factor(float(results.learner.max()))}, and over {len(peaks)} draws of the noise by "
-            f"{_range(_factor(peaks[0]), _factor(peaks[-1]))}. They change by more than {promise} on "
-            f"{_range(f'{100 * excess[0]:.0f}', f'{100 * excess[-1]:.0f}')} % of the {tick}s."
+            f"{_factor_words(float(results.learner.max()))}, and over {len(peaks)} draws of the noise by "
+            f"{_range_words(_factor_words(peaks[0]), _factor_words(peaks[-1]))}. They change by more than {promise} on "
+            f"{_range_words(f'{100 * excess[0]:.0f}', f'{100 * excess[-1]:.0f}')} % of the {tick}s."
         )
     if attack is not None:
         sentences.append(

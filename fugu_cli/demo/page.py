@@ -1,12 +1,13 @@
 """The live page of a replay, for one browser on this machine.
 
-It shows the truth beside what leaves. The program that has the recording serves it from memory, on loopback. The
-browser must have the token of its address, which can be used once. No message has the truth, and no file.
+The page shows the truth beside what leaves. The program that has the recording serves the page from memory, on
+loopback. The browser needs the token in the page's address, which can be used once. No message and no file has the
+truth.
 
-Other accounts of the machine read command lines, also that of a browser. So it is given a file of mode 0600 that leads
-to the address, and is deleted with the token's first use. If the token is used a second time, two had it, and the
-program ends. To a browser, a page that was opened by a file comes from another site, and so does a redirect. Only the
-request with the token may do so, and its answer leads on as a page of this site.
+Other accounts of the machine can read command lines, also that of a browser. So the browser is given a file of mode
+0600 that leads to the address, and is deleted at the token's first use. If the token is used a second time, two had it,
+and the program ends. A browser treats a page that was opened by a file, and a redirect, as coming from another site.
+Only the request with the token may come from another site, and its answer leads on as a page of this site.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fugu.contract.errors import FuguError
 from fugu.lanes import Lane, lanes_document, lanes_svg
 from fugu_cli.view.terminal import say
 
-__all__ = ["Page", "fault", "take_asked", "write_pictures"]
+__all__ = ["Page", "fault_text", "queue_request", "write_pictures"]
 
 _COOKIE = "fugu_replay"
 _HEADERS = {
@@ -50,11 +51,11 @@ _HEADERS = {
 }
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
 _SHARED = "dom.js", "lanes.js", "lanes.css"
-"""Of the live page: one drawing for both."""
+"""Files of the gateway's page, which this page uses as well."""
 _REPORT = "report.html"
 _LAST_ANSWER_SECONDS = 5.0
 _MOST_WORDS = 1 << 16
-"""Of what is typed into the form."""
+"""The most bytes of a form that is sent."""
 _LEADS = (
     '<!doctype html><meta charset="utf-8"><title>Fugu</title><link rel="icon" href="data:,">'
     '<meta http-equiv="refresh" content="0; url={0}">'
@@ -63,16 +64,16 @@ _TAKEN = (
     "somebody else on this machine has used the address of the page, which is for one browser. Nothing is shown any "
     "more: see who is logged in, then start again"
 )
-_Asked = TypeVar("_Asked")
+_Request = TypeVar("_Request")
 _Posted = Callable[[str, dict[str, str], BufferedIOBase, int], HTTPStatus]
 
 
 class Page:
-    """Serves the page while a context lasts, at a port of its own.
+    """A server of the page, at a port of its own, while a context lasts.
 
     Args:
-        browser: open it, where there is a screen; its address is printed in any case.
-        posted: takes what the page sends: a path, a query, a body and its length; without it nothing may be sent.
+        browser: open the page if there is a screen; its address is printed in any case.
+        posted: handles a path, a query, a body and its length that the page sends; without it nothing may be sent.
     """
 
     def __init__(self, *, browser: bool, posted: _Posted | None = None) -> None:
@@ -88,54 +89,54 @@ class Page:
         self._session_lock, self._state_lock = threading.Lock(), threading.Lock()
         self._leading_path: Path | None = None
         self._answer_threads: set[threading.Thread] = set()
-        self._server = _Server(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler_class())
         self._hosts = [f"{name}:{self._server.server_port}" for name in ("127.0.0.1", "localhost")]
         self.address = f"http://{self._hosts[0]}/?token={self._token}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, name="page", daemon=True).start()
         say(f"the page, for one browser: {self.address}")
-        if self._browser and sys.stdout.isatty() and (os.name != "posix" or _screen()):
+        if self._browser and sys.stdout.isatty() and (os.name != "posix" or _has_screen()):
             webbrowser.open(self._leading_file().as_uri())
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        for thread in [*self._answer_threads]:  # who has asked that it ends is answered, too
+        for thread in [*self._answer_threads]:  # the request that ends the page is answered, too
             thread.join(_LAST_ANSWER_SECONDS)
         self._forget_file()
         if self._is_taken:
             raise FuguError(_TAKEN)
 
     def show(self, **fields: Any) -> None:
-        """Show other values of some fields of the page."""
+        """Change some fields of the page."""
         with self._state_lock:
             self._state = {**self._state, **fields}
 
     def show_replay(self, index: int, **fields: Any) -> None:
-        """Show other values of some fields of a replay; the next one is shown as well then."""
+        """Change some fields of a replay; the index may be that of a new one."""
         replays = [*self._state["replays"], {}][: max(index + 1, len(self._state["replays"]))]
         self.show(replays=[*replays[:index], {**replays[index], **fields}, *replays[index + 1 :]])
 
     def draw(self, index: int, document: dict[str, Any]) -> None:
-        """Draw the lanes of a replay, in place of older ones."""
+        """Replace the drawn lanes of a replay."""
         self._files[f"/lanes-{index}.json"] = json.dumps(document, allow_nan=False).encode()
         self._draw_count += 1
         self.show_replay(index, drawn=self._draw_count)
 
     def draw_lanes(self, index: int, lanes: Sequence[Lane], **fields: object) -> None:
-        """Draw what stays, what leaves, and the attacker who knows the habits."""
+        """Draw three lanes: what stays, what leaves, and the attacker who knows the habits."""
         stays, leaves, attacker = lanes_document(lanes)
         self.draw(index, {"lanes": [stays, leaves], "attackers": {"knows": attacker}, **fields})
 
     def link(self, report: str) -> None:
-        """Serve a report, and link it."""
+        """Serve a report, and link it on the page."""
         self._files[f"/{_REPORT}"] = report.encode()
         self.show(report=_REPORT)
 
     def stay(self, choices: Queue[int] | None = None) -> int | None:
-        """Keep serving until Ctrl-C, if somebody is at a terminal who can press it; or until something is chosen."""
+        """Serve until Ctrl-C or a choice, and return the choice, None without one; at no terminal, return at once."""
         if sys.stdout.isatty():
             say("the page stays until Ctrl-C")
             with suppress(KeyboardInterrupt):
@@ -143,9 +144,9 @@ class Page:
         return None
 
     def enter(self, token: str, session: str = "") -> str | None:
-        """A session for a token, once; `None` for a token that is wrong or was used.
+        """Return a session for the token at its first use; None if the token is wrong or was used.
 
-        Its second use ends the program, unless it is by the session that it has begun.
+        A second use ends the program, unless it is by the session that the first use has begun.
         """
         with self._session_lock:
             if not secrets.compare_digest(token.encode(), self._token.encode()):
@@ -161,10 +162,11 @@ class Page:
         return None
 
     def _belongs(self, session: str) -> bool:
+        """Return whether a session is that of this page."""
         return bool(self._session) and secrets.compare_digest(session.encode(), self._session.encode())
 
     def _leading_file(self) -> Path:
-        """A file of the account's own that leads to the address, until that is used."""
+        """Write a file that only this account can read, and that leads to the address until it is used."""
         handle, name = tempfile.mkstemp(prefix="fugu-page-", suffix=".html")  # of mode 0600
         os.close(handle)
         self._leading_path = Path(name)
@@ -180,11 +182,11 @@ class Page:
     def _answer(
         self, path: str, headers: Any, posted_body: BufferedIOBase | None = None
     ) -> tuple[HTTPStatus, str, bytes, dict[str, str]]:
-        """Status, type, body and further headers of an answer; `posted_body` is what is posted."""
+        """Return the status, type, body and further headers of an answer; `posted_body` is None for GET."""
         url, host = urlsplit(path), headers.get("Host", "")
         if host not in self._hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"not a name of this page", {}
-        session = _cookie(headers)
+        session = _session_cookie(headers)
         if posted_body is None and url.path == "/" and (token := parse_qs(url.query).get("token")):
             if (new_session := self.enter(token[0], session)) is None:
                 return HTTPStatus.FORBIDDEN, "text/plain", b"this address has been used: it is for one browser", {}
@@ -212,7 +214,8 @@ class Page:
         extra = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"} if _REPORT in name else {}
         return HTTPStatus.OK, _KINDS[name.rpartition(".")[2]], body, extra
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler_class(self) -> type[BaseHTTPRequestHandler]:
+        """Make the class that handles requests to this page."""
         page = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -229,8 +232,8 @@ class Page:
                 posted_body = self.rfile if self.command == "POST" else None
                 try:
                     status, mime, body, extra = page._answer(self.path, self.headers, posted_body)
-                except Exception as error:  # of whatever kind: the program, and what it was given, go on
-                    page.show(stalled=(message := fault(error)))
+                except Exception as error:  # of whatever kind: the program goes on with its recording
+                    page.show(stalled=(message := fault_text(error)))
                     status, mime, body, extra = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", message.encode(), {}
                 self.send_response_only(status)
                 headers = {"Content-Type": f"{mime}; charset=utf-8", "Content-Length": str(len(body)), **extra}
@@ -243,24 +246,24 @@ class Page:
                 self.do_GET()
 
             def log_message(self, *_: Any) -> None:
-                """Addresses have the token."""
+                """Log nothing: addresses have the token."""
 
         return Handler
 
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
-        """A traceback in the terminal could have what was sent."""
+        """Print nothing: a traceback could show what was sent."""
 
 
-def take_asked(
-    questions: Queue[_Asked], parse: Callable[[Any], _Asked], body: BufferedIOBase, length: int
+def queue_request(
+    requests: Queue[_Request], parse: Callable[[Any], _Request], body: BufferedIOBase, length: int
 ) -> HTTPStatus:
-    """Take what a form of the page asks, unless something else waits; `parse` makes it of JSON."""
+    """Queue the request that a form of the page sends, parsed from JSON, unless another one waits."""
     if length > _MOST_WORDS:
         return HTTPStatus.BAD_REQUEST
     try:
-        questions.put_nowait(parse(json.loads(body.read(length))))
+        requests.put_nowait(parse(json.loads(body.read(length))))
     except Full:
         return HTTPStatus.CONFLICT
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
@@ -269,16 +272,17 @@ def take_asked(
 
 
 def write_pictures(folder: Path, name: str, title: str, lanes: Sequence[Lane]) -> None:
-    """Write lanes as two files, light and dark."""
-    for look, dark in (("", False), ("-dark", True)):
-        (folder / f"{name}{look}.svg").write_text(lanes_svg(title, lanes, dark=dark), encoding="utf-8")
+    """Write lanes as two SVG files, light and dark."""
+    for suffix, dark in (("", False), ("-dark", True)):
+        (folder / f"{name}{suffix}.svg").write_text(lanes_svg(title, lanes, dark=dark), encoding="utf-8")
 
 
-def _screen() -> bool:
+def _has_screen() -> bool:
     return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def _cookie(headers: Any) -> str:
+def _session_cookie(headers: Any) -> str:
+    """Return the session in the cookie of a request, '' without one."""
     try:
         morsel = SimpleCookie(headers.get("Cookie", "")).get(_COOKIE)
     except CookieError:
@@ -286,8 +290,8 @@ def _cookie(headers: Any) -> str:
     return "" if morsel is None else morsel.value
 
 
-def fault(error: Exception) -> str:
-    """An error that nobody thought of, in words that hold nothing of its message: that could have a reading."""
+def fault_text(error: Exception) -> str:
+    """Describe an unexpected error by its type and place, without its message, which could have a reading."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"a fault of the program, {type(error).__name__} at {Path(frame.filename).name}, line {frame.lineno}: nothing "

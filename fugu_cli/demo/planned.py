@@ -1,4 +1,4 @@
-"""From a recording to a plan, its replay, and a block that runs it on the real sensor."""
+"""Plan from a recording, replay the plan, and print the commands that run it on the real sensor."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ from fugu.recordings.summary import plain_csv
 from fugu.recordings.values import Cells
 from fugu_cli.commands.auto_plan import (
     Offer,
-    answers,
-    asked_words,
+    is_answer,
     offer_line,
     offers_of,
+    option_words,
     other_options,
     question_asked,
-    reading_asked,
+    reading_options,
 )
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import Replay, Results, summary
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.session import draw_replay, stream
+from fugu_cli.demo.session import draw_replay, run_replays
 from fugu_cli.demo.symbols import SymbolReplay
 from fugu_cli.demo.topic_sensor import topic_of_recording, topic_sensor
 from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.terminal import say, working
 
-__all__ = ["plan_and_replay", "prepared_plan", "replay_of", "show_stretches"]
+__all__ = ["plan_and_draw", "plan_and_replay", "replay_of", "show_stretches"]
 
 _DAY = 86_400.0
 _MESSAGES = 90  # of a replay of symbols, at most
 _TICKS = {1_000_000: "second", 60_000_000: "minute", 3_600_000_000: "hour"}
-"""Words for ticks of these microseconds; others are readings."""
+"""By microseconds: the word for a tick; any other tick is a reading."""
 _PLANNED = "The plan is below."
 _PREPARED = "What would leave"
 _NEAREST = "What would be nearest to useful"
 _NO_ANSWER = "there is no answer to this question"
 _STRETCHES = {"10m": "Any 10 minutes", "1h": "Any hour", "8h": "Any 8 hours"}
-"""That are planned beside the one that was asked for: the option, and its words."""
+"""By option: the name of a protected stretch that is planned beside the one that was asked for."""
 _PORT = 1884
-"""Of the broker that has the readings, which is not the fleet's."""
+"""The port of the broker of readings, which is not the fleet's."""
 _INSTEAD = "Try instead", "Each was planned as well, and tried on the part of the recording that was held back."
 _SENSOR_WORDS = "On your sensor", "Paste this block where the sensor is. Change its broker, topic and path."
 _HELD_BACK = "The part that was held back: no answer was chosen by it"
@@ -94,21 +94,21 @@ def plan_and_replay(
     not_private: bool,
     numbers: TrialNumbers | None = None,
 ) -> tuple[int, list[AutoOptions]]:
-    """Plan, replay and attack, on the page and in the terminal; returns the exit code, and offers after a no."""
+    """Plan, replay and attack, on the page and in the terminal; return the exit code, and settings to try instead."""
     plan, offers = _plan_on_page(page, path, readings, options)
     use, privacy, *details = plan.verdict
     say(use, style="bold")
     say(privacy, style="bold")
     for sentence in details:
         say(sentence)
-    if not (answers(plan) or (plan.useful and not_private)):
+    if not (is_answer(plan) or (plan.useful and not_private)):
         lines = [offer_line(offer, ["fugu", "try", str(path)]) for offer in offers] or [_LONGER]
         buttons = [
             {**_offer_button(offer, options), "options": {"offer": str(index)}} for index, offer in enumerate(offers)
         ]
         block = "\n".join(line.rpartition(": ")[2] for line in lines)
         paste = [*_INSTEAD, block] if offers else [_INSTEAD[0], _LONGER, ""]
-        page.show(stage=_no_answer(offers), ended=True, offers=buttons, paste=paste)
+        page.show(stage=_no_answer_words(offers), ended=True, offers=buttons, paste=paste)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
         return NOTHING, [settings for _, settings in offers]
     missing, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
@@ -122,7 +122,7 @@ def plan_and_replay(
             for sentence in summary(results):
                 say(sentence)
     if numbers is None:
-        block = _block(plan, path, asked_words(options))
+        block = _sensor_block(plan, path, option_words(options))
         page.show(paste=[*_SENSOR_WORDS, block])
         say(f"\non your sensor:\n\n{block}")
     page.show(stage=stage, ended=True)
@@ -130,48 +130,51 @@ def plan_and_replay(
         say(f"missing: {sentence}")
     if numbers is not None and numbers.drawn:
         numbers.publish()
-    return 1 if missing else 0 if answers(plan) else NOTHING, []
+    return 1 if missing else 0 if is_answer(plan) else NOTHING, []
 
 
-def prepared_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
-    """Plan, and show what would leave, without any replay; after a no what else would do, for the fields of a form."""
+def plan_and_draw(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
+    """Plan, and draw what would leave, without any replay. If there is no answer, show buttons with other settings.
+
+    `form` are the fields of the form that a button fills in.
+    """
     plan, offers = _plan_on_page(page, path, readings, options)
     if plan.useful:
-        _draw_prepared(page, 0, plan, _PREPARED)
+        _draw_plan(page, 0, plan, _PREPARED)
     buttons = []
     for offer in offers:
-        texts = {name: _field(offer[1], name) for name in form}
+        texts = {name: _field_text(offer[1], name) for name in form}
         buttons.append({**_offer_button(offer, options), "options": texts})
-    page.show(stage=_PLANNED if answers(plan) else _no_answer(offers), done=0.0, ended=True, offers=buttons)
+    page.show(stage=_PLANNED if is_answer(plan) else _no_answer_words(offers), done=0.0, ended=True, offers=buttons)
     return plan
 
 
-def _draw_prepared(page: Page, index: int, plan: Plan, name: str) -> bool:
-    """Draw what a plan would let leave, if it can be replayed."""
+def _draw_plan(page: Page, index: int, plan: Plan, name: str) -> bool:
+    """Draw what would leave by a plan; return False if the plan cannot be replayed."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         if (replay := replay_of(plan, Path(folder))) is None:
             return False
-        draw_replay(page, index, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
+        draw_replay(page, index, replay, replay.states.size, replay.results(replay.simulated_frames(), attacked=True))
         page.show_replay(index, name=name)
     return True
 
 
 class _AskedElseError(Exception):
-    """Somebody has asked for something else."""
+    """The user has asked for something else."""
 
 
 def show_stretches(
     page: Page, path: Path, readings: Readings, options: AutoOptions, plan: Plan, is_stale: Callable[[], bool]
 ) -> None:
-    """Plan for other stretches too, and show each beside the plan as soon as it is there.
+    """Plan for other protected stretches, and show each plan beside the first as soon as it is made.
 
     Args:
-        page: it has the plan already.
-        path: the recording.
-        readings: those of it.
-        options: the question, whose stretch is the plan's.
-        plan: the answer to it.
-        is_stale: whether to stop.
+        page: the page, which shows the first plan.
+        path: the file of the recording.
+        readings: the readings of the recording.
+        options: the question of the first plan.
+        plan: the first plan.
+        is_stale: says whether to stop.
     """
 
     def tell(_part: str, _share: float) -> None:
@@ -189,7 +192,7 @@ def show_stretches(
                 other_plan = solve(question, progress=tell)
                 if other_plan.verdict == plan.verdict:
                     continue
-                is_drawn = other_plan.useful and _draw_prepared(page, index, other_plan, name)
+                is_drawn = other_plan.useful and _draw_plan(page, index, other_plan, name)
                 button = {"protect": protect} if other_plan.useful else {}
                 title = f"Hide {name.lower()}: protects {'more' if (question.protect or 0) > seconds else 'less'}"
                 verdict = [_plain_words(other_plan.verdict[0])]
@@ -197,29 +200,29 @@ def show_stretches(
                 page.show(stretches=(cards := [*cards, card]))
 
 
-def _field(options: AutoOptions, name: str) -> str:
-    """The text of an option in a form."""
+def _field_text(options: AutoOptions, name: str) -> str:
+    """Return the text of an option in a form."""
     value = getattr(options, name)
     return "" if value is None else ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> tuple[Plan, list[Offer]]:
-    """Plan, and show the verdict on the page; and after a no what else would do.
+    """Plan, and show the verdict on the page; return the plan, and offers if it is no answer.
 
     Args:
-        page: shows what is being done, too.
-        path: the recording.
-        readings: those of the recording; `None` for places.
+        page: the page, which shows progress as well.
+        path: the file of the recording.
+        readings: the readings of the recording; None for places.
         options: the question.
 
     Raises:
-        FuguError: the recording cannot answer it.
+        FuguError: the recording cannot answer the question.
         OSError: the file cannot be read.
     """
     question = question_asked(options)
     identity = target_of(options.fleet, options.device, options.stream, options.epoch)
     if readings is None:
-        solve = planner([path], question, identity, reading_asked(options, question))
+        solve = planner([path], question, identity, reading_options(options, question))
     else:
         solve = _planner(readings, path, identity)
     with working("planning", measured=True) as progress:
@@ -231,14 +234,14 @@ def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: Au
         plan = solve(question, progress=tell)
         page.show(verdicts=_verdicts(plan), details=plan.verdict[2:])
         page.link(plan.page())
-        if answers(plan):
+        if is_answer(plan):
             return plan, []
         _show_nearest(page, plan)
         return plan, offers_of(solve, other_options(plan.details, options), tell)
 
 
 def _show_nearest(page: Page, plan: Plan) -> None:
-    """Draw what is not useful, with the noise that it would have."""
+    """Draw the plan that comes nearest to an answer, with its noise."""
     details = plan.details
     if not isinstance(details, AutoPlan):
         return
@@ -249,40 +252,40 @@ def _show_nearest(page: Page, plan: Plan) -> None:
     for nearest in sorted(near_rows, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9)):
         with suppress(FuguError):
             plan_of_nearest = replace(plan, details=details._replace(recommended=nearest))
-            if _draw_prepared(page, 0, plan_of_nearest, _PREPARED if plan.useful else _NEAREST):
+            if _draw_plan(page, 0, plan_of_nearest, _PREPARED if plan.useful else _NEAREST):
                 return
 
 
 def _verdicts(plan: Plan) -> list[list[str]]:
-    """Two verdicts for the page: their look, their first words, and why."""
-    good = plan.useful, plan.privacy != "none"
-    words = [_plain_words(sentence).partition(": ") for sentence in plan.verdict[:2]]
+    """Return two verdicts for the page: yes or no, the headline, and the reason."""
+    are_good = plan.useful, plan.privacy != "none"
+    sentences = [_plain_words(sentence).partition(": ") for sentence in plan.verdict[:2]]
     return [
         ["yes" if is_good else "no", headline, f"{reason[:1].upper()}{reason[1:]}"]
-        for is_good, (headline, _, reason) in zip(good, words, strict=True)
+        for is_good, (headline, _, reason) in zip(are_good, sentences, strict=True)
     ]
 
 
 def _plain_words(sentence: str) -> str:
-    """A sentence of a plan for somebody who has read no page: without ticks, and with whole names of units.
+    """Rewrite a sentence of a plan for newcomers: without ticks, and with units spelled out.
 
-    Its error is an expectation, which stands beside the error of the run that is shown.
+    Its error is called expected, because the page shows the error of one run beside it.
     """
     text = re.sub(r"\btick(s?)\b", r"reading\1", sentence)
     text = re.sub(r"(?<=\d) points?\b", " percentage points", text)
     return re.sub("off by (.*?) on (?:average|held-back rows)", r"expected to be off by \1", text)
 
 
-def _no_answer(offers: Sequence[Offer]) -> str:
+def _no_answer_words(offers: Sequence[Offer]) -> str:
     return f"{_NO_ANSWER}; below is what would do" if offers else _NO_ANSWER
 
 
 def _offer_button(offer: Offer, options: AutoOptions) -> dict[str, str]:
-    """An offer as a button, and what it gives up."""
+    """Return an offer as a button, with the cost of its settings."""
     offer_words, settings = offer
     current_options = asdict(options)
     changes = {name: value for name, value in asdict(settings).items() if value != current_options[name]}
-    words_of_settings = ", ".join(_setting(name, value) for name, value in changes.items())
+    words_of_settings = ", ".join(_setting_words(name, value) for name, value in changes.items())
     cost_words = _plain_words(offer_words).partition(": ")[2]
     cost_words = f"{cost_words[:1].upper()}{cost_words[1:].removesuffix('.')}."
     if settings.epsilon > options.epsilon:
@@ -290,13 +293,13 @@ def _offer_button(offer: Offer, options: AutoOptions) -> dict[str, str]:
         cost_words += f" What that gives up: {sure_words(settings.epsilon)}, instead of {chance_before}."
     if "protect" in changes:
         cost_words += (
-            f" What that gives up: only {_setting('protect', settings.protect)}, {sure_words(settings.epsilon)}."
+            f" What that gives up: only {_setting_words('protect', settings.protect)}, {sure_words(settings.epsilon)}."
         )
     return {"words": f"Plan with {words_of_settings} instead", "more": cost_words}
 
 
-def _setting(name: str, value: Any) -> str:
-    """Words for an option that somebody might choose instead."""
+def _setting_words(name: str, value: Any) -> str:
+    """Describe the value of an option that the user might choose instead."""
     if name == "protect":
         return f"{_STRETCHES.get(str(value), 'Any single reading').lower()} hidden"
     if name == "epsilon":
@@ -307,12 +310,12 @@ def _setting(name: str, value: Any) -> str:
 
 
 def _planner(readings: Readings, path: Path, target: Target) -> Planner:
-    """The planner of a recording that has been read."""
+    """Return the planner of a recording that has been read."""
     return lambda query, progress: Plan(plan_auto(readings, query, np.random.default_rng(1), progress), path, target)
 
 
 def replay_of(plan: Plan, folder: Path) -> Replay | None:
-    """The replay of an agent with the configuration of the plan; `None` if only the verdict can be shown.
+    """Return the replay of a plan's held-back part; None if only the verdict can be shown.
 
     The policy has the recording's times. A recording that no agent can read becomes a plain file in the folder.
     """
@@ -321,10 +324,10 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
         return None
     if _is_short(plan):
         return None
-    symbols = details.recommended.kind == "symbols"
-    if symbols and (details.recommended.answers != "now" or len(details.states.discretiser.states) > 2):
+    is_symbols = details.recommended.kind == "symbols"
+    if is_symbols and (details.recommended.answers != "now" or len(details.states.discretiser.states) > 2):
         return None
-    plan = replace(plan, target=plan.target._replace(epoch=_epoch(details)))
+    plan = replace(plan, target=plan.target._replace(epoch=_replay_epoch(details)))
     if details.readings.rows is None:  # no agent can read the file as it is
         file = folder / "plain.csv"
         plan = replace(plan, details=details._replace(readings=_through_plain_file(details.readings, file)), file=file)
@@ -343,23 +346,23 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     segments = np.zeros(len(values_read), dtype=np.int64)
     states = states_of(policy.discretiser, values_read, segments)
     transition = mean_transitions(states, segments, len(policy.discretiser.states))
-    if symbols:  # waits of a replay are ticks, so that a device sends again what is not covered within some of them
+    if is_symbols:  # waits of a replay are ticks, so that a device sends again what is not covered within some of them
         policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(values_read) // _MESSAGES))})
     tick = _TICKS.get(policy.clock.period_us, "reading")
     replay_words = {"of": _plain_words(details.states.share_of), "tick": tick, "recorded": details.readings.column}
-    replay_type = SymbolReplay if symbols else Replay
+    replay_type = SymbolReplay if is_symbols else Replay
     return replay_type(_HELD_BACK, policy, sensor, values, states, transition, **replay_words)
 
 
 def _is_short(plan: Plan) -> bool:
-    """True if the held back part has no whole window."""
+    """Return whether the held-back part is shorter than a window of the plan."""
     details, length = plan.details, plan.recommended.window_ticks or 0
-    windows = isinstance(details, AutoPlan) and details.recommended.kind == "windows"
-    return windows and len(plan.details.held_back) // plan.recommended.every < length
+    has_windows = isinstance(details, AutoPlan) and details.recommended.kind == "windows"
+    return has_windows and len(plan.details.held_back) // plan.recommended.every < length
 
 
 def _through_plain_file(readings: Readings, file: Path) -> Readings:
-    """The same ticks as read from a plain file, which is written and which only its owner may read."""
+    """Write readings to a plain file that only its owner may read, and read the same ticks from it."""
     write_secret(file, plain_csv(readings))
     period = readings.period_seconds if readings.changes or readings.moments is None else None
     copy = read_readings(file, ReadOptions(rows=readings.facts[0].row_kind, period=period, as_it_is=frozenset(RULES)))
@@ -369,26 +372,26 @@ def _through_plain_file(readings: Readings, file: Path) -> Readings:
 
 
 def _replay_results(page: Page, replay: Replay, numbers: TrialNumbers | None) -> tuple[Results, list[str]]:
-    """Results of a replay with real processes, and a sentence for each that did not end as it should."""
+    """Run a replay with real processes; return its results, and a sentence for each process that failed."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
         try:
-            _, _, [results], missing = stream(page, [replay], Path(logs), "auto", numbers)
+            _, _, [results], missing = run_replays(page, [replay], Path(logs), "auto", numbers)
         except FuguError as error:  # the logs are deleted
-            last = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
-            raise FuguError("; ".join([str(error), *last])) from None
+            last_lines = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
+            raise FuguError("; ".join([str(error), *last_lines])) from None
     return results, missing
 
 
-def _epoch(plan: AutoPlan) -> float:
-    """Unix time of the first tick that is replayed: the recording's, so many whole days later that all is past."""
+def _replay_epoch(plan: AutoPlan) -> float:
+    """Return the Unix time of a replay's first tick: the recorded time, whole days later, with all ticks past."""
     moments, seconds = plan.readings.moments, plan.readings.period * plan.recommended.every
     latest_start = time.time() - len(plan.held_back) * seconds
     recorded_start = latest_start if moments is None else float(moments[plan.held_back[0]])
     return math.floor(recorded_start + (latest_start - recorded_start) // _DAY * _DAY)
 
 
-def _block(plan: Plan, path: Path, options: list[str]) -> str:
-    """Commands that plan the same, put a real sensor in place of the recording, and run its agent."""
+def _sensor_block(plan: Plan, path: Path, options: list[str]) -> str:
+    """Return commands that make the same plan, replace the recording by a real sensor, and run the agent."""
     topic, payload_path = topic_of_recording(plan)
     sensor = Mqtt(kind="mqtt", port=_PORT, topic=topic, path=payload_path)
     configuration = plan.configuration(sensor=topic_sensor(plan, sensor))

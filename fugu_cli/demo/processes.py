@@ -1,4 +1,4 @@
-"""The processes of a demo: a gateway and a subscriber, started, watched and stopped in order."""
+"""Start, watch and stop the processes of a demo: a broker, a gateway, devices and a subscriber."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Listener", "await_that", "end", "find_mosquitto", "gateway", "kill",
 
 
 class Listener:
-    """A subscriber to what a broker passes on, while the context lasts; messages that cannot be read are left out."""
+    """A subscriber to topics of a broker, while the context lasts; messages that cannot be read are left out."""
 
     def __init__(self, broker: Broker, *topics: str) -> None:
         self.link = Link(broker, client_id="listener", subscriptions=topics, on_message=self._arrived)
@@ -43,7 +43,7 @@ class Listener:
             self.take(parse_topic(topic), payload)
 
     def take(self, topic: Topic, payload: bytes) -> None:
-        """Take a message; FuguError: it cannot be read."""
+        """Handle a message; FuguError if it cannot be read."""
         raise NotImplementedError
 
 
@@ -64,14 +64,14 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
 
     Args:
         kind: "mosquitto", "embedded", or "auto" for the first of these that is installed.
-        folder: where its configuration and log go.
+        folder: the folder for its configuration and log.
         options: further lines for Mosquitto's configuration.
 
     Yields:
-        Its port, and its name.
+        The port and the name of the broker.
 
     Raises:
-        FuguError: if it does not start.
+        FuguError: the broker does not start.
     """
     mosquitto = find_mosquitto(kind)
     port = _free_port()
@@ -92,7 +92,7 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
 
 
 def find_mosquitto(kind: str) -> str | None:
-    """The path of Mosquitto, if a broker of that kind would be it. FuguError: it is needed, or there is no broker."""
+    """Return the path of Mosquitto, None if it is not installed; FuguError if no broker of this kind is."""
     mosquitto = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if kind == "mosquitto" and mosquitto is None:
         raise FuguError("mosquitto is not installed: apt-get install mosquitto")
@@ -108,6 +108,7 @@ def _free_port() -> int:
 
 
 def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Wait until a broker takes connections; FuguError if it does not."""
     deadline = time.monotonic() + _BROKER_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -120,6 +121,7 @@ def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> 
 
 
 async def _serve_embedded(port: int) -> None:
+    """Run the embedded broker until the process ends."""
     from amqtt.broker import Broker
 
     anonymous = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
@@ -139,10 +141,10 @@ _STOP_SECONDS = 120.0
 
 
 def await_that(goal_words: str, condition: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition.
+    """Wait for a condition; `goal_words` name it in the error.
 
     Raises:
-        FuguError: it does not hold in time.
+        FuguError: the condition does not hold in time.
     """
     deadline = time.monotonic() + seconds
     while not condition():
@@ -153,7 +155,7 @@ def await_that(goal_words: str, condition: Callable[[], bool], seconds: float) -
 
 @contextmanager
 def program(module: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A program, such as `fugu`, in a process of its own; ended in order when the context ends."""
+    """Run a program, such as `fugu`, in a process of its own, and stop it in order when the context ends."""
     log.unlink(missing_ok=True)
     process = launch(module, arguments, log)
     try:
@@ -165,19 +167,19 @@ def program(module: str, arguments: Sequence[str], log: Path) -> Iterator[subpro
 
 
 def launch(module: str, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a module as a program, which adds what it prints to a log."""
+    """Start a module as a program whose output is added to a log."""
     with log.open("ab") as output:
         return subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=output, stderr=output)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process as a power cut would."""
+    """Kill a process at once, as a power cut would."""
     process.kill()
     process.wait()
 
 
 def end(process: subprocess.Popen[bytes], name: str, log: Path) -> int:
-    """Ask a process to end in order; returns its exit code, 0 if it does not end, is killed, and that is said."""
+    """Ask a process to end, and return its exit code; if it does not end, kill it, say so, and return 0."""
     process.terminate()
     try:
         return process.wait(_STOP_SECONDS)
@@ -198,9 +200,9 @@ def gateway(
     home_assistant: bool = False,
     releases: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The gateway, which finds its policies in a folder's `policies`; `wait` until it has started.
+    """Run a gateway with the policies in a folder's `policies`; with `wait`, wait until it has started.
 
-    With `releases` the folder has a file `releases.toml`.
+    With `releases` it makes the releases of the folder's file `releases.toml`.
     """
     file = folder / "gateway.toml"
     settings = {"fleet": fleet, "store": "gateway.sqlite", "policies": "policies"}

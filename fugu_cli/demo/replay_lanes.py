@@ -1,4 +1,4 @@
-"""Lanes of a replay: its recording, what has left, and what attackers can say of it."""
+"""Draw the lanes of a replay: its recording, the released values, and the certainty of attackers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fugu_cli.demo.evaluation import Replay, Results
 __all__ = ["attacker_lanes", "readings_lane", "replay_document", "replay_lanes", "stretches_lane"]
 
 _COLUMNS = 480
-"""Of a recording: of each the least and the largest reading are drawn."""
+"""The most columns of a drawn recording; each shows its least and its largest reading."""
 _MOST_DOTS = 1200
 _MOST_NAMES = 5
 _ATTACKERS = {
@@ -29,59 +29,59 @@ _ATTACKERS = {
 
 
 def replay_document(replay: Replay, ticks: int, results: Results | None) -> dict[str, Any]:
-    """Everything that the page draws of a replay.
+    """Return all drawings of a replay for the page.
 
     Args:
-        replay: the recording.
-        ticks: that have been read.
-        results: of what has arrived; `None` before the first value.
+        replay: the replay.
+        ticks: the number of ticks that have been read.
+        results: the results of the values that have arrived; None before the first.
     """
     stays, leaves, _ = replay_lanes(replay, ticks, results)
     attackers = attacker_lanes(replay, results)
     return {
         "lanes": lanes_document([stays, leaves]),
         "attackers": {name: lanes_document([lane])[0] for name, lane in attackers.items()},
-        "summary": "" if results is None else results.use(),
+        "summary": "" if results is None else results.use_sentence(),
     }
 
 
 def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[Lane, Lane, Lane]:
-    """Three lanes: what stays, what leaves, and the attacker who knows the habits."""
+    """Return three lanes: what stays, what leaves, and the attacker who knows the habits."""
     span = replay.span(ticks if results is None else results.end)
     stays = readings_lane(replay.values, replay.hours, ticks, replay.recorded, span)
     stays = stays._replace(words=f"{replay.tick}s, on the device", marks=replay.marks if replay.parts else ())
-    leaves = _leaves(replay, results, span)
+    leaves = _leaving_lane(replay, results, span)
     return stays, leaves, attacker_lanes(replay, results)["knows"]
 
 
 def readings_lane(
     values: Cells, hours: float, ticks: int, quantity: str, span: tuple[float, float] | None = None
 ) -> Lane:
-    """Readings over time, of which the first `ticks` have been read; names are levels, from the lowest on.
+    """Draw readings over time; names are drawn as levels, in their alphabetical order.
 
     Args:
         values: (n,) the readings.
-        hours: from one to the next.
-        ticks: that have been read.
-        quantity: what is recorded.
-        span: hours that are drawn; by default all.
+        hours: hours from one reading to the next.
+        ticks: the number of ticks that have been read.
+        quantity: the recorded quantity, in words.
+        span: the first and last hour that are drawn; by default all.
     """
     numbers, names = values, list[str]()
     if are_names(values):
         names = sorted({*values.tolist()} - {None})
         numbers = np.array([np.nan if value is None else names.index(value) for value in values])
-    present = numbers[~np.isnan(numbers)]
-    low, high = (float(present.min()), float(present.max())) if present.size else (0.0, 1.0)
+    present_numbers = numbers[~np.isnan(numbers)]
+    low, high = (float(present_numbers.min()), float(present_numbers.max())) if present_numbers.size else (0.0, 1.0)
     if low == high:
         low, high = low - 1.0, high + 1.0
     hours_drawn = span or (0.0, numbers.size * hours)
-    first, last = (min(max(round(hour / hours), 0), numbers.size) for hour in hours_drawn)
+    first, last = (min(max(round(end / hours), 0), numbers.size) for end in hours_drawn)
     edges = np.linspace(first, last, min(last - first, _COLUMNS) + 1).astype(np.int64).tolist()
     columns = []
-    for begin, hour in pairwise(edges):
-        piece = numbers[begin:hour][~np.isnan(numbers[begin:hour])]
+    for start, end in pairwise(edges):
+        piece = numbers[start:end][~np.isnan(numbers[start:end])]
         if piece.size:
-            columns.append((begin * hours, float(piece.min()), float(piece.max())))
+            columns.append((start * hours, float(piece.min()), float(piece.max())))
     read_hours = min(ticks, numbers.size) * hours
     shapes = (
         Shape("range", "later", [column for column in columns if column[0] >= read_hours]),
@@ -97,46 +97,46 @@ def readings_lane(
     )
 
 
-def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) -> Lane:
-    """Values that arrived, with its band and the truth: over time, or by parts of the day."""
+def _leaving_lane(replay: Replay, results: Results | None, span: tuple[float, float]) -> Lane:
+    """Draw the values that arrived, with their band and the truth, over time or by parts of the day."""
     arrivals = 0 if results is None else results.live
     noun = "profile" if replay.parts else "number"
     noun += "s" * (replay.expected != 1)
     words = f"{noun} of the day" if replay.parts else noun
     words = words if arrivals == replay.expected else f"of {replay.expected:,} {words}"
-    words += f", here {results.off}" if results is not None else ""
+    words += f", here {results.error_text}" if results is not None else ""
     if results is None:
-        return shares_lane(f"{arrivals:,}", words, replay.drawn, 174, span)
+        return shares_lane(f"{arrivals:,}", words, replay.caption, 174, span)
     drawn_count = len(replay.parts) or results.released.size  # of profiles only the last is drawn
     released, truth = results.released[-drawn_count:].tolist(), results.truth[-drawn_count:].tolist()
     top = share_scale([*released, *truth])
     if not replay.parts:
         shapes = share_shapes(results.hours.tolist(), released, truth, results.band, top)
-        return shares_lane(f"{arrivals:,}", words, replay.drawn, 174, span, shapes, top)
+        return shares_lane(f"{arrivals:,}", words, replay.caption, 174, span, shapes, top)
     shapes = part_shapes(released, truth, results.band, top)
     marks = [(index + 0.5, part.replace(":00", "").replace("-", "–")) for index, part in enumerate(replay.parts)]
-    lane = shares_lane(f"{arrivals:,}", words, replay.drawn, 190, (0.0, float(drawn_count)), shapes, top)
+    lane = shares_lane(f"{arrivals:,}", words, replay.caption, 190, (0.0, float(drawn_count)), shapes, top)
     return lane._replace(marks=marks, middles=True)
 
 
 def attacker_lanes(replay: Replay, results: Results | None) -> dict[str, Lane]:
-    """Lanes of attackers, by who they are; only what has been computed."""
-    if replay.parts or (results is not None and results.ours is None):
-        return {"knows": stretches_lane(replay.stretches, replay.about)}
+    """Return the lanes of those attackers that have been computed, by name."""
+    if replay.parts or (results is not None and results.own_changes is None):
+        return {"knows": stretches_lane(replay.stretches, replay.promised_stretch)}
     if results is None:
         return {"knows": _odds_lane(replay, "knows", None, None)}
-    changes = {"knows": results.ours, "learns": results.learner, "ordinary": results.ordinary}
+    changes = {"knows": results.own_changes, "learns": results.learner, "ordinary": results.ordinary_changes}
     return {name: _odds_lane(replay, name, odds, results) for name, odds in changes.items() if odds is not None}
 
 
 def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Results | None) -> Lane:
-    """Lane of one attacker: his certainty of each tick, from even odds."""
+    """Draw an attacker's certainty of each tick, from even odds."""
     promise = most_sure(replay.tick_epsilon)
     shapes, style, label = list[Shape](), "nobody", "the promise to one who knows the habits:"
     if name == "knows":
         shapes = [Shape("zone", "allowed", [(0.5, promise)])]
         style, label = "promise", "the promise: at most"
-    number, words = "–", f"the surest an attacker got, from 50 %, {replay.asked}"
+    number, words = "–", f"the surest an attacker got, from 50 %, {replay.attacker_question}"
     if changes is not None and results is not None:
         certainties = 1.0 / (1.0 + np.exp(-np.abs(changes)))
         ticks = results.ticks[: certainties.size]
@@ -153,40 +153,40 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
             Shape("dots", "sure", [dot for dot in dots if dot[1] <= limit]),
             Shape("dots", "beyond", [dot for dot in dots if dot[1] > limit]),
         ]
-        number = _sure(float(certainties.max()))
+        number = _percent(float(certainties.max()))
         if excess := float((certainties > limit).mean()):
             words += f"; above the line for {100 * excess:.0f} %"
-    shapes.append(Shape("level", style, [(promise,)], f"{label} {_sure(promise)}"))
+    shapes.append(Shape("level", style, [(promise,)], f"{label} {_percent(promise)}"))
     header, span = f"one {_ATTACKERS[name]} · 50 %: a coin flip", replay.span(0 if results is None else results.end)
     return certainty_lane(number, words, header, 190, span, shapes, replay.marks)
 
 
 def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
-    """Lane of the certainty that anybody may get at most about stretches of several lengths, by the promise."""
+    """Draw the largest certainty about stretches of several lengths that the promise allows."""
     shown_stretches = stretches[:6]
     bars: dict[str, list[tuple[float, ...]]] = {"most": [], "bare": []}
     for index, stretch in enumerate(shown_stretches):
         style = "most" if stretch.epsilon <= LARGEST_PROTECTED else "bare"
         bars[style].append((index + 0.2, index + 0.8, 0.5, most_sure(stretch.epsilon)))
     row = next((stretch for stretch in shown_stretches if stretch.name == promised_stretch), shown_stretches[0])
-    exposed = ", ".join(_short(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
+    exposed = ", ".join(_short_name(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
     words = f"at most sure of what went on in any {promised_stretch.removeprefix('1 ')}, if 50 % sure before"
     words += f"; not protected: {exposed}" if exposed else ""
     level = most_sure(row.epsilon)
     shapes = [Shape("bars", style, points) for style, points in bars.items()]
-    shapes.append(Shape("level", "promise", [(level,)], f"the promise: at most {_sure(level)}"))
-    marks = [(index + 0.5, _short(stretch.name)) for index, stretch in enumerate(shown_stretches)]
+    shapes.append(Shape("level", "promise", [(level,)], f"the promise: at most {_percent(level)}"))
+    marks = [(index + 0.5, _short_name(stretch.name)) for index, stretch in enumerate(shown_stretches)]
     header = "how sure anybody can get, by the length of time; 50 %: a coin flip"
-    lane = certainty_lane(_sure(level), words, header, 190, (0.0, float(len(shown_stretches))), shapes, marks)
+    lane = certainty_lane(_percent(level), words, header, 190, (0.0, float(len(shown_stretches))), shapes, marks)
     return lane._replace(middles=True)
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     for long, short in ((" minutes", " min"), (" minute", " min"), (" hours", " h"), (" hour", " h")):
         name = name.replace(long, short)
     return name
 
 
-def _sure(share: float) -> str:
-    """A probability in percent, with no 100 that is none."""
+def _percent(share: float) -> str:
+    """Return a probability in percent, which is never rounded up to 100."""
     return f"{100 * share:.0f} %" if share < 0.97 else f"{min(100 * share, 99.9):.1f} %"

@@ -1,4 +1,4 @@
-"""Replays: processes started, watched and stopped in order, a page that grows with what comes, and the attackers."""
+"""Run replays with real processes, show on the page what arrives, and attack it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_doc
 from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.terminal import say, working
 
-__all__ = ["draw_replay", "run", "show_recording", "stream"]
+__all__ = ["draw_replay", "run", "run_replays", "show_recording"]
 
 NIGHTS = ("N10", "N05", "N07")
-"""The most restless one first."""
+"""The nights of the demo, the most restless first."""
 _OTHERS = {"learns": "Attacker, learning", "ordinary": "With ordinary noise"}
 _TITLE = "The night is shared. Every heartbeat stays in doubt."
 _SUB = (
@@ -35,12 +35,12 @@ _SUB = (
     "sure that one given heartbeat was fast, gets at most 73 % sure."
 )
 _TICK_SECONDS, _REPLAY_SECONDS = 0.001, 20.0
-"""From tick to tick of a replay, unless it would then take longer than that."""
+"""Real seconds of a tick, and the longest replay: many ticks are shortened to fit into it."""
 _MOST_SECONDS = 600.0
 _TOLD_FROM = 0.03
-"""The share that is done from which on the time that is left is told."""
+"""The share of a replay after which the time that is left is shown."""
 _STILL_SECONDS, _GIVEN_UP_SECONDS = 15.0, 60.0
-"""A device of which nothing changes for so long is named, and then left out."""
+"""Seconds without progress after which a device is named, and after which it is killed."""
 
 
 _HOME_TITLE = "The week is shared. Every hour stays in doubt."
@@ -51,15 +51,15 @@ _HOME_SUB = (
 
 
 def run(folder: Path, broker: str, *, browser: bool) -> int:
-    """Run the demo until the recordings are over, and write a picture of each; returns 1 if something is missing in it.
+    """Run the demo until the recordings end, and write pictures of each; return 1 if a device failed.
 
     Args:
-        folder: for two pictures of each recording, light and dark, and the processes' logs.
+        folder: the folder for two pictures of each recording, light and dark, and for logs.
         broker: "auto", "mosquitto" or "embedded".
         browser: open the page.
 
     Raises:
-        FuguError: if a process does not start or ends early, or nothing has come of any device.
+        FuguError: a process does not start or ends early, or nothing arrives from any device.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with Page(browser=browser) as page:
@@ -78,7 +78,7 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
         replays.append(load_home())
         page.show_replay(len(NIGHTS), name="A home", title=_HOME_TITLE, sub=_HOME_SUB)
         draw_replay(page, len(NIGHTS), replays[-1], 0)
-        name, seconds, nights, missing = stream(page, replays, folder, broker)
+        name, seconds, nights, missing = run_replays(page, replays, folder, broker)
         for night in nights:
             title = f"{night.replay.name}: what stays, what leaves, and what attackers can say"
             write_pictures(folder, night.replay.device, title, _night_lanes(night))
@@ -97,7 +97,7 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
 
 
 def _night_lanes(night: Results) -> list[Lane]:
-    """A whole night: what stays, what leaves, and what three attackers can say."""
+    """Return the lanes of a whole night: what stays, what leaves, and three attackers."""
     lanes = [*replay_lanes(night.replay, night.replay.states.size, night)]
     for name, lane in attacker_lanes(night.replay, night).items():
         if name != "knows":
@@ -107,7 +107,7 @@ def _night_lanes(night: Results) -> list[Lane]:
 
 
 def show_recording(page: Page, index: int, values: Cells, hours: float, quantity: str) -> None:
-    """Draw a recording of which nothing has been read yet, and empty lanes below it."""
+    """Draw a recording before its replay, with empty lanes below it."""
     stays = readings_lane(values, hours, 0, quantity)
     stays = stays._replace(number=f"{len(values):,}")
     leaves = shares_lane("0", "nothing yet", "", 174, stays.span)
@@ -116,15 +116,15 @@ def show_recording(page: Page, index: int, values: Cells, hours: float, quantity
 
 
 def draw_replay(page: Page, index: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
-    """Draw what has been read and has come of a replay."""
+    """Draw the ticks of a replay that have been read, and the values that have arrived."""
     waiting = not replay.parts and (results is None or results.attack is None)
     page.draw(index, {**replay_document(replay, ticks, results), "waiting": waiting})
 
 
 class _Device(NamedTuple):
-    """State of one device as it was heard, and when its progress was last another than before."""
+    """The state of a device by its messages; `moved_at` is the monotonic time of its last progress."""
 
-    moved: float
+    moved_at: float
     ticks: int
     outbox_depth: int
     error: str
@@ -132,7 +132,7 @@ class _Device(NamedTuple):
 
 
 class Subscriber(Listener):
-    """Subscribes to all that the devices of some replays publish."""
+    """A subscriber to all that the devices of some replays publish."""
 
     def __init__(self, broker: Broker, replays: Sequence[Replay]) -> None:
         self.devices = {replay.device: _Device(0.0, 0, 0, "", {}) for replay in replays}
@@ -145,7 +145,7 @@ class Subscriber(Listener):
         super().__init__(broker, *topics)
 
     def take(self, topic: Topic, payload: bytes) -> None:
-        """Take a status, or a frame, of a device that is followed."""
+        """Handle a status or a frame of a device of the replays."""
         if (state := self.devices.get(topic.device)) is None:
             return
         if topic.kind == "status":
@@ -158,27 +158,30 @@ class Subscriber(Listener):
             first, end, frame = self._replays[topic.device].decode(payload)
             state = state._replace(frames={**state.frames, first: frame}, ticks=max(state.ticks, end))
         if state._replace(error="") != self.devices[topic.device]._replace(error=""):
-            state = state._replace(moved=time.monotonic())
+            state = state._replace(moved_at=time.monotonic())
         self.devices[topic.device] = state
 
     def standstill_of(self, device: str, start_time: float) -> tuple[float, str]:
-        """How many seconds nothing of a device has changed, of those since a moment, and where it stands."""
+        """Return the seconds since a device's last progress, or since the start, and its position in words."""
         state, length = self.devices[device], self._replays[device].states.size
         position = f"tick {min(state.ticks, length)} of {length}, {state.outbox_depth} messages waiting"
-        return time.monotonic() - max(state.moved, start_time), position
+        return time.monotonic() - max(state.moved_at, start_time), position
 
 
-def stream(
+def run_replays(
     page: Page, replays: Sequence[Replay], out: Path, broker_kind: str, numbers: TrialNumbers | None = None
 ) -> tuple[str, float, list[Results], list[str]]:
-    """Replay recordings through a broker, a gateway and devices; the broker's name, seconds, results, what is missing.
+    """Replay recordings through a broker, a gateway and devices, and attack what arrives.
 
     Args:
-        page: shows what comes.
-        replays: a device each, all of one fleet.
-        out: folder for logs.
+        page: the page, which shows progress.
+        replays: the replays, one for each device of a fleet.
+        out: the folder for logs.
         broker_kind: as of `run`.
-        numbers: keep what the gateway publishes.
+        numbers: if given, keep what the gateway publishes.
+
+    Returns:
+        The name of the broker, the seconds of the replay, results, and a sentence for each device that failed.
     """
     with tempfile.TemporaryDirectory(prefix="fugu-replay-") as folder, ExitStack() as stack:
         port, name = stack.enter_context(start_broker(broker_kind, out))
@@ -188,8 +191,8 @@ def stream(
         start_time = time.monotonic()
         if numbers is not None:
             stack.enter_context(numbers.listen(Broker(port=port)))
-        serving, devices = _start(stack, replays, Path(folder), out, port, home_assistant=numbers is not None)
-        missing = _watch(page, subscriber, serving, devices, replays)
+        processes = _start_processes(stack, replays, Path(folder), out, port, home_assistant=numbers is not None)
+        missing = _watch_replays(page, subscriber, *processes, replays)
         seconds = time.monotonic() - start_time
     page.show(stage="attacking what was released", left=None)
     say("attacking what was released ...")
@@ -206,54 +209,54 @@ def stream(
     return name, seconds, results, missing
 
 
-def _start(
+def _start_processes(
     stack: ExitStack, replays: Sequence[Replay], folder: Path, logs: Path, port: int, *, home_assistant: bool
 ) -> tuple[subprocess.Popen[bytes], dict[str, subprocess.Popen[bytes]]]:
-    """Start a gateway and the devices, which keep what they send until the gateway has it."""
+    """Start a gateway and the devices; return their processes."""
     (folder / "policies").mkdir()
     for replay in replays:
         (folder / "policies" / f"{replay.device}.json").write_text(replay.policy.to_json())
     fleet = replays[0].policy.fleet
-    serving = stack.enter_context(
+    gateway_process = stack.enter_context(
         gateway(port, fleet, folder, logs / "gateway.log", wait=False, home_assistant=home_assistant)
     )
     devices, broker = dict[str, subprocess.Popen[bytes]](), Broker(port=port)
     for replay in replays:
-        base, policy = folder / replay.device, replay.policy
-        base.mkdir()
-        (base / "policy.json").write_text(policy.to_json())
+        device_folder, policy = folder / replay.device, replay.policy
+        device_folder.mkdir()
+        (device_folder / "policy.json").write_text(policy.to_json())
         options = {
             **{"fleet": fleet, "device": replay.device, "outbox": "outbox.sqlite"},
             **{"ceiling": policy.guarantee.epsilon, "status_seconds": 0.5, "drain_seconds": _MOST_SECONDS},
         }
-        config = write_config(base, options, broker, {"policy.json": dict(replay.sensor)})
+        config = write_config(device_folder, options, broker, {"policy.json": dict(replay.sensor)})
         tick_seconds, log = min(_TICK_SECONDS, _REPLAY_SECONDS / replay.states.size), logs / f"{replay.device}.log"
         log.unlink(missing_ok=True)
         devices[replay.device] = launch("fugu_cli.demo.device", [str(config), str(tick_seconds)], log)
         stack.callback(kill, devices[replay.device])
-    return serving, devices
+    return gateway_process, devices
 
 
-def _watch(
+def _watch_replays(
     page: Page,
     subscriber: Subscriber,
-    serving: subprocess.Popen[bytes],
+    gateway_process: subprocess.Popen[bytes],
     devices: dict[str, subprocess.Popen[bytes]],
     replays: Sequence[Replay],
 ) -> list[str]:
-    """Show what has come until the recordings are over, and all that was released is durable.
+    """Show what arrives until the recordings end and the gateway has stored all that was released.
 
-    A device that stands still is named, and after a while killed; returns a sentence for each.
+    A device that stands still is named, and after a while killed. Return a sentence for each that was killed.
     """
-    began = start = time.monotonic()
+    start_time = began = time.monotonic()
     standstills, missing, drawn_ticks = dict[str, str](), list[str](), dict[str, int]()
     ticks = sum(replay.states.size for replay in replays)
     with working("replaying", measured=True) as progress:
-        while not _over(subscriber, serving, devices):
+        while not _are_done(subscriber, gateway_process, devices):
             subscriber.link.maintain()
-            is_late = time.monotonic() - began > _MOST_SECONDS
+            is_late = time.monotonic() - start_time > _MOST_SECONDS
             for device, process in [*devices.items()]:
-                silence, position = subscriber.standstill_of(device, began)
+                silence, position = subscriber.standstill_of(device, start_time)
                 if process.poll() is not None or not (is_late or silence > _STILL_SECONDS):
                     standstills.pop(device, None)
                     continue
@@ -267,13 +270,13 @@ def _watch(
                     kill(devices.pop(device))
             device_states = [subscriber.devices[replay.device] for replay in replays]
             if not any(state.ticks for state in device_states):
-                start = time.monotonic()
+                began = time.monotonic()
             pairs = [*zip(device_states, replays, strict=True)]
             done_share = sum(min(state.ticks, replay.states.size) for state, replay in pairs) / ticks
             seconds_left = (
-                (time.monotonic() - start) * (1.0 - done_share) / done_share if done_share >= _TOLD_FROM else None
+                (time.monotonic() - began) * (1.0 - done_share) / done_share if done_share >= _TOLD_FROM else None
             )
-            arrivals = sum(replay.came(state.frames) for state, replay in pairs)
+            arrivals = sum(replay.count_values(state.frames) for state, replay in pairs)
             stage = f"replaying: {arrivals} of {sum(replay.expected for replay in replays)} numbers sent"
             page.show(stage=stage, done=done_share, left=seconds_left, stalled="; ".join(standstills.values()))
             progress(stage.partition(": ")[2], done_share)
@@ -286,14 +289,14 @@ def _watch(
     return missing
 
 
-def _over(
-    subscriber: Subscriber, serving: subprocess.Popen[bytes], devices: Mapping[str, subprocess.Popen[bytes]]
+def _are_done(
+    subscriber: Subscriber, gateway_process: subprocess.Popen[bytes], devices: Mapping[str, subprocess.Popen[bytes]]
 ) -> bool:
-    """True if all devices are through with their recordings."""
+    """Return whether all devices have ended; FuguError if a device or the gateway has failed."""
     codes = [process.poll() for process in devices.values()]
     if any(codes):
         errors = {name: device.error for name, device in subscriber.devices.items() if device.error}
         raise FuguError(f"a device has stopped: {errors or 'see its log'}")
-    if serving.poll() is not None:
+    if gateway_process.poll() is not None:
         raise FuguError("the gateway has ended: see gateway.log")
     return None not in codes

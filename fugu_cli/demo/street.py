@@ -1,8 +1,8 @@
-"""The street: sixty homes, a helper, a gateway and a broker, an hour of the recording in a minute.
+"""The street: sixty homes, a helper, a gateway and a broker; an hour of the recording takes a minute.
 
-Six homes are agents, each a program with a folder of its own; one of them is killed in each hour, and begins anew. The
-others are simulated by one process. All go by the clock of this machine, on which a tick is a second and stands for a
-minute of the recording.
+Six homes are agents, each a program with a folder of its own; one of them is killed in each hour, and starts again. The
+others are simulated by one process. All use the clock of this machine: a tick lasts a second, and stands for a minute
+of the recording.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _DAY, _HOUR = 1440, 60
 _FIRST_HOUR = 6
 _AWAY = 0.2
 _READY_SECONDS, _READY_PLANS = 30, 10
-"""Until the first hour: all programs are up by then, on a busy machine after so many times what planning took."""
+"""The seconds until the first hour, in which all programs start; on a slow machine a multiple of the planning time."""
 _DEADLINE = 6
 _PATIENCE_SECONDS = 45.0
 _TITLE = "The street's sum is shared. Every home stays in doubt."
@@ -72,22 +72,22 @@ _NOT_HIDDEN = "the sum; and some homes' exact counts, if the two who add up, sit
 
 
 class Hour(NamedTuple):
-    """An hour that was released: of how many homes, what was told, what was true, and what habit says."""
+    """A released hour: its number, the number of homes, and the released, true and usual share of time with water."""
 
     number: int
     homes: int
-    told: float
+    released: float
     truth: float
     habit: float
 
 
 def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
-    """Run a street for so many hours of the recording; returns 1 if a sum is missing.
+    """Run a street for some hours of the recording; return 1 if a sum is missing.
 
     Args:
-        out: folder for the processes' logs.
+        out: the folder for the pictures and the processes' logs.
         broker: "auto", "mosquitto" or "embedded".
-        hours: each is a minute.
+        hours: the number of hours, each of which takes a minute.
         browser: open the page.
 
     Raises:
@@ -131,7 +131,7 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
 
 
 def _street_plan(days: Ints) -> Street:
-    """A plan by the recording with the times of any days from a Monday on: it has none."""
+    """Plan the street by the recording, which has no times: its days begin with a Monday."""
     with TemporaryDirectory(prefix="fugu-street-") as folder:
         file = Path(folder) / "water.csv"
         write_secret(file, "time,state\n" + "".join(f"{_MONDAY + 60 * i},{x}\n" for i, x in enumerate(days.ravel())))
@@ -139,7 +139,7 @@ def _street_plan(days: Ints) -> Street:
 
 
 class _Agent:
-    """A home that is a program, with a folder of its own, whose owner has joined the group."""
+    """A home that is a program with a folder of its own, and a member of the group."""
 
     def __init__(self, folder: Path, policy: Policy, states: Ints, broker: Broker, group: SharedWindow) -> None:
         folder.mkdir()
@@ -159,18 +159,18 @@ class _Agent:
         self.digits = digits(key.public_key().public_bytes_raw())
 
     def start(self) -> None:
-        """Run the program."""
+        """Start the program."""
         self._process.append(launch("edge_agent", [str(self._config)], self._log))
 
     def end(self) -> None:
-        """Kill what runs, at once."""
+        """Kill the program at once."""
         for process in self._process:
             kill(process)
         self._process.clear()
 
 
 class _Scene:
-    """Files of helper, gateway and agents, and all homes with their states."""
+    """The files of helper, gateway and agents, and all homes with their true states."""
 
     def __init__(self, folder: Path, broker: Broker, plan: Street, days: Ints, hours: int, lead_seconds: int) -> None:
         self.folder, self.broker, self.hours, self.epsilon = folder, broker, hours, plan.details.question.epsilon
@@ -187,7 +187,7 @@ class _Scene:
         }
         self.helper = folder / "helper" / "helper.toml"
         self.group = self._sign_group(plan, int(time.time()) + lead_seconds)
-        # On this clock a minute is a second: so is the stretch that is protected.
+        # On this clock a minute lasts a second, and so does a minute of the protected stretch.
         minute_plan = plan.details._replace(period=1.0, question=replace(plan.details.question, protect=_HOUR))
         policies = dict(zip(names, minute_plan.policies(self.group, plan.target, names), strict=True))
         (folder / "policies").mkdir()
@@ -204,19 +204,19 @@ class _Scene:
             members.admit(name, text)
 
     def victim(self) -> _Agent:
-        """Any of the agents."""
+        """Return a random agent."""
         return self._rng.choice(self.agents)
 
-    def counted(self, name: str, number: int) -> int:
-        """Count an hour of a home."""
+    def true_count(self, name: str, number: int) -> int:
+        """Return the true number of minutes with water in an hour of a home."""
         return int(self.states[name][number * _HOUR : (number + 1) * _HOUR].sum())
 
-    def begins(self, number: int) -> float:
-        """Begin of an hour, in Unix seconds."""
+    def begin_of(self, number: int) -> float:
+        """Return the Unix time at which an hour begins."""
         return self.group.group.begins_us(number) / 1e6
 
     def _sign_group(self, plan: Street, epoch: int) -> SharedWindow:
-        """The helper's folder, and the document that its key has signed."""
+        """Write the helper's folder, and return the group's document, signed by the helper."""
         fields = plan.details.fields(_GROUP, "water", epoch) | {"period_us": 1_000_000, "deadline": _DEADLINE}
         self.helper.parent.mkdir(mode=0o700)
         write_secret(self.helper.parent / "root.key", os.urandom(32))
@@ -228,7 +228,7 @@ class _Scene:
 
 
 class _Watcher(Listener):
-    """Homes that report, and the sums that are released, as the broker passes them on; it draws them."""
+    """A subscriber to the homes' reports and the released sums, which draws them."""
 
     def __init__(self, scene: _Scene, page: Page) -> None:
         self._scene, self._page = scene, page
@@ -240,7 +240,7 @@ class _Watcher(Listener):
         )
 
     def take(self, topic: Topic, payload: bytes) -> None:
-        """Take a report or a sum."""
+        """Handle a report or a sum."""
         if topic.kind == "report":
             self.reports[Report.decode(payload).number].add(topic.device)
         elif payload:
@@ -248,35 +248,35 @@ class _Watcher(Listener):
             self.sums[frame.first // frame.length] = frame
 
     def wait(self, stage: str, patience: float, is_done: Callable[[], bool] = lambda: False) -> None:
-        """Draw what comes for so many seconds, or until something is done."""
+        """Draw what arrives until a condition holds, at most for some seconds."""
         deadline = time.monotonic() + patience
         while not is_done() and time.monotonic() < deadline:
-            hours_passed = (time.time() - self._scene.begins(0)) / _HOUR
+            hours_passed = (time.time() - self._scene.begin_of(0)) / _HOUR
             self._page.show(stage=stage, done=min(max(hours_passed / self._scene.hours, 0.0), 1.0))
             self.draw()
             time.sleep(0.5)
 
     def draw(self) -> None:
-        """Draw the lanes as they are now."""
+        """Draw the present lanes on the page."""
         self._page.draw_lanes(0, self.lanes())
 
     def lanes(self) -> list[Lane]:
-        """Draw the hours that have passed."""
+        """Return the lanes of the hours that have passed."""
         scene = self._scene
-        seconds_passed = min(max(0, int(time.time() - scene.begins(0))), scene.hours * _HOUR)
+        seconds_passed = min(max(0, int(time.time() - scene.begin_of(0))), scene.hours * _HOUR)
         homes = [states[:seconds_passed] for states in scene.states.values()]
         return street_lanes(homes, self.hours, scene.habit.tolist(), scene.epsilon)
 
 
 def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[float], epsilon: float) -> list[Lane]:
-    """Homes with their water until now, the sums, and the promise; of each hour there is what habit says."""
+    """Return three lanes: the homes' water until now, the released sums, and the promise. `habit` is by hour."""
     count = len(habit)
     span = (0.0, float(count))
-    marks = [(float(number), _clock(number)) for number in range(count + 1)]
-    runs = [run for home, states in enumerate(homes) for run in _runs(states, home)]
-    points = [(hour.number + 0.5, hour.told) for hour in hours]
+    marks = [(float(number), _clock_text(number)) for number in range(count + 1)]
+    runs = [run for home, states in enumerate(homes) for run in _running_bars(states, home)]
+    points = [(hour.number + 0.5, hour.released) for hour in hours]
     truth = [(hour.number + edge, hour.truth) for hour in hours for edge in (0.0, 1.0)]
-    top = share_scale([*(hour.told for hour in hours), *habit])
+    top = share_scale([*(hour.released for hour in hours), *habit])
     error = (
         f", off by {error_words(_mean_error(hours))} on average".replace("point", "percentage point") if hours else ""
     )
@@ -285,43 +285,43 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     rows, sums = "a row for each home: when water ran", f"of {count} hourly sum{'s' * (count > 1)} of all homes{error}"
     bars, height = [Shape("bars", "ran", runs)], (0.0, float(len(homes)))
     shapes = [Shape("line", "truth", truth), Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
-    head = "share of time that water ran, in all homes · dashes: the truth, which does not leave"
+    header = "share of time that water ran, in all homes · dashes: the truth, which does not leave"
     level = Shape("level", "promise", [(limit,)], f"the promise: at most {100 * limit:.0f} %")
     promise = [Shape("zone", "allowed", [(0.5, limit)]), level]
     return [
         Lane("stays", "Stays", f"{len(homes)}", "homes, each with its readings", rows, 170, span, (), height, (), bars),
-        shares_lane(f"{len(hours)}", sums, head, 174, span, shapes, top),
+        shares_lane(f"{len(hours)}", sums, header, 174, span, shapes, top),
         certainty_lane(f"{100 * limit:.0f} %", words, "50 %: a coin flip", 150, span, promise, marks),
     ]
 
 
-def _runs(states: Ints, home: int) -> Iterator[tuple[float, ...]]:
-    """Bars of a home's row, one for each time that water ran; hours."""
+def _running_bars(states: Ints, home: int) -> Iterator[tuple[float, ...]]:
+    """Return the bars of a home's row, in hours: one for each time that water ran."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], states, [0]])))
     for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         yield begin / _HOUR, end / _HOUR, home + 0.1, home + 0.9
 
 
 def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
-    """Kill an agent in each hour, and say each sum when it comes; returns what did not."""
+    """Kill an agent in each hour, and print each sum; return a sentence for each missing one."""
     missing = list[str]()
     for number in range(scene.hours):
-        moment = scene.begins(number) + _HOUR / 4
-        watcher.wait(f"{_clock(number)} in the street", moment - time.time())
+        kill_time = scene.begin_of(number) + _HOUR / 4
+        watcher.wait(f"{_clock_text(number)} in the street", kill_time - time.time())
         victim = scene.victim()
         victim.end()
-        say(f"{_clock(number, 15)} {victim.name} is killed, and begins anew")
+        say(f"{_clock_text(number, 15)} {victim.name} is killed, and begins anew")
         victim.start()
         if number:
             missing += _hour_lines(scene, watcher, number - 1)
-    end = scene.begins(scene.hours) + _DEADLINE
+    end = scene.begin_of(scene.hours) + _DEADLINE
     watcher.wait("the last hour", end - time.time())
     return missing + _hour_lines(scene, watcher, scene.hours - 1)
 
 
 def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
-    """Wait for a sum, and hold it against what was true; a sentence if it does not come."""
-    hours = f"{_clock(number)} to {_clock(number + 1)}"
+    """Wait for the sum of an hour, and print it beside the true one; return a sentence if it is missing or partial."""
+    hours = f"{_clock_text(number)} to {_clock_text(number + 1)}"
     watcher.wait(f"waiting for the sum of {hours}", _PATIENCE_SECONDS, lambda: number in watcher.sums)
     frame, homes = watcher.sums.get(number), watcher.reports[number]
     if frame is None:
@@ -329,14 +329,14 @@ def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
     elif frame.devices != len(homes):
         sentence = f"{hours}: a sum of {frame.devices} homes; {len(homes)} have reported, some of them too late"
     else:
-        true_share = sum(scene.counted(name, number) for name in homes) / frame.observed
+        true_share = sum(scene.true_count(name, number) for name in homes) / frame.observed
         hour = Hour(number, len(homes), frame.values[0] / frame.observed, true_share, float(scene.habit[number]))
         watcher.hours.append(hour)
         watcher.draw()
-        noise = ", below 0 by its noise" if hour.told < 0 else ""
+        noise = ", below 0 by its noise" if hour.released < 0 else ""
         say(
-            f"{hours}: of {hour.homes} homes, water ran {hour.told:.1%} of the time{noise} (in truth {hour.truth:.1%}: "
-            f"off by {error_words(abs(hour.told - hour.truth))}; habit says {hour.habit:.1%})"
+            f"{hours}: of {hour.homes} homes, water ran {hour.released:.1%} of the time{noise} (in truth "
+            f"{hour.truth:.1%}: off by {error_words(abs(hour.released - hour.truth))}; habit says {hour.habit:.1%})"
         )
         return []
     say(sentence)
@@ -344,17 +344,17 @@ def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
 
 
 def _mean_error(hours: Sequence[Hour]) -> float:
-    """Mean absolute error."""
-    return float(np.mean([abs(hour.told - hour.truth) for hour in hours]))
+    """Return the mean absolute error of released hours."""
+    return float(np.mean([abs(hour.released - hour.truth) for hour in hours]))
 
 
 def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
-    """Say the two verdicts, and what the site and the helper saw; 1 if a sum is missing."""
+    """Print the two verdicts, and what the site and the helper saw; return 1 if a sum is missing."""
     if not hours:
         raise FuguError("no sum has come")
     mean_error, guess_error, habit_error = (
         float(np.mean([abs(value - hour.truth) for hour, value in zip(hours, values, strict=True)]))
-        for values in ([hour.told for hour in hours], [scene.constant] * len(hours), [hour.habit for hour in hours])
+        for values in ([hour.released for hour in hours], [scene.constant] * len(hours), [hour.habit for hour in hours])
     )
     verdict = "Useful" if 2 * mean_error <= guess_error else "Not useful in these hours"
     plural = "s" if len(hours) > 1 else ""
@@ -376,5 +376,5 @@ def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
     return 1 if missing_sums else 0
 
 
-def _clock(number: int, minute: int = 0) -> str:
+def _clock_text(number: int, minute: int = 0) -> str:
     return f"{(_FIRST_HOUR + number) % 24:02}:{minute:02}"

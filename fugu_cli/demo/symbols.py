@@ -1,4 +1,4 @@
-"""Symbols of a replay, with the probability that a filter gives to a state, beside the truth."""
+"""Replays of symbols: the probability of a state by a filter, beside the truth."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fugu_cli.demo.evaluation import AnyFrame, Replay, Results
 __all__ = ["SymbolReplay"]
 
 _SHOWN = 300
-"""Ticks of the picture: the newest ones."""
+"""The number of newest ticks in the picture."""
 
 
 @dataclass(frozen=True)
 class SymbolResults(Results):
-    """Symbols that arrived: the truth, the filter's probability, and how often its guess is right.
+    """The released symbols of a replay beside the truth: `released` are probabilities of a state by a filter.
 
     Attributes:
-        right: share of ticks at which the likelier state by the filter is the true one.
-        majority: share of ticks at which the more frequent state is the true one.
+        right: the share of ticks whose likelier state by the filter is the true one.
+        majority: the share of ticks that have the more frequent state.
     """
 
     right: float = 0.0
@@ -36,12 +36,12 @@ class SymbolResults(Results):
     attackers: ClassVar[int] = len(ATTACKERS)
 
     @property
-    def off(self) -> str:
-        """Share of ticks at which the state is right, in a few words."""
+    def error_text(self) -> str:
+        """The share of ticks whose state the filter names rightly, in a few words."""
         return f"a filter names the state rightly {100 * self.right:.0f} % of the time"
 
-    def use(self) -> str:
-        """Say in a sentence how often the state is named rightly."""
+    def use_sentence(self) -> str:
+        """Return a sentence about how often the filter names the state rightly."""
         return (
             f"Useful: the state that a filter names is right {100 * self.right:.1f} % of the time; always naming the "
             f"more frequent one is right {100 * self.majority:.1f} %."
@@ -56,42 +56,42 @@ class SymbolReplay(Replay):
 
     @property
     def expected(self) -> int:
-        """Number of symbols that are to come."""
+        """The number of symbols that the device will send."""
         return int(self.states.size)
 
     def decode(self, payload: bytes) -> tuple[int, int, AnyFrame]:
-        """First tick of a message, the tick after its last, and its frame; a FrameError if it is none."""
+        """Return the first tick of a message, the tick after its last, and its frame; FrameError if it is none."""
         frame = SymbolFrame.decode(payload)
         return frame.first, frame.first + len(frame.symbols), frame
 
-    def came(self, frames: Mapping[int, AnyFrame]) -> int:
-        """Number of symbols in frames."""
+    def count_values(self, frames: Mapping[int, AnyFrame]) -> int:
+        """Return the number of symbols in frames."""
         return sum(len(frame.symbols) for frame in frames.values() if isinstance(frame, SymbolFrame))
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """None: a symbol is of one tick."""
+        """No parts of the day: a symbol is of one tick."""
         return ()
 
     @property
-    def drawn(self) -> str:
-        """Words for the picture of what leaves."""
+    def caption(self) -> str:
+        """The header of the lane of released values."""
         return f"probability of {self.of}, by a filter of the symbols, the newest {_SHOWN} {self.tick}s · dashes: truth"
 
     def span(self, ticks: int) -> tuple[float, float]:
-        """Hours that are drawn when so many ticks have been read: the newest ones."""
+        """Return the first and last hour that are drawn after some ticks: those of the newest 300."""
         end = min(max(ticks, _SHOWN), self.states.size)
         return max(end - _SHOWN, 0) * self.hours, end * self.hours
 
-    def simulated(self) -> Mapping[int, AnyFrame]:
-        """One frame of all symbols, as the policy would draw them."""
+    def simulated_frames(self) -> Mapping[int, AnyFrame]:
+        """Return one frame of all symbols, drawn by the policy's table."""
         if self.policy.table is None:
             return {}
         symbols = release_symbols(self.states, self.policy.table, np.random.default_rng()).symbols
         return {0: SymbolFrame(1, -1, 0, bytes(np.maximum(symbols, 0).astype(np.uint8).tolist()))}
 
     def results(self, frames: Mapping[int, AnyFrame], *, attacked: bool = False) -> SymbolResults | None:
-        """Filter the symbols that arrived, compare with the truth, and attack them; `None` if none did."""
+        """Filter the symbols that arrived, compare with the truth, and attack them; None if there are none."""
         symbols = np.full(self.states.size, -1, dtype=np.int64)
         for first_tick, frame in frames.items():
             if isinstance(frame, SymbolFrame):
@@ -124,8 +124,8 @@ class SymbolReplay(Replay):
             end=end_tick,
             band=0.0,
             ticks=np.flatnonzero(is_stated),
-            ordinary=None,
-            ours=odds_change(outputs, knowledge)[is_stated],
+            ordinary_changes=None,
+            own_changes=odds_change(outputs, knowledge)[is_stated],
             learners=learners,
             attack=best_attack,
             right=float((beliefs[is_stated].argmax(axis=1) == true_states[is_stated]).mean()),

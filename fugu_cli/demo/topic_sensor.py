@@ -1,4 +1,4 @@
-"""The sensor of a plan on a live topic: it treats silence as the recording did, and finds the recording's column."""
+"""The sensor of a plan on a live topic, with the recording's column and its treatment of silence."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["column_path", "topic_of_recording", "topic_sensor"]
 
 _NO_KEY = {"value", "_value", "state", "payload"}
-"""Usual names of columns, which are no keys of a payload."""
+"""Usual names of columns that are no keys of a payload."""
 _KEY = re.compile(r"[^\W\d][^\s.,\"]*(\.[^\s.,\"]+)*")
-"""Names that may be paths; one of digits and dots is a key."""
+"""Names that may be paths; a name of digits and dots is a key."""
 _USUAL = "zigbee2mqtt/sensor"
 
 
 def topic_sensor(plan: Plan, topic: Mqtt) -> list[str]:
-    """Lines of `[streams.sensor]`, in TOML, for a topic whose readings are like those of the plan's recording."""
+    """Return the TOML lines of `[streams.sensor]` for a topic with readings like those of the plan's recording."""
     readings = getattr(plan.details, "readings", None)
     silence = "changes" if readings is not None and readings.changes else "samples"
     codes = readings.facts[0].codes if readings is not None and readings.facts else ()
@@ -33,7 +33,10 @@ def topic_sensor(plan: Plan, topic: Mqtt) -> list[str]:
 
 
 def topic_of_recording(plan: Plan) -> tuple[str, str | None]:
-    """The topic and the path of a plan's recording, if it is a log of MQTT; else a usual topic, and perhaps a path."""
+    """Return the topic and the path of readings: those of a log of MQTT, else a usual topic and the column's path.
+
+    The path is None if the whole payload is the reading.
+    """
     details = plan.details
     if isinstance(details, PlacePlan):
         return _USUAL, ",".join(column_path(name) or name for name in details.traces.columns)
@@ -46,7 +49,7 @@ def topic_of_recording(plan: Plan) -> tuple[str, str | None]:
 
 
 def column_path(column: str) -> str | None:
-    """The path in a payload that a column may be named after."""
+    """Return the path in a payload after which a column is named; None if it has a usual name."""
     if column.lower() in _NO_KEY:
         return None
     return column if _KEY.fullmatch(column) else quoted_key(column)

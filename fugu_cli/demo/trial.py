@@ -1,4 +1,4 @@
-"""`fugu try`: a recording is seen at once, then planned and replayed."""
+"""`fugu try`: draw a recording at once, then plan and replay it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from queue import Queue
 
 from fugu.mqtt import Broker
 from fugu.recordings.readings import Readings, load, read_readings
-from fugu_cli.commands.auto_plan import question_asked, reading_asked
+from fugu_cli.commands.auto_plan import question_asked, reading_options
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import RECORDINGS
-from fugu_cli.demo.page import Page, take_asked
+from fugu_cli.demo.page import Page, queue_request
 from fugu_cli.demo.processes import find_mosquitto
 from fugu_cli.demo.session import show_recording
 from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
@@ -28,12 +28,12 @@ _OURS = RECORDINGS / "hr_sleep_N10.csv.gz"
 def run(
     file: Path | None, options: AutoOptions, *, not_private: bool, browser: bool, broker: Broker | None = None
 ) -> int:
-    """Try a recording, or one of ours; returns 1 if something is missing at the end, and another code after a no.
+    """Try a recording, by default a night of heartbeats; return 1 if a process failed, 3 without an answer.
 
-    With a broker, its numbers are sent there as those of a device of Home Assistant; they are drawn once.
+    With a broker, the numbers are sent there as those of a device of Home Assistant; their noise is drawn once.
 
     Raises:
-        FuguError: it cannot be read, or cannot answer the question; or a process does not start, or ends early.
+        FuguError: the recording cannot be read or cannot answer the question, or a process fails.
         OSError: a file cannot be read.
     """
     path, numbers = _OURS if file is None else file, None
@@ -61,30 +61,30 @@ def run(
 
 
 def _posted(choices: Queue[int], path: str, _query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
-    """Take the number of an offer, in a thread of the page."""
+    """Queue the number of an offer that the page sends, in a thread of the page."""
     if path != "/ask":
         return HTTPStatus.BAD_REQUEST
-    return take_asked(choices, lambda sent: int(sent["offer"]), body, length)
+    return queue_request(choices, lambda sent: int(sent["offer"]), body, length)
 
 
 def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private: bool) -> TrialNumbers:
-    """The numbers of a recording that is planned in a way. OSError: it cannot be read."""
+    """Return the numbers of a recording that is planned with some options; OSError if it cannot be read."""
     return TrialNumbers(path, (replace(options, fleet=DEVICE, device=DEVICE), not_private), broker)
 
 
 def recorded(path: Path, options: AutoOptions) -> Readings | None:
-    """The readings of a recording; `None` if it is planned as places. Errors as of `run`."""
+    """Return the readings of a recording; None if it is planned as places. Errors as of `run`."""
     question = question_asked(options)
-    reading = reading_asked(options, question)
+    reading = reading_options(options, question)
     recording_table = load(path, reading)
     if question.of_places(recording_table, options.column or options.time):
         return None
     readings = read_readings(recording_table, reading)
-    return readings if readings.period else None  # which is refused where nobody has said it
+    return readings if readings.period else None  # FuguError without a period
 
 
 def show_readings(page: Page, readings: Readings | None) -> None:
-    """Draw a recording, if it is no places."""
+    """Draw a recording, unless it holds places."""
     page.show_replay(0, name="The whole recording")
     if readings is not None:
         hours, quantity = readings.period / 3600.0, readings.column

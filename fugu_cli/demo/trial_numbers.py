@@ -1,7 +1,7 @@
-"""A trial in a real Home Assistant: what a replay's gateway publishes is kept, and sent to another broker.
+"""A trial in a real Home Assistant: keep what a replay's gateway publishes, and send it to another broker.
 
-The noise of a recording is drawn once. Its first trial keeps the numbers in a file that only its owner reads, and each
-later one sends the same. Noise of several trials could be averaged.
+The noise of a recording is drawn once, since the noise of several trials could be averaged. The first trial keeps the
+numbers in a file that only its owner can read, and each later trial sends the same numbers.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from fugu_cli.view.terminal import say
 __all__ = ["DEVICE", "TrialNumbers"]
 
 DEVICE: Final = "trial"
-"""The device, and the fleet: its topics are those of no real one."""
+"""The name of the device and of the fleet, which no real one has."""
 _KINDS: Final = ("description", "estimate", "count")
 _VALUES: Final = ("estimate", "count")
 _SECONDS, _MOST_SECONDS = 60.0, 2.0
-"""All values together take so long, and no value longer than that."""
+"""The seconds in which all values are sent, and the longest pause after one value."""
 _CONNECTED_SECONDS, _ANSWER_SECONDS = 30.0, 10.0
 
 
 class _File(Document):
-    """Messages, in order: topics and payloads."""
+    """A file of messages: topics and payloads, in their order."""
 
     format: Literal["fugu-trial/1"] = "fugu-trial/1"
     messages: tuple[tuple[str, JsonValue], ...]
@@ -48,11 +48,11 @@ class TrialNumbers:
     """The numbers of one recording, planned in one way.
 
     Attributes:
-        file: where they are kept.
+        file: the file that keeps the numbers.
     """
 
     def __init__(self, recording: Path, inputs: object, broker: Broker) -> None:
-        """Find their file; `inputs` is all that a plan depends on beside the recording. OSError: it cannot be read."""
+        """Find the file by the recording and all other `inputs` of its plan; OSError if that cannot be read."""
         state = os.environ.get("XDG_STATE_HOME")
         folder = (Path(state) if state else Path.home() / ".local/state") / "fugu"
         self._recording = hashlib.sha256(recording.read_bytes()).hexdigest()[:16]
@@ -62,12 +62,12 @@ class TrialNumbers:
 
     @property
     def drawn(self) -> bool:
-        """True if there are some."""
+        """True if the noise was drawn before: the file exists."""
         return self.file.exists()
 
     @contextmanager
     def listen(self, broker: Broker) -> Iterator[None]:
-        """Keep what is published at a broker while the context lasts, unless nothing is."""
+        """Keep the messages that a broker passes on while the context lasts, if there are values among them."""
         messages = list[tuple[str, JsonValue]]()
 
         def heard(topic: str, payload: bytes, _retained: bool) -> None:
@@ -89,10 +89,10 @@ class TrialNumbers:
             write_secret(self.file, _File(messages=tuple(messages)).model_dump_json())
 
     def publish(self) -> None:
-        """Send them to the broker of Home Assistant, stay until Ctrl-C, and take them back.
+        """Send the messages to the broker of Home Assistant, stay until Ctrl-C, and clear them there.
 
         Raises:
-            FuguError: there is no connection, the broker takes no such messages, or the file is none of ours.
+            FuguError: there is no connection, the broker refuses a message, or the file is damaged.
         """
         messages = self._read()
         documents = {topic: str(payload) for topic, payload in messages if not _is_value(topic)}
@@ -140,7 +140,7 @@ class TrialNumbers:
             link.stop()
 
     def _read(self) -> tuple[tuple[str, JsonValue], ...]:
-        """The messages of the file. FuguError: it is damaged."""
+        """Read the messages of the file; FuguError if it is damaged."""
         try:
             messages = _File.model_validate_json(read_text(self.file, "numbers of a trial")).messages
             for topic, payload in messages:
@@ -168,7 +168,7 @@ class TrialNumbers:
 
 
 def _words(report: dict[str, Any]) -> str:
-    """A message with numbers in one line."""
+    """Return a message with numbers as one line of text."""
     numbers = [
         f"{name.removeprefix('value_')}: {number:g}" for name, number in report.items() if name.startswith("value")
     ]

@@ -1,4 +1,4 @@
-"""The walk: a map on the page, real processes, and a device and a gateway that are stopped on the way."""
+"""The walk: a map on the page, and real processes, of which a device and a gateway are stopped on the way."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ FLEET, DEVICE, STREAM = "demo", "phone", "place"
 PERIOD_SECONDS = 0.05
 _DOWN_SECONDS = 1.0
 _LEAD_SECONDS = 8.0
-"""From the policy to the first tick: until then gateway and device have started, as a rule."""
+"""Seconds from the policy to the first tick, in which gateway and device usually start."""
 _STILL_SECONDS, _GIVEN_UP_SECONDS = 15.0, 60.0
-"""If no point arrives for so long, that is said; then the demo ends with what came."""
+"""Seconds without a point after which this is printed, and after which the demo ends."""
 _MOST_TICKS = 20
-"""Ticks of the recording for each point that is to arrive: a machine that is slower than that has no demo."""
+"""Recorded ticks for each expected point: on a slower machine the demo fails."""
 _LEAST_POINTS = 20
 _SHOWN = 20
-"""Newest ticks on the map."""
+"""The number of newest ticks on the map."""
 _CELL, _RADIUS = 100, 2
 SPECIFICATION = f"""\
 # A walk over 10 x 10 cells of 100 m. At every tick it stays, or steps to a neighbouring cell, all equally likely.
@@ -72,17 +72,18 @@ _NOT_HIDDEN = "the way as a whole: all points together show roughly where somebo
 
 
 class _StoodStillError(FuguError):
-    """Nothing moves any more; pictures are of what came before."""
+    """No point has arrived for long; pictures show the points before."""
 
 
 class Walk(NamedTuple):
-    """Everything heard of a walk; places are in the policy's unit.
+    """A walk as far as it has arrived; places are in the policy's unit.
 
     Attributes:
-        truth: (n, 2) the true places, of all ticks until now.
-        released: points by tick.
-        estimates: of the gateway, by tick.
-        later: the same, when later points had come.
+        policy: the policy of the device.
+        truth: (n, 2) the true places of all ticks until now.
+        released: the released points, by tick.
+        estimates: the gateway's estimates, by tick.
+        later: the gateway's estimates that use later points as well, by tick.
     """
 
     policy: MeasurePolicy
@@ -92,12 +93,12 @@ class Walk(NamedTuple):
     later: dict[int, SmoothedValue]
 
     def points(self, ticks: Sequence[int]) -> list[tuple[float, ...]]:
-        """Released points of ticks, in the policy's unit."""
+        """Return the released points of ticks, in the policy's unit."""
         scale = self.policy.resolution
         return [tuple(float(x * y) for x, y in zip(self.released[tick].point, scale, strict=True)) for tick in ticks]
 
     def error(self, places: dict[int, tuple[float, ...]]) -> float:
-        """Root-mean-square distance of places from the truth; NaN if there are none."""
+        """Return the root-mean-square distance of places, by tick, from the truth; NaN if there are none."""
         ticks = [tick for tick in places if tick < len(self.truth)]
         if not ticks:
             return float("nan")
@@ -106,7 +107,7 @@ class Walk(NamedTuple):
 
     @property
     def errors(self) -> tuple[float, float, float]:
-        """Errors of released points that have an estimate, of these estimates, and of those with later points."""
+        """The errors of released points with an estimate, of these estimates, and of estimates with later points."""
         estimated_ticks = sorted(self.released.keys() & self.estimates.keys())
         return (
             self.error(dict(zip(estimated_ticks, self.points(estimated_ticks), strict=True))),
@@ -115,8 +116,8 @@ class Walk(NamedTuple):
         )
 
     @property
-    def inside(self) -> float:
-        """How often the truth lay in both ranges of an estimate."""
+    def share_inside(self) -> float:
+        """The share of estimates whose ranges both hold the truth."""
         pairs = [(estimate, self.truth[tick]) for tick, estimate in self.estimates.items() if tick < len(self.truth)]
         return sum(
             all(low <= x <= high for low, x, high in zip(estimate.low, place.tolist(), estimate.high, strict=True))
@@ -125,7 +126,7 @@ class Walk(NamedTuple):
 
 
 class _Listener(Listener):
-    """Points of the device, and estimates of the gateway, as the broker passes them on."""
+    """A subscriber to the points of the device and the estimates of the gateway."""
 
     def __init__(self, broker: Broker, policy: MeasurePolicy, states: Sequence[int]) -> None:
         self._policy = policy
@@ -134,7 +135,7 @@ class _Listener(Listener):
         super().__init__(broker, *(topic_of(kind, FLEET, DEVICE, STREAM) for kind in ("symbols", "estimate")))
 
     def take(self, topic: Topic, payload: bytes) -> None:
-        """Take points or an estimate."""
+        """Handle points or an estimate."""
         if topic.kind == "symbols":
             frame = MeasureFrame.decode(payload)
             points = dict(enumerate(frame.released, frame.first))
@@ -144,26 +145,26 @@ class _Listener(Listener):
             self._walk = self._walk._replace(estimates={**self._walk.estimates, estimate.tick: estimate}, later=later)
 
     def walk(self) -> Walk:
-        """Everything that has come until now."""
+        """Return the walk as far as it has arrived."""
         self.link.maintain()
         ticks_passed = max(0, int((time.time() * 1e6 - self._policy.clock.epoch_us) // self._policy.clock.period_us))
         return self._walk._replace(truth=self._places[:ticks_passed])
 
 
 def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
-    """Run the demo and write its picture; returns 1 if the walk stood still before all points had arrived.
+    """Run the demo and write its pictures; return 1 if the walk stood still before all points had arrived.
 
-    After a third of the points the device is killed, and is down for a second; after half of them the gateway is
-    stopped as long. On a slow machine ticks pass without a point, and it takes longer.
+    After a third of the points the device is killed, and is down for a second. After half of them the gateway is
+    stopped for a second. On a slow machine ticks pass without a point, and the demo takes longer.
 
     Args:
-        out: folder for `place.toml`, `policy.json`, the picture, light and dark, and the processes' logs.
-        seconds: so many seconds' points are to arrive, one in 50 ms.
+        out: the folder for `place.toml`, `policy.json`, the picture, light and dark, and the processes' logs.
+        seconds: the length of the walk; a point is expected every 50 ms.
         broker: "auto", "mosquitto" or "embedded".
         browser: open the page.
 
     Raises:
-        FuguError: if a process does not start, or ends early, or next to nothing has come.
+        FuguError: a process does not start or ends early, or fewer than 20 points arrive.
     """
     out.mkdir(parents=True, exist_ok=True)
     (out / "place.toml").write_text(SPECIFICATION)
@@ -178,7 +179,7 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
             say(f"{name} on port {port}; a walk until {expected} points have arrived ...")
             policy = build_measure_policy(plan, epoch=round(time.time() + _LEAD_SECONDS, 3))
             (out / "policy.json").write_text(policy.to_json())
-            states = _steps(policy, expected * _MOST_TICKS)
+            states = _true_states(policy, expected * _MOST_TICKS)
             listener = stack.enter_context(_Listener(Broker(port=port), policy, states))
             course = _Course(page, listener, Path(folder), out, expected)
             try:
@@ -201,8 +202,8 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
     return 1 if missing else 0
 
 
-def _steps(policy: MeasurePolicy, ticks: int) -> list[int]:
-    """The true cells, which only the device and this program know."""
+def _true_states(policy: MeasurePolicy, ticks: int) -> list[int]:
+    """Draw the true cells by tick, which only the device and this program know."""
     generator = random.Random(2026)
     states = generator.choices(range(len(policy.initial)), policy.initial)
     for _ in range(ticks - 1):
@@ -212,14 +213,14 @@ def _steps(policy: MeasurePolicy, ticks: int) -> list[int]:
 
 
 class _Course:
-    """All processes of a walk, and the page that follows them."""
+    """The processes of a walk, and the page that shows them."""
 
     def __init__(self, page: Page, listener: _Listener, folder: Path, out: Path, expected: int) -> None:
         self._page, self._listener, self._folder, self._out, self._expected = page, listener, folder, out, expected
         self.device: subprocess.Popen[bytes]
 
     def run(self, stack: ExitStack, broker: Broker, states: list[int]) -> None:
-        """Run until all points have arrived."""
+        """Run all processes until the expected points have arrived."""
         policy, folder = self._listener.walk().policy, self._folder
         (folder / "policies").mkdir()
         (folder / "policies" / "place.json").write_text(policy.to_json())
@@ -248,24 +249,24 @@ class _Course:
                 raise FuguError(f"the device ended with an error: see {log}")
 
     def _follow(self, count: int, stage: str, seconds: float = 0.0) -> None:
-        """Draw what comes until so many points have arrived, or for some seconds.
+        """Draw what arrives until there are `count` points, and at least for some seconds.
 
         Raises:
             FuguError: the device has ended.
-            _StoodStillError: no point has come for long.
+            _StoodStillError: no point has arrived for long.
         """
         walk = self._listener.walk()
         clock, start_time = walk.policy.clock, time.monotonic()
-        arrival = start_time + max(clock.epoch_us / 1e6 - time.time(), 0.0)
-        deadline = arrival + self._expected * _MOST_TICKS * PERIOD_SECONDS
-        previous, standstill = 0, ""
+        last_arrival = start_time + max(clock.epoch_us / 1e6 - time.time(), 0.0)
+        deadline = last_arrival + self._expected * _MOST_TICKS * PERIOD_SECONDS
+        previous_count, standstill = 0, ""
         while len(walk.released) < count or time.monotonic() < start_time + seconds:
             arrivals = len(walk.released)
             if not seconds and self.device.poll() is not None:
                 raise FuguError(f"the device ended before {count} points arrived: see {self._out / 'device.log'}")
-            if arrivals > previous:
-                previous, arrival, standstill = arrivals, time.monotonic(), ""
-            silence = time.monotonic() - arrival
+            if arrivals > previous_count:
+                previous_count, last_arrival, standstill = arrivals, time.monotonic(), ""
+            silence = time.monotonic() - last_arrival
             position = f"{arrivals} of {self._expected} points have arrived, the device is process {self.device.pid}"
             if silence > _STILL_SECONDS and not standstill:
                 standstill = f"the walk has stood still for {silence:.0f} s: {position}"
@@ -281,7 +282,7 @@ class _Course:
 
 
 def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
-    """Three maps of the newest ticks: the true way, released points, and the gateway's estimate."""
+    """Return three maps of the newest ticks: the true way, released points, and the gateway's estimate."""
     first_tick = max(0, len(walk.truth) - _SHOWN)
     recent_places = [tuple(place) for place in walk.truth[first_tick:].tolist()]
     truth = Shape("line", "truth", recent_places)
@@ -291,30 +292,30 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     estimate = walk.estimates[max(walk.estimates)] if walk.estimates else None
     arrivals, span = len(walk.released), f"of the last {_SHOWN} steps"
     count_words = f"of {arrivals if expected is None else expected:,} points"
-    steps = [Shape("line", "raw", recent_places), Shape("dots", "here", recent_places[-1:])]
-    released = [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
-    guess = [truth, *([] if estimate is None else _guess(estimate))]
+    step_shapes = [Shape("line", "raw", recent_places), Shape("dots", "here", recent_places[-1:])]
+    point_shapes = [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
+    guess_shapes = [truth, *([] if estimate is None else _estimate_shapes(estimate))]
     certainty = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
     promise = f"sure at most of one of two places up to {_RADIUS * _CELL} m apart, by one point; 50 % before"
     guess_words = "best guess from all points, with its 95 % ranges" + (
         f" · off by {estimate_error:.0f} m" if estimate_error == estimate_error else ""
     )
-    dashes = f"points {span} · dashes: the truth, which does not leave"
+    points_header = f"points {span} · dashes: the truth, which does not leave"
     return [
-        _map(walk, "stays", f"{len(walk.truth):,}", "steps, on the device", f"the way {span}", steps),
-        _map(walk, "leaves", f"{arrivals:,}", count_words, dashes, released),
-        _map(walk, "attacker", certainty, promise, guess_words, guess),
+        _map(walk, "stays", f"{len(walk.truth):,}", "steps, on the device", f"the way {span}", step_shapes),
+        _map(walk, "leaves", f"{arrivals:,}", count_words, points_header, point_shapes),
+        _map(walk, "attacker", certainty, promise, guess_words, guess_shapes),
     ]
 
 
 def _map(walk: Walk, look: Look, number_text: str, words: str, header: str, shapes: Sequence[Shape]) -> Lane:
-    """A map of all cells, as wide as high."""
+    """Return a square map of all cells, with shapes on it."""
     policy = walk.policy
     scale = np.array(policy.resolution)
     places = np.array(policy.coordinates) * scale
     (west, low), (east, high) = (places.min(axis=0) - scale).tolist(), (places.max(axis=0) + scale).tolist()
     cells = [(x - scale[0] / 2, x + scale[0] / 2, y - scale[1] / 2, y + scale[1] / 2) for x, y in places.tolist()]
-    clipped_shapes = [shape._replace(points=[_inside(point, west, east) for point in shape.points]) for shape in shapes]
+    clipped_shapes = [shape._replace(points=[_clip(point, west, east) for point in shape.points]) for shape in shapes]
     middle = float(places[:, 0].max() / 2)
     marks = [(0.0, "0"), (middle, f"{middle:g} {policy.unit}"), (2 * middle, f"{2 * middle:g}")]
     return Lane(
@@ -323,12 +324,13 @@ def _map(walk: Walk, look: Look, number_text: str, words: str, header: str, shap
     )
 
 
-def _inside(point: tuple[float, ...], west: float, east: float) -> tuple[float, ...]:
+def _clip(point: tuple[float, ...], west: float, east: float) -> tuple[float, ...]:
+    """Move a point onto the map if it lies west or east of it."""
     return min(max(point[0], west), east), *point[1:]
 
 
-def _guess(estimate: ValueEstimate) -> list[Shape]:
-    """An estimate and its ranges, east and north."""
+def _estimate_shapes(estimate: ValueEstimate) -> list[Shape]:
+    """Return the shapes of an estimate and its ranges, east and north."""
     (x, y), (west, low), (east, high) = estimate.values, estimate.low, estimate.high
     return [
         Shape("bars", "allowed", [(west, east, low, high)]),
@@ -339,10 +341,10 @@ def _guess(estimate: ValueEstimate) -> list[Shape]:
 
 
 def _summary(walk: Walk) -> list[tuple[str, str]]:
-    """Names and values of what the demo shows."""
+    """Return the numbers of the demo as rows of names and values."""
     tables = Counter(point_error.table for point_error in walk.released.values())
-    first_sent = len(walk.policy.measure_tables)
-    sent = [count for number, count in tables.items() if number >= first_sent]
+    first_sent_table = len(walk.policy.measure_tables)
+    sent_counts = [count for number, count in tables.items() if number >= first_sent_table]
     unit = walk.policy.unit
     hidden_counts = [estimate.protection for estimate in walk.estimates.values() if estimate.protection]
     point_error, estimate_error, smoothed_error = walk.errors
@@ -351,11 +353,11 @@ def _summary(walk: Walk) -> list[tuple[str, str]]:
         ("points that arrived", f"{len(walk.released)}"),
         ("ticks while the device was down", f"{len(walk.truth) - len(walk.released)}"),
         ("drawn from the fallback table", f"{tables[0]}"),
-        ("drawn from tables that the gateway sent", f"{sum(sent)}, from {len(sent)} tables"),
+        ("drawn from tables that the gateway sent", f"{sum(sent_counts)}, from {len(sent_counts)} tables"),
         ("epsilon of a point, between cells of the policy graph", f"{walk.policy.epsilon:g}"),
         ("a possible cell is hidden among at least", f"{min(hidden_counts, default=0)} cells"),
         ("error of the released point (root mean square)", f"{point_error:.0f} {unit}"),
         ("error of the gateway's estimate", f"{estimate_error:.0f} {unit}"),
         ("error of its estimate when later points have come", f"{smoothed_error:.0f} {unit}"),
-        ("truth inside the 95 % ranges", f"{100 * walk.inside:.0f} % of estimates"),
+        ("truth inside the 95 % ranges", f"{100 * walk.share_inside:.0f} % of estimates"),
     ]

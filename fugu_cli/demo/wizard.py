@@ -1,7 +1,7 @@
 """`fugu start`: from a file or a topic to the configuration of an agent, on the page of one browser.
 
-It runs where the sensor is. What is uploaded or recorded lies in a folder of the account's own, which goes with the
-program. Nothing of it is printed, sent, or left anywhere but in the plan's own files.
+It runs where the sensor is. Uploads and recorded topics lie in a folder that only this account can read, and that is
+deleted at the end. Nothing of them is printed, sent, or left anywhere but in the plan's own files.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from fugu.library.recordings import read
 from fugu.mqtt import Broker
 from fugu.planning.question import choose_states
 from fugu.recordings.errors import QuestionError
-from fugu_cli.commands.auto_plan import answers, question_asked
-from fugu_cli.commands.doctor import of_gateway
+from fugu_cli.commands.auto_plan import is_answer, question_asked
+from fugu_cli.commands.doctor import is_gateway_file
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.connection import broker_of
-from fugu_cli.demo.page import Page, fault, take_asked
+from fugu_cli.demo.page import Page, fault_text, queue_request
 from fugu_cli.demo.topic_sensor import topic_sensor
 from fugu_cli.demo.trial import recorded, show_readings
 from fugu_cli.view.terminal import say
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _MOST_BYTES = 64 << 20
-"""Of a file of a recording."""
+"""The most bytes of a file of a recording."""
 _MOST_UPLOADED = 4 * _MOST_BYTES
-"""Of all uploads that are here, or on their way."""
+"""The most bytes of all uploads, finished or not."""
 _MOST_TOPIC_FILES = 4
 _MOST_WAITING = 100_000
-"""Messages that came since the last look, a moment ago."""
+"""The most messages that are kept between two looks at them."""
 _BLOCK = 1 << 16
 _POLL_SECONDS = 0.05
 _INSTALLED = (Path("/etc/fugu-gateway"), Path("/var/lib/fugu-gateway"))
-"""Where a gateway is if it is installed."""
+"""The folders of an installed gateway."""
 _DOES = ("record", "plan", "write", "finish")
 _QUESTION = (
     *("column", "time", "only", "zone", "missing_values", "rows", "gap", "as_it_is"),
@@ -70,9 +70,9 @@ _QUESTION = (
     *("fleet", "device", "broker"),
 )
 _LISTS = {"only": re.compile(",(?=[^,=]+=)"), "as_it_is": re.compile(",")}
-"""Fields that hold several words, with what is between them."""
+"""By field that holds several words: the pattern between them."""
 _MOST_READ = 10 << 20
-"""Of an upload that is read at once."""
+"""The most bytes of an upload that is read at once, before any plan."""
 _FIELDS = ("do", "topic", "path", "local", "folder", *_QUESTION)
 _BEGIN = "Choose a file, or record a topic."
 _RUN = (
@@ -84,10 +84,10 @@ _STDIN = 'kind = "stdin"  # a reading a line'
 
 
 def run(*, not_private: bool, browser: bool) -> int:
-    """Serve the page until it is told to finish, or Ctrl-C.
+    """Serve the page until it sends "finish", or until Ctrl-C; return 0.
 
     Raises:
-        FuguError: a gateway is here, which no reading may be beside.
+        FuguError: a gateway is installed here, and readings may not be beside it.
     """
     refuse_beside_gateway(Path())
     with tempfile.TemporaryDirectory(prefix="fugu-start-") as folder:
@@ -98,34 +98,35 @@ def run(*, not_private: bool, browser: bool) -> int:
                 with suppress(KeyboardInterrupt):
                     wizard.serve()
             finally:
-                wizard.close()  # before the folder is deleted, so that nothing comes into it any more
+                wizard.close()  # before the folder is deleted, so that no upload is written into it
     return 0
 
 
 def refuse_beside_gateway(*folders: Path) -> None:
-    """Raise a FuguError if a gateway is installed here, or a folder has a gateway's file or store."""
+    """Raise FuguError if a gateway is installed here, or one of the folders has a gateway's file or store."""
     files = [file for folder in folders for file in (folder.iterdir() if folder.is_dir() else ()) if file.is_file()]
-    checks = {".toml": of_gateway, ".sqlite": _is_store, ".db": _is_store}
+    checks = {".toml": is_gateway_file, ".sqlite": _is_store, ".db": _is_store}
     gateway_files = [file for file in files if file.suffix in checks and checks[file.suffix](file)]
     for file in (*(path for path in _INSTALLED if path.exists()), *gateway_files):
         raise FuguError(f"{file} is a gateway's: run fugu start where the sensor is, never beside a gateway")
 
 
 def _is_store(file: Path) -> bool:
+    """Return whether a file is the store of a gateway."""
     with suppress(OSError), file.open("rb") as stream:
-        stream.seek(68)  # of the application's number in SQLite's header
+        stream.seek(68)  # the number of the application in SQLite's header
         return stream.read(4) == STORE.application.to_bytes(4, "big")
     return False
 
 
 class _Wizard:
-    """The program behind the page: takes what it sends, and does one thing after another, in the main thread."""
+    """The program behind the page: it queues requests, and handles one after another in the main thread."""
 
     def __init__(self, folder: Path, *, not_private: bool, browser: bool) -> None:
         self._not_private = not_private
         self.page = Page(browser=browser, posted=self._posted)
         self._folder = folder
-        self._asked: Queue[dict[str, str]] = Queue(1)
+        self._queue: Queue[dict[str, str]] = Queue(1)
         self._lock = threading.Lock()
         self._closed = self._busy = False
         self._uploads: dict[Path, int] = {}
@@ -136,18 +137,18 @@ class _Wizard:
         self._plan: Plan | None = None
 
     def close(self) -> None:
-        """Take nothing any more."""
+        """Refuse all further uploads."""
         with self._lock:
             self._closed = True
 
     def _posted(self, path: str, query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
-        """Take what the page sends, in a thread of its own."""
+        """Receive an upload or a request from the page, in a thread of the page."""
         if path == "/upload":
-            return self._uploaded(query.get("name", ""), body, length)
-        return take_asked(self._asked, _fields, body, length) if path == "/ask" else HTTPStatus.BAD_REQUEST
+            return self._receive_upload(query.get("name", ""), body, length)
+        return queue_request(self._queue, _form_fields, body, length) if path == "/ask" else HTTPStatus.BAD_REQUEST
 
-    def _uploaded(self, name: str, body: BufferedIOBase, length: int) -> HTTPStatus:
-        """Take a file into a folder of its own, so that two of one name stay apart; the newest whole one counts."""
+    def _receive_upload(self, name: str, body: BufferedIOBase, length: int) -> HTTPStatus:
+        """Write an upload into a folder of its own, so that equal names do not clash; the newest whole one counts."""
         if length > _MOST_BYTES:
             self.page.show(stalled=f"The file has more than {_MOST_BYTES >> 20} MB: give a part of it.")
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
@@ -176,15 +177,15 @@ class _Wizard:
             if length:
                 self._delete(path)
                 return HTTPStatus.BAD_REQUEST
-            if path in self._uploads:  # else another that was whole a moment later has taken its place
+            if path in self._uploads:  # else a newer upload has replaced it
                 self._recording = path
                 if not self._busy:
                     self._delete_older()
-        self._tell_of(path)
+        self._describe_upload(path)
         return HTTPStatus.CREATED
 
-    def _tell_of(self, path: Path) -> None:
-        """Say what an upload is, as `fugu read` does, or ask; a large one is read when it is planned from."""
+    def _describe_upload(self, path: Path) -> None:
+        """Show what an upload is, as `fugu read` does, or ask about it; a large upload is read only for a plan."""
         stage, problem_text, offers, summary_lines = "", "", list[dict[str, Any]](), list[str]()
         try:
             stage = _arrival_words(path)
@@ -197,15 +198,15 @@ class _Wizard:
                         states = choose_states(recording.readings, question_asked(AutoOptions()))
                         summary_lines.append(f"states: {', '.join(states.discretiser.states)}")
         except QuestionError as error:
-            problem_text, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
+            problem_text, offers = _line(error), _answer_buttons(error, dict.fromkeys(_FIELDS, ""))
         except (FuguError, OSError) as error:
-            if path not in self._uploads:  # a newer one is there, and tells of itself
+            if path not in self._uploads:  # a newer upload has replaced it
                 return
             problem_text = _line(error)
         self.page.show(stage=stage, stalled=problem_text, offers=offers, understood=summary_lines, step=2)
 
     def _delete_older(self) -> None:
-        """Delete uploads that nothing will be planned from; the lock is held."""
+        """Delete finished uploads that no plan will use; the caller holds the lock."""
         for path in [*self._uploads]:
             if path not in (self._recording, self._planned_recording) and path.stat().st_size == self._uploads[path]:
                 self._delete(path)
@@ -215,9 +216,9 @@ class _Wizard:
         shutil.rmtree(path.parent, ignore_errors=True)
 
     def serve(self) -> None:
-        """Do what is asked, until that is to finish."""
-        actions = {"record": self._record, "plan": self._show, "write": self._write}
-        while (fields := self._asked.get())["do"] != "finish":
+        """Handle requests until one is to finish."""
+        actions = {"record": self._record, "plan": self._show_plan, "write": self._write_plan}
+        while (fields := self._queue.get())["do"] != "finish":
             with self._lock:
                 self._busy = fields["do"] != "record"
             try:
@@ -225,7 +226,7 @@ class _Wizard:
                 actions[fields["do"]](fields)
             except Exception as error:  # of whatever kind: a day's recording must not end with it
                 stage = _BEGIN if self._recording is None else _arrival_words(self._recording)
-                offers = _answers(error, fields) if isinstance(error, QuestionError) else []
+                offers = _answer_buttons(error, fields) if isinstance(error, QuestionError) else []
                 self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)), offers=offers)
             finally:
                 with self._lock:
@@ -233,16 +234,16 @@ class _Wizard:
                     self._delete_older()
 
     def _record(self, fields: dict[str, str]) -> None:
-        """Record every message of the topic until something else is asked; a plan is made of a file that is full."""
-        sensor, broker = _sensor(fields), broker_of(fields["broker"])
-        _refuse_fleets(sensor, broker, must_connect=True)
+        """Record every message of a topic until the next request; a plan is made from the last full file, if any."""
+        sensor, broker = _mqtt_sensor(fields), broker_of(fields["broker"])
+        _refuse_fleet_broker(sensor, broker, must_connect=True)
         sensor_config = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
         count, note = 0, ""
         with closing(_EveryMessage(sensor_config)) as live, closing(self._topics):
             self._topics.begin()
-            while self._asked.empty():
+            while self._queue.empty():
                 live.poll(0)
-                for moment, reading in live.taken():
+                for moment, reading in live.take_messages():
                     count += 1
                     if self._topics.add(moment, reading.reveal()):
                         note = f" {self._topics.full.name} is full ({_MOST_BYTES >> 20} MB) and is planned from; what "
@@ -257,9 +258,9 @@ class _Wizard:
                 time.sleep(_POLL_SECONDS)
         self.page.show(stalled="")
 
-    def _show(self, fields: dict[str, str]) -> None:
-        """Plan, and show what would leave."""
-        from fugu_cli.demo.planned import prepared_plan, show_stretches  # they take a while to load
+    def _show_plan(self, fields: dict[str, str]) -> None:
+        """Plan from the recording, and show what would leave."""
+        from fugu_cli.demo.planned import plan_and_draw, show_stretches  # they take a while to load
 
         if self._recording is None:
             raise FuguError("there is no recording yet: choose a file, or record a topic")
@@ -267,18 +268,18 @@ class _Wizard:
         names = "verdicts", "replays", "details", "offers", "stretches"
         empty_fields: dict[str, Any] = {name: [] for name in names}
         self.page.show(stage="reading", paste=None, report=None, step=2, **empty_fields)
-        options = _options(fields)
+        options = _plan_options(fields)
         readings = recorded(self._recording, options)
         show_readings(self.page, readings)
-        self._plan = prepared_plan(self.page, self._recording, readings, options, _QUESTION)
-        self.page.show(step=3 if answers(self._plan) else 2)
+        self._plan = plan_and_draw(self.page, self._recording, readings, options, _QUESTION)
+        self.page.show(step=3 if is_answer(self._plan) else 2)
         if readings is not None:
             with self._lock:
                 self._busy, self._planned_recording = False, self._recording  # uploads may come again
-            show_stretches(self.page, self._recording, readings, options, self._plan, lambda: not self._asked.empty())
+            show_stretches(self.page, self._recording, readings, options, self._plan, lambda: not self._queue.empty())
 
-    def _write(self, fields: dict[str, str]) -> None:
-        """Write the plan's files, with the topic in the place of the recording."""
+    def _write_plan(self, fields: dict[str, str]) -> None:
+        """Write the plan's files, with the topic in place of the recording."""
         if self._plan is None or not self._plan.useful:
             raise FuguError("there is no plan to write yet")
         if self._plan.privacy == "none" and not self._not_private:
@@ -288,8 +289,8 @@ class _Wizard:
         broker, folder = broker_of(fields["broker"]), Path(fields["folder"] or "plan")
         lines, command = [_STDIN], shlex.join(["fugu", "agent", "run", str(folder / "agent.toml")])
         if fields["topic"]:
-            sensor = _sensor(fields)
-            _refuse_fleets(sensor, broker, must_connect=False)
+            sensor = _mqtt_sensor(fields)
+            _refuse_fleet_broker(sensor, broker, must_connect=False)
             lines = topic_sensor(self._plan, sensor)
         else:
             command = f"YOUR-SENSOR | {command}"
@@ -306,7 +307,7 @@ class _Wizard:
 
 
 class _EveryMessage(MqttSensor):
-    """Every message of a topic with the time at which it came, not only the newest; `lost` counts what was too much."""
+    """A sensor that keeps every message of a topic with its time of arrival; `lost` counts those beyond the limit."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._messages: deque[tuple[float, Reading]] = deque()
@@ -321,13 +322,13 @@ class _EveryMessage(MqttSensor):
                 self.lost += 1
         super()._leave(reading, works)
 
-    def taken(self) -> list[tuple[float, Reading]]:
-        """Messages since the last call."""
+    def take_messages(self) -> list[tuple[float, Reading]]:
+        """Return the times and readings of messages since the last call, and forget them."""
         return [self._messages.popleft() for _ in range(len(self._messages))]
 
 
 class _TopicFiles:
-    """Files of recorded messages, each of at most 64 MB; a new recording begins one, and the newest four are kept."""
+    """Files of recorded messages, of 64 MB each. A new recording begins a file, and the newest four are kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._last_number, self._size = folder, 0, 0
@@ -336,16 +337,16 @@ class _TopicFiles:
 
     @property
     def newest(self) -> Path:
-        """The file that messages are written to."""
+        """The file to which messages are written."""
         return self._files[-1]
 
     @property
     def full(self) -> Path:
-        """The file before it."""
+        """The file before the newest."""
         return self._files[-2]
 
     def begin(self) -> None:
-        """Begin a file, and delete the oldest of too many."""
+        """Begin a file, and delete the oldest beyond four."""
         self.close()
         self._last_number += 1
         self._files.append(self._folder / ("topic.csv" if self._last_number == 1 else f"topic-{self._last_number}.csv"))
@@ -355,14 +356,14 @@ class _TopicFiles:
         csv.writer(self._file).writerow(["time", "value"])
 
     def add(self, moment: float, value: object) -> bool:
-        """Write a message; whether the file is full with it, and another one begins."""
+        """Write a message. Return True if the file is full with it, and a new file has begun."""
         self._size += csv.writer(self._file).writerow([f"{moment:.6f}", value])
         if is_full := self._size >= _MOST_BYTES:
             self.begin()
         return is_full
 
     def close(self) -> None:
-        """End a file; one without messages is deleted."""
+        """Close the file; delete it if it has no messages."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -370,28 +371,28 @@ class _TopicFiles:
                 self._files.pop().unlink()
 
 
-def _fields(sent: Any) -> dict[str, str]:
-    """The fields of the form, as the page sends them. ValueError: they say nothing to do."""
+def _form_fields(sent: Any) -> dict[str, str]:
+    """Return the fields of the form that the page sends; ValueError if they name no action."""
     fields = dict.fromkeys(_FIELDS, "") | {str(name): str(value).strip() for name, value in sent.items()}
     if fields["do"] not in _DOES:
         raise ValueError
     return fields
 
 
-def _options(fields: dict[str, str]) -> AutoOptions:
-    """The options of a plan that the form has; empty ones are the usual ones."""
+def _plan_options(fields: dict[str, str]) -> AutoOptions:
+    """Return the options of a plan from the fields of the form; empty fields are defaults."""
     texts: dict[str, Any] = {name: fields[name] for name in _QUESTION if fields[name]}
     texts |= {name: pattern.split(texts[name]) for name, pattern in _LISTS.items() if name in texts}
     texts |= {name: number(texts[name], name) for name in ("epsilon", "threshold", "period") if name in texts}
     return AutoOptions(**texts)
 
 
-def _answers(question: QuestionError, fields: dict[str, str]) -> list[dict[str, Any]]:
-    """Buttons that answer a question, beside what was answered before."""
+def _answer_buttons(question: QuestionError, fields: dict[str, str]) -> list[dict[str, Any]]:
+    """Return buttons that answer a question, in addition to earlier answers."""
     buttons = []
     for option_words, meaning in question.options:
         field, text = option_words[0].removeprefix("--").replace("-", "_"), option_words[1]
-        if text.rpartition("=")[2] in ("NAME", "COLUMN"):  # which has to be written
+        if text.rpartition("=")[2] in ("NAME", "COLUMN"):  # the user has to type it
             continue
         if field in _LISTS and fields[field]:
             text = f"{fields[field]},{text}"
@@ -399,14 +400,15 @@ def _answers(question: QuestionError, fields: dict[str, str]) -> list[dict[str, 
     return buttons
 
 
-def _sensor(fields: dict[str, str]) -> Mqtt:
+def _mqtt_sensor(fields: dict[str, str]) -> Mqtt:
+    """Return the sensor of the topic in the form."""
     broker = Broker.parse(fields["local"])
-    words = {"topic": fields["topic"], "path": fields["path"] or None, "host": broker.host, "port": broker.port}
-    return Mqtt.model_validate({"kind": "mqtt", **words})
+    sensor_fields = {"topic": fields["topic"], "path": fields["path"] or None, "host": broker.host, "port": broker.port}
+    return Mqtt.model_validate({"kind": "mqtt", **sensor_fields})
 
 
-def _refuse_fleets(sensor: Mqtt, fleet: Broker, *, must_connect: bool) -> None:
-    """Raise a FuguError if a topic's broker may not be read, or cannot be reached where it `must_connect`."""
+def _refuse_fleet_broker(sensor: Mqtt, fleet: Broker, *, must_connect: bool) -> None:
+    """Raise FuguError if the sensor's broker is elsewhere or the fleet's, or if it must be reached and cannot."""
     try:
         dial(sensor.host, sensor.port, (fleet.host, fleet.port)).close()
     except OSError as error:
@@ -421,7 +423,7 @@ def _arrival_words(recording: Path) -> str:
 
 
 def _line(error: Exception) -> str:
-    """Errors in one line; none of them has a reading."""
+    """Return an error as one line, which holds no reading."""
     match error:
         case MemoryError():
             return "there is not enough memory for this recording: give a part of it"
@@ -431,4 +433,4 @@ def _line(error: Exception) -> str:
             return f"{Path(error.filename).name}: {cause(error)}" if error.filename else cause(error)
         case FuguError():
             return " ".join(str(error).split())
-    return fault(error)
+    return fault_text(error)

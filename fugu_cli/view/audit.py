@@ -1,4 +1,4 @@
-"""The findings of an audit, for people."""
+"""The findings of audits, as tables, sentences and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gateway.audit.stream import StreamAudit
 
 
-__all__ = ["attacked_recordings", "attacked_stream", "stated", "tested_device"]
+__all__ = ["attacked_recordings", "attacked_stream", "shown_statement", "tested_device"]
 
 
 _ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at least", "odds change by")
@@ -31,12 +31,15 @@ _TRIALS = ("released", "noise", "strongest", "without", "ceiling", "odds, known"
 def attacked_recordings(
     trials: Sequence[Trial], stretches: Sequence[StretchTrial], conditions: Sequence[str]
 ) -> Result:
-    """A table for each recording; of a single one, every attacker of every trial, too; conditions are of sums."""
+    """Show attacks on recordings: a table for each, and for a single recording also every attacker of every trial.
+
+    `conditions` are those under which the promises of sums hold.
+    """
     document = _attacks_document(trials, stretches, conditions)
-    return Result(document, [*_trials(trials), *_stretch_trials(stretches), *_conditions(conditions)])
+    return Result(document, [*_trial_parts(trials), *_stretch_trials(stretches), *_condition_lines(conditions)])
 
 
-def _conditions(conditions: Iterable[str]) -> list[Line]:
+def _condition_lines(conditions: Iterable[str]) -> list[Line]:
     return [Line(f"Attackers know all other homes of a sum. The promise: {condition}.") for condition in conditions]
 
 
@@ -55,11 +58,11 @@ def _attacks_document(
     }
 
 
-def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
+def _trial_parts(trials: Sequence[Trial]) -> Iterator[Part]:
     sources = dict.fromkeys(trial.source for trial in trials)
     for source in sources:
         group = [trial for trial in trials if trial.source == source]
-        yield Table(f"{source}: epsilon {group[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in group])
+        yield Table(f"{source}: epsilon {group[0].epsilon:g}", _TRIALS, [_summary_row(trial) for trial in group])
     if len(sources) == 1:
         for trial in trials:
             rows = [(attack.attacker, *_rates(attack), _odds_words(attack)) for attack in trial.attacks]
@@ -75,22 +78,22 @@ def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
 
 
 def _rates(attack: Attack | StretchAttack) -> tuple[str, ...]:
-    """How often it is right and within which interval, without what was released, and at most; and its epsilon."""
+    """Return cells: an attacker's success, its interval, the success without release, the ceiling, least epsilon."""
     interval, epsilon = f"{attack.low:.3f} to {attack.high:.3f}", f"{attack.epsilon_low:.2f}"
     return f"{attack.success:.3f}", interval, f"{attack.guess:.3f}", f"{attack.ceiling:.3f}", epsilon
 
 
-def _summary(trial: Trial) -> tuple[str, ...]:
+def _summary_row(trial: Trial) -> tuple[str, ...]:
     attack = trial.attacks[0]
     excess_mark = "*" if attack.success > attack.ceiling else ""
     return (
         trial.released, f"{trial.noise:.3g}", f"{attack.success:.3f}{excess_mark}", f"{attack.guess:.3f}",
-        f"{attack.ceiling:.3f}", _odds_words(trial.known_chain), _learned(trial.learners),
+        f"{attack.ceiling:.3f}", _odds_words(trial.known_chain), _learned_words(trial.learners),
     )  # fmt: skip
 
 
-def _learned(attacks: Sequence[Attack]) -> str:
-    """The same of those who learn, over all draws of the noise."""
+def _learned_words(attacks: Sequence[Attack]) -> str:
+    """Return the range of odds factors of learners over all draws of the noise, with shares beyond e^epsilon."""
     odds_factors = sorted(attack.furthest for attack in attacks if attack.furthest is not None)
     excess = sorted(attack.beyond for attack in attacks if attack.beyond is not None)
     if len(odds_factors) < 2 or odds_factors[0] == odds_factors[-1]:
@@ -99,7 +102,7 @@ def _learned(attacks: Sequence[Attack]) -> str:
 
 
 def _odds_words(attack: Attack | None) -> str:
-    """The largest factor on an attacker's odds, and the share of ticks beyond e^epsilon; "-" without odds."""
+    """Return the largest factor on an attacker's odds, and the share of ticks beyond e^epsilon; "-" without odds."""
     if attack is None or attack.furthest is None:
         return "-"
     return f"x {attack.furthest:.3g} ({attack.beyond:.0%})"
@@ -108,12 +111,12 @@ def _odds_words(attack: Attack | None) -> str:
 _MOST_ALARMS = 20
 
 
-def stated(statement: Statement) -> Result:
-    """A statement about a policy."""
-    return Result(statement.document(), _statement(statement), 0 if statement.confirmed else 1)
+def shown_statement(statement: Statement) -> Result:
+    """Show a statement about a policy; exit code 1 unless it is confirmed."""
+    return Result(statement.document(), _statement_parts(statement), 0 if statement.confirmed else 1)
 
 
-def _statement(statement: Statement) -> Iterator[Part]:
+def _statement_parts(statement: Statement) -> Iterator[Part]:
     policy = statement.policy
     yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}", bold=True)
     yield Line(f"SHA-256 of the file: {statement.digest}")
@@ -132,10 +135,10 @@ def _statement(statement: Statement) -> Iterator[Part]:
         for condition in statement.when:
             yield Line(f"Of {condition.of}, near other versions: {condition.words or 'true of every tick'}.")
         yield Line(f"The class of chains: {class_sentence(policy.chains)}.")
-        yield from _bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
+        yield from _bounds_table("Each kind of adversary, all that is released in sum", statement.adversaries)
         if statement.windows:
-            yield from _bounds("Each kind of adversary, windows alone", statement.windows)
-        yield from _bounds("If the truth is not in the class", statement.alternatives)
+            yield from _bounds_table("Each kind of adversary, windows alone", statement.windows)
+        yield from _bounds_table("If the truth is not in the class", statement.alternatives)
     yield Line("What nobody can recompute:", bold=True)
     for assumption in statement.document()["assumptions"]:
         yield Line(f"  {assumption}")
@@ -144,7 +147,7 @@ def _statement(statement: Statement) -> Iterator[Part]:
     yield Line(statement.summary, bold=True)
 
 
-def _bounds(title: str, bounds: Sequence[Bound]) -> Iterator[Part]:
+def _bounds_table(title: str, bounds: Sequence[Bound]) -> Iterator[Part]:
     rows = [
         (bound.truth, f"no bound: {bound.why}" if bound.epsilon is None else f"{bound.epsilon:.6g}") for bound in bounds
     ]
@@ -152,17 +155,17 @@ def _bounds(title: str, bounds: Sequence[Bound]) -> Iterator[Part]:
 
 
 def tested_device(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Result:
-    """Tests of a device's outputs, and a `problem` if it is not as the protocol has it.
+    """Show the tests of a device's outputs, or the `problem` if it breaks the protocol; exit code 1 for any fault.
 
     `false_alarms` is the probability of an alarm without a fault.
     """
     tests = [{**test._asdict(), "alarms": [alarm._asdict() for alarm in test.alarms]} for test in draw_tests]
     document = {"false_alarms": false_alarms, "problem": problem, "tests": tests}
     has_fault = problem or any(test.alarms for test in draw_tests)
-    return Result(document, _tested(draw_tests, problem, false_alarms), 1 if has_fault else 0)
+    return Result(document, _device_parts(draw_tests, problem, false_alarms), 1 if has_fault else 0)
 
 
-def _tested(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Iterator[Part]:
+def _device_parts(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Iterator[Part]:
     if problem:
         yield Line(f"WRONG protocol: {problem}", bold=True)
         return
@@ -185,8 +188,8 @@ def _tested(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -
 
 
 def attacked_stream(audit: StreamAudit) -> Result:
-    """Success of attackers, audience by audience, and on what was published."""
-    return Result(_stream_document(audit), _stream(audit), 1 if audit.findings else 0)
+    """Show the success of attackers on a stream, by audience and on what was published; exit code 1 with findings."""
+    return Result(_stream_document(audit), _stream_parts(audit), 1 if audit.findings else 0)
 
 
 def _stream_document(audit: StreamAudit) -> dict[str, Any]:
@@ -203,13 +206,13 @@ def _stream_document(audit: StreamAudit) -> dict[str, Any]:
     }
 
 
-def _stream(audit: StreamAudit) -> Iterator[Part]:
+def _stream_parts(audit: StreamAudit) -> Iterator[Part]:
     rows = []
     for audience in audit.audiences:
         promised_cells = f"{audience.promised:.6g}", f"{audience.certified:.6g}"
         bound_cells = f"{audience.least:.4g}", _rounded(audience.extended), _rounded(audience.witness)
         event_cells = f"{audience.hits} and {audience.alarms} of {audience.trials}"
-        name = _audience(audience.audience, audience.ticks)
+        name = _audience_words(audience.audience, audience.ticks)
         rows.append((name, audience.heard, audience.draws, *promised_cells, *bound_cells, event_cells))
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
     yield Table("Epsilon of all that an audience may read", titles, rows)
@@ -220,8 +223,8 @@ def _stream(audit: StreamAudit) -> Iterator[Part]:
     )
     yield from _stretch_trials(audit.stretches)
     if audit.trials:
-        yield from _trials(audit.trials)
-    yield from _conditions(audit.conditions)
+        yield from _trial_parts(audit.trials)
+    yield from _condition_lines(audit.conditions)
     for problem in audit.unattacked:
         yield Line(f"NOTE not-attacked: {problem}")
     for finding in audit.findings:
@@ -230,14 +233,14 @@ def _stream(audit: StreamAudit) -> Iterator[Part]:
         yield Line("No attacker refutes what is promised.", bold=True)
 
 
-def _audience(audience: str, ticks: int) -> str:
+def _audience_words(audience: str, ticks: int) -> str:
     return audience if ticks == 1 else f"{audience}, {ticks} ticks"
 
 
 def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
     rows = []
     for trial in trials:
-        release = _audience(f"{trial.source}: {trial.released}", trial.ticks)
+        release = _audience_words(f"{trial.source}: {trial.released}", trial.ticks)
         for attack in trial.attacks:
             odds = f"x {attack.furthest:.3g}"
             rows.append(

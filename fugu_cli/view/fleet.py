@@ -1,4 +1,4 @@
-"""A fleet's registry as JSON, tables and sentences, and warnings before devices get a document."""
+"""A fleet's registry as JSON, tables and sentences, with warnings before devices get a document."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "content_document",
-    "counted",
+    "device_count",
     "device_document",
     "dry_run",
-    "every",
+    "every_entry",
     "moment_text",
     "read_document",
     "shown_content",
@@ -40,7 +40,7 @@ __all__ = [
     "shown_events",
     "shown_refusals",
     "shown_rollout",
-    "standing",
+    "state_of",
     "warn_of_rollouts",
     "watch",
 ]
@@ -53,8 +53,8 @@ _MOST_SHOWN = 300
 _Entry = TypeVar("_Entry", "Event", "Refusal")
 
 
-def every(page: Callable[..., Sequence[_Entry]]) -> Iterator[_Entry]:
-    """All entries of a list that comes in pages, oldest first."""
+def every_entry(page: Callable[..., Sequence[_Entry]]) -> Iterator[_Entry]:
+    """Return all entries of a list that is read in pages, oldest first."""
     last_number = 0
     while entries := page(last_number=last_number, limit=_PAGE):
         yield from entries
@@ -62,17 +62,17 @@ def every(page: Callable[..., Sequence[_Entry]]) -> Iterator[_Entry]:
 
 
 def moment_text(time_us: int) -> str:
-    """A time for people, in UTC."""
+    """Return a Unix time in microseconds as text, in UTC."""
     return datetime.fromtimestamp(time_us // 10**6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def counted(count: int) -> str:
-    """So many devices, in words."""
+def device_count(count: int) -> str:
+    """Return a number of devices in words."""
     return "1 device" if count == 1 else f"{count} devices"
 
 
-def standing(device: Device) -> str:
-    """Rollout state of a device, in a word or two."""
+def state_of(device: Device) -> str:
+    """Return the rollout state of a device in a word or two."""
     desired, reported = device.desired, device.reported
     if desired is None:
         return "stale" if reported is not None and reported.stale else "nothing to do"
@@ -84,10 +84,10 @@ def standing(device: Device) -> str:
 
 
 def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) -> Signed:
-    """Read a document and judge it as the devices will; warn if they take it only later.
+    """Read a document, and check it as the devices will; warn if it is valid only later.
 
     Raises:
-        FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
+        FuguError: too few policy keys have signed it, or no device would ever accept it; the error names the file.
     """
     with working(f"checking {path.name}"):
         signed, is_valid_now = read_checked(path, root, int(time.time()), enrolments)
@@ -97,13 +97,13 @@ def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) 
 
 
 def warn_of_rollouts(registry: Registry, devices: Sequence[str]) -> None:
-    """Warn of rollouts under way whose stages and gates a push to some devices does not wait for."""
+    """Warn of active rollouts at some devices: a push does not wait for their stages and gates."""
     for number in rollouts_at(registry, devices):
         warn(f"rollout {number} is under way at some of these devices: a push does not wait for its stages")
 
 
 def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
-    """A device as JSON; times are microseconds of Unix time."""
+    """Return a device as JSON; times are microseconds of Unix time."""
     desired, reported = device.desired, device.reported
     return {
         "device": device.name,
@@ -117,13 +117,13 @@ def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
         "published": desired is not None and desired.published,
         "in_force": None if reported is None else reported.in_force,
         "stale": reported is not None and reported.stale,
-        "state": standing(device),
+        "state": state_of(device),
         "refusal": None if refusal is None else refusal._asdict(),
     }
 
 
 def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> Iterator[Part]:
-    """Devices, how many of them stand how, and whether a gateway runs here; `None` if that cannot be known."""
+    """Show devices and the counts of their states, and warn if no gateway runs here (`gateway` is None if unknown)."""
     rows = []
     for device in devices:
         refusal = refusals.get(device.name)
@@ -133,13 +133,13 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
         version_in_force = None if device.reported is None else device.reported.in_force
         desired_version = None if device.desired is None else device.desired.version
         versions = ("-" if version is None else str(version) for version in (desired_version, version_in_force))
-        rows.append((device.name, " ".join(sorted(device.groups)), last_seen, *versions, standing(device), refused))
+        rows.append((device.name, " ".join(sorted(device.groups)), last_seen, *versions, state_of(device), refused))
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
     yield Table("Devices", columns, rows)
-    counts = Counter(standing(device) for device in devices)
+    counts = Counter(state_of(device) for device in devices)
     state_counts = [f"{sum(device.online for device in devices)} online"]
     state_counts += [f"{count} {state}" for state, count in sorted(counts.items())]
-    yield Line(f"{counted(len(devices))}: {', '.join(state_counts)}.")
+    yield Line(f"{device_count(len(devices))}: {', '.join(state_counts)}.")
     if gateway is False:
         yield Line(
             "No gateway runs with this registry here: nothing is sent to devices, and what they say is not heard."
@@ -147,7 +147,7 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
 
 
 def shown_events(events: Sequence[Event], limit: int) -> Iterator[Part]:
-    """The newest of the events."""
+    """Show the newest events."""
     rows = [
         (str(event.number), moment_text(event.time_us), event.who, event.what, event.subject, _short(event.detail))
         for event in events
@@ -156,7 +156,7 @@ def shown_events(events: Sequence[Event], limit: int) -> Iterator[Part]:
 
 
 def shown_refusals(refusals: Sequence[Refusal], limit: int) -> Iterator[Part]:
-    """The newest of the refusals."""
+    """Show the newest refusals."""
     rows = [
         (str(number), moment_text(time_us), device, str(version), outcome, reason)
         for number, time_us, device, version, outcome, reason in refusals
@@ -165,7 +165,7 @@ def shown_refusals(refusals: Sequence[Refusal], limit: int) -> Iterator[Part]:
 
 
 def content_document(document: PolicyDocument, previous: PolicyDocument | None) -> dict[str, Any]:
-    """Describe a document as JSON, beside the one before it."""
+    """Return the content of a document as JSON, beside that of the previous document."""
     fields = {"content": contents(document)}
     if previous is None:
         return {**fields, "former": None, "former_content": None, "weaker": []}
@@ -174,19 +174,19 @@ def content_document(document: PolicyDocument, previous: PolicyDocument | None) 
 
 
 def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> Iterator[Part]:
-    """Content of a document, and where the one before it says something else."""
+    """Show the content of a document, and where the previous document differs."""
     after, before = contents(document), {} if previous is None else contents(previous)
     rows = []
     for name in dict.fromkeys((*after, *before)):
-        new_text, old_text = (_cut(name, fields.get(name, "-")) for fields in (after, before))
+        new_text, old_text = (_cut_text(name, fields.get(name, "-")) for fields in (after, before))
         is_same = after.get(name) == before.get(name)
         rows.append((name, new_text, "same" if is_same else f"{old_text} CHANGED" if before else ""))
     former_words = "no version before it is known" if previous is None else f"version {previous.version}"
     yield Table(f"What version {document.version} says", ("", "is to be", former_words), rows)
 
 
-def _cut(name: str, value: str) -> str:
-    """States, and what makes readings states, are shown as a whole; tables and chains may be long."""
+def _cut_text(name: str, value: str) -> str:
+    """Shorten a long value, such as a table or a chain; discretisers are shown as a whole."""
     return value if "discretiser" in name or len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 3] + "..."
 
 
@@ -197,7 +197,7 @@ def dry_run(
     plan: RolloutPlan | None = None,
     stages: tuple[tuple[str, ...], ...] = (),
 ) -> Result:
-    """Changes on devices that get a document, and of a rollout who would get it in which stage."""
+    """Show the changes on devices that would get a document, and for a rollout the devices of each stage."""
     stage_fields = {} if plan is None else {"stages": stages}
     fields = {**_changes_document(changes, document.version), **content_document(document, previous), **stage_fields}
     report = [*shown_content(document, previous), *_show_changes(changes, document.version)]
@@ -257,7 +257,7 @@ def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
 
 
 def _stream_row(stream_change: StreamChange, is_unknown: bool) -> tuple[str, ...]:
-    missing, (name, before, after, other_ticks, _) = "?" if is_unknown else "-", stream_change
+    blank, (name, before, after, other_ticks, _) = "?" if is_unknown else "-", stream_change
     remark = "new" if before is None and not is_unknown else ""
     if after is None:
         remark = "ends"
@@ -265,7 +265,7 @@ def _stream_row(stream_change: StreamChange, is_unknown: bool) -> tuple[str, ...
         remark = "OTHER TICKS: refused"
     elif before is not None:
         remark = _remark(before, after)
-    pairs = ((cell(before) if before else missing, cell(after) if after else "-") for cell in (_epsilon, _worth))
+    pairs = ((cell(before) if before else blank, cell(after) if after else "-") for cell in (_epsilon, _worth))
     return (name, *chain.from_iterable(pairs), remark)
 
 
@@ -306,15 +306,15 @@ _COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", *("pending", 
 
 
 def shown_rollout(registry: Registry, number: int) -> Result:
-    """A rollout; in JSON times are microseconds of Unix time."""
+    """Show a rollout; times in JSON are microseconds of Unix time."""
     rollout = Rollouts(registry).show(number)
-    return Result(_rollout_document(rollout, number), _rollout(rollout, number))
+    return Result(_rollout_document(rollout, number), _rollout_parts(rollout, number))
 
 
 def _rollout_document(rollout: Rollout, number: int) -> dict[str, Any]:
     plan, state = rollout.plan, rollout.state
     stages = [
-        {"of": _reach(stage), "success": float(stage.success), "gate": stage.gate, **(count._asdict() if count else {})}
+        {"of": _scope(stage), "success": float(stage.success), "gate": stage.gate, **(count._asdict() if count else {})}
         for stage, count in zip_longest(plan.stages, rollout.tallies)
     ]
     return {
@@ -336,54 +336,54 @@ def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> Iterat
     rows = []
     for i, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
         first_names = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
-        rows.append((*_stage(i, stage), str(len(names)), first_names))
+        rows.append((*_stage_cells(i, stage), str(len(names)), first_names))
     title = f"Rollout of version {plan.version}, as it would be"
     yield Table(title, ("stage", "goes on at", "gate", "devices", ""), rows)
-    yield _plan(plan)
+    yield _plan_line(plan)
 
 
 def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Show a rollout until it has ended; on a pipe, one line whenever something has changed.
+    """Show a rollout until it has ended; in a pipe, print a line at each change.
 
     Returns:
-        The phase that it has ended in.
+        The last phase of the rollout.
     """
     previous, terminal = "", sys.stdout.isatty()
     with Live(auto_refresh=False) if terminal else nullcontext() as live:
         while True:
             rollout = Rollouts(registry).show(number)
             if live is not None:
-                live.update(rendered(_rollout(rollout, number)), refresh=True)
-            elif (line := _line(rollout)) != previous:
+                live.update(rendered(_rollout_parts(rollout, number)), refresh=True)
+            elif (line := _rollout_line(rollout)) != previous:
                 print(previous := line, flush=True)
             if rollout.state.phase not in ACTIVE:
                 return rollout.state.phase
             sleep(_LOOK_SECONDS)
 
 
-def _rollout(rollout: Rollout, number: int) -> Iterator[Part]:
+def _rollout_parts(rollout: Rollout, number: int) -> Iterator[Part]:
     plan, state = rollout.plan, rollout.state
     rows = []
     for i, (stage, tally) in enumerate(zip_longest(plan.stages, rollout.tallies)):
         count = tally or StageCounts()
         device_counts = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
-        rows.append((*_stage(i, stage), *map(str, (*device_counts, count.silent, count.absent))))
+        rows.append((*_stage_cells(i, stage), *map(str, (*device_counts, count.silent, count.absent))))
     yield Table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"), rows)
     end_words = "" if rollout.ended_us is None else f" at {moment_text(rollout.ended_us)} UTC"
-    yield _plan(plan)
+    yield _plan_line(plan)
     yield Line(f"{state.phase}{end_words}{f': {state.cause}' if state.cause else ''}", bold=True)
     if state.phase in ("stopped", "aborted"):
-        yield from (Line(_way_back(former, len(names))) for former, names in state.way_back().items())
+        yield from (Line(_way_back_words(former, len(names))) for former, names in state.way_back().items())
 
 
-def _way_back(former: int | None, count: int) -> str:
-    devices = counted(count)
+def _way_back_words(former: int | None, count: int) -> str:
+    devices = device_count(count)
     if former is None:
         return f"{devices} had no document before: sign one for them without this content"
     return f"{devices} had version {former}: the way back is 'fugu fleet sign --restores {former}', then push"
 
 
-def _plan(plan: RolloutPlan) -> Line:
+def _plan_line(plan: RolloutPlan) -> Line:
     seed = f", seed {plan.seed}" if plan.seed else ""
     return Line(
         f"Stops at {100 * float(plan.error):g} % errors; {plan.pace} devices a minute; "
@@ -391,7 +391,7 @@ def _plan(plan: RolloutPlan) -> Line:
     )
 
 
-def _line(rollout: Rollout) -> str:
+def _rollout_line(rollout: Rollout) -> str:
     total = [sum(column) for column in zip(*rollout.tallies, strict=True)] or [0] * len(StageCounts._fields)
     count = StageCounts(*total)
     cause = f" ({rollout.state.cause})" if rollout.state.cause else ""
@@ -401,9 +401,9 @@ def _line(rollout: Rollout) -> str:
     )
 
 
-def _stage(index: int, stage: Stage) -> tuple[str, str, str]:
-    return (f"{index + 1}: {_reach(stage)}", f"{100 * float(stage.success):g} %", "gate" if stage.gate else "")
+def _stage_cells(index: int, stage: Stage) -> tuple[str, str, str]:
+    return (f"{index + 1}: {_scope(stage)}", f"{100 * float(stage.success):g} %", "gate" if stage.gate else "")
 
 
-def _reach(stage: Stage) -> str:
+def _scope(stage: Stage) -> str:
     return f"group {stage.group}" if stage.share is None else f"{100 * float(stage.share):g} %"

@@ -1,4 +1,4 @@
-"""State of a running gateway, and what its store says of streams, as tables and sentences."""
+"""The state of a running gateway, rows of its store, and learned classes, as tables and sentences."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from fugu.privacy.learned_class import LearnedModel
     from gateway.estimates.history import Row
 
-__all__ = ["learned_chains", "show_status", "tell_history"]
+__all__ = ["learned_chains", "print_history", "show_status"]
 
 _MOST_DEVICES = 30
 
 
 def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
-    """Lines of what a gateway has answered: its alarms first, then the devices that are furthest behind."""
+    """Show the status of a gateway: its alarms first, then the devices that are furthest behind."""
     problem = f"no connection to the broker ({status['connection']})" if status["connection"] else "not connected"
     link = "connected to the broker" if status["connected"] else problem
     process = f" ({status['process']} alone)" if "process" in status else ""
@@ -57,7 +57,7 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _span(seconds: float | None) -> str:
-    """A time in the largest unit that it has two of."""
+    """Return a duration in the largest unit of which it has two or more; "never" for None."""
     if seconds is None:
         return "never"
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
@@ -66,8 +66,8 @@ def _span(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def tell_history(as_json: bool, row: Row) -> None:
-    """Print the estimate of a tick on a line."""
+def print_history(as_json: bool, row: Row) -> None:
+    """Print the estimate of a tick on a line, as text or JSON."""
     from gateway.estimates.history import StateRow
 
     if as_json:
@@ -88,17 +88,17 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 def learned_chains(model: LearnedModel) -> Result:
-    """A learned class: its chain, and what makes it wide."""
+    """Show a learned class: its chain, and the stretches that widen it; exit code 1 if it was refused."""
     code, warnings = (0, ()) if model.refused is None else (1, (f"no class: {model.refused}",))
-    return Result(model.to_json(), _learned(model), code, warnings)
+    return Result(model.to_json(), _learned_parts(model), code, warnings)
 
 
-def _learned(model: LearnedModel) -> Iterator[Part]:
+def _learned_parts(model: LearnedModel) -> Iterator[Part]:
     labels = model.discretiser.states
     rows = []
-    for x, y in permutations(range(model.states), 2):
-        ends = f"{model.low[x][y]:.6g} to {model.high[x][y]:.6g}"
-        rows.append((f"{labels[x]} to {labels[y]}", f"{model.transition[x][y]:.6g}", ends))
+    for old, new in permutations(range(model.states), 2):
+        interval = f"{model.low[old][new]:.6g} to {model.high[old][new]:.6g}"
+        rows.append((f"{labels[old]} to {labels[new]}", f"{model.transition[old][new]:.6g}", interval))
     yield Line(f"Learned from {model.words}.")
     yield Table("The chain of all symbols", ("step", "probability", "each end with 90 %"), rows)
     scales = [

@@ -1,4 +1,4 @@
-"""Releases, the ledger of them, and an audit of it, as JSON or as tables."""
+"""Releases, their ledger, and an audit of the ledger, as JSON or as tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text
 from fugu.library.report import Line, Part, Result, Table, newest
-from fugu_cli.view.fleet import counted, moment_text
+from fugu_cli.view.fleet import device_count, moment_text
 from gateway.releases.charges import nats
 from gateway.releases.entries import Account, Entry, Promise, standing_problem
 from gateway.releases.ledger import no_release_before
@@ -24,9 +24,9 @@ _SHOWN = 20
 
 
 def shown_ledger(ledger: Ledger) -> Result:
-    """Nats that are allowed, spent and left, and the newest of the releases.
+    """Show the nats that are allowed, spent and left, and the newest releases.
 
-    In JSON all of them, in nats, with what each charges to each device, and by how much the device's ticks are ahead.
+    JSON has all releases, with the charge to each device in nats, and the shift of the device's ticks.
     """
     accounts, entries, not_before = ledger.accounts(), ledger.entries(), ledger.binding.not_before_us
     documents = [_entry_document(ledger, entry) for entry in entries]
@@ -72,7 +72,7 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part
     for account in accounts:
         if problem := standing_problem(account.key, account.allowance, account.base):
             yield Line(f"{problem}.")
-    conditions = {frame.condition for entry in entries if (frame := _frame(entry)) is not None}
+    conditions = {frame.condition for entry in entries if (frame := _frame_of(entry)) is not None}
     for condition in sorted(conditions - {""}):
         yield Line(f"The amounts hold under a condition: {condition}.")
     releases = [
@@ -83,7 +83,8 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part
     yield from newest(Table("Releases", heads, releases), _SHOWN, " releases")
 
 
-def _frame(entry: Entry) -> ReleaseFrame | None:
+def _frame_of(entry: Entry) -> ReleaseFrame | None:
+    """Decode the release of an entry; None if it was erased."""
     try:
         return ReleaseFrame.decode(entry.payload)
     except FuguError:  # erased with a device
@@ -91,12 +92,12 @@ def _frame(entry: Entry) -> ReleaseFrame | None:
 
 
 def shown_releases(frames: Sequence[ReleaseFrame]) -> Iterator[Part]:
-    """Tables of releases."""
+    """Show a table and its guarantee for each release."""
     for frame in frames:
         percent = f"{frame.confidence * 100:g} %"
         labels = frame.asked.labels(frame.states)
         columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
-        title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {counted(frame.devices)}"
+        title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {device_count(frame.devices)}"
         rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
         yield Table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
         stretch = "a tick" if frame.stretch_ticks == 1 else f"any {frame.stretch_ticks} ticks in a row"
@@ -110,42 +111,42 @@ def shown_releases(frames: Sequence[ReleaseFrame]) -> Iterator[Part]:
 
 
 def audited_ledger(audit: LedgerAudit, name: str) -> Result:
-    """An audit of a ledger of this name; in JSON, in nats."""
-    return Result(_ledger_document(audit), _ledger(audit, name), 1 if audit.problems else 0)
+    """Show the audit of a ledger of this name; JSON is in nats. Exit code 1 with problems."""
+    return Result(_ledger_document(audit), _audit_parts(audit, name), 1 if audit.problems else 0)
 
 
 def _ledger_document(audit: LedgerAudit) -> dict[str, Any]:
     streams = [
-        {**stream.key._asdict(), **_flat(stream, "promise", "promised"), "charge": nats(stream.charge)}
+        {**stream.key._asdict(), **_flat_row(stream, "promise", "promised"), "charge": nats(stream.charge)}
         for stream in audit.streams
     ]
     return {
         **audit._asdict(),
         "streams": streams,
-        "readers": [_flat(reader, "limit", "limit") for reader in audit.readers],
+        "readers": [_flat_row(reader, "limit", "limit") for reader in audit.readers],
     }
 
 
-def _flat(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any]:
-    """A row with its promise as three members, of which epsilon has a name."""
+def _flat_row(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any]:
+    """Return a row for JSON, with its promise replaced by epsilon (under `name`), adversary and seconds."""
     fields = {key: value for key, value in loss._asdict().items() if key != "key"}
     epsilon, adversary, seconds = fields.pop(field)
     return {**fields, name: epsilon, "adversary": adversary, "seconds": seconds}
 
 
-def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
+def _audit_parts(audit: LedgerAudit, name: str) -> Iterator[Part]:
     rows: list[tuple[str, ...]] = []
     for stream in audit.streams:
-        of, charge = f"{stream.key.device}/{stream.key.stream}", f"{nats(stream.charge):.6g}"
-        promise = _promised(stream.epsilon, stream.promise)
-        rows.append((of, stream.key.audience, *promise, stream.mechanism, str(stream.tick), charge, stream.by))
+        stream_name, charge = f"{stream.key.device}/{stream.key.stream}", f"{nats(stream.charge):.6g}"
+        promise = _promise_cells(stream.epsilon, stream.promise)
+        rows.append((stream_name, stream.key.audience, *promise, stream.mechanism, str(stream.tick), charge, stream.by))
     bound = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
     yield Table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
     if audit.readers:
         rows = []
         for reader in audit.readers:
-            of, audiences = f"{reader.device}/{reader.stream}", " ".join(reader.audiences)
-            rows.append((reader.reader, of, audiences, *_promised(reader.epsilon, reader.limit)))
+            stream_name, audiences = f"{reader.device}/{reader.stream}", " ".join(reader.audiences)
+            rows.append((reader.reader, stream_name, audiences, *_promise_cells(reader.epsilon, reader.limit)))
         titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
         yield Table("What readers were told, by all their audiences", titles, rows)
     for line in audit.sources:
@@ -156,8 +157,8 @@ def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
         yield Line(f"{name} agrees: {audit.entries} releases, {audit.accounts} accounts, no stretch above its promise.")
 
 
-def _promised(epsilon: float | None, promise: Promise) -> tuple[str, ...]:
-    """About what epsilon is, how large it is, and what is promised to whom."""
+def _promise_cells(epsilon: float | None, promise: Promise) -> tuple[str, ...]:
+    """Return cells: the stretch that epsilon is about, epsilon, the promised epsilon, and its adversary."""
     stretch = f"{promise.seconds} s" if promise.seconds else "tick"
     amount = "no bound" if epsilon is None else f"{epsilon:.10g}"
     return stretch, amount, f"{promise.epsilon:.10g}", promise.adversary

@@ -1,4 +1,4 @@
-"""A picture of a policy graph under a constraint set, and of its sensitivity hull, as SVG text for the operator."""
+"""Draw a policy graph under a constraint set, and its sensitivity hull, as SVG for the operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["draw_measure_plan", "graph_lanes"]
 
 
 MOST_NAMES = 60
-"""Names of more states than this would cover the picture."""
+"""The most states whose names are drawn; more would cover the picture."""
 Points = NDArray[np.float64]
 _BEND = np.linspace(0.0, 1.0, 9)
 
@@ -29,23 +29,23 @@ _BEND = np.linspace(0.0, 1.0, 9)
 def graph_lanes(
     values: Ints, graph: Bools, constraint: Bools, protection: Protection, *, names: Sequence[str] | None = None
 ) -> list[Lane]:
-    """Two maps: states at their measurements with the user's edges and those that were added, and the hull.
+    """Return two maps: states at their measurements, with the user's edges and added edges; and the hull.
 
-    Three dimensions are drawn in oblique projection. States outside the constraint set are grey, and so are edges that
-    lead there; one that the user's own edges leave exposed is red. Names are numbers from 0 by default.
+    Three dimensions are drawn in oblique projection. States outside the constraint set are grey, with the edges that
+    lead to them. States that the user's own edges leave exposed are red. Names are numbers from 0 by default.
 
     Raises:
-        GraphError: There is not one name per state.
+        GraphError: there is not one name for each state.
     """
     labels = [str(state) for state in range(len(values))] if names is None else list(names)
     if len(labels) != len(values):
         raise GraphError(f"{len(values)} states need as many names, got {len(labels)}")
     subgraph = restrict(graph, constraint)
     exposed_states = set(exposed(graph_hull(values, subgraph), values, constraint))
-    places = _flat(values.astype(np.float64))
+    places = _projected(values.astype(np.float64))
     edges = ((edge_list(graph & ~subgraph), "cell"), (edge_list(subgraph), "raw"), (protection.added, "promise"))
     shapes = [
-        Shape("line", style, _edge(places[list(pair)], is_curved=values.shape[1] == 1))
+        Shape("line", style, _edge_points(places[list(pair)], is_curved=values.shape[1] == 1))
         for pairs, style in edges
         for pair in pairs
     ]
@@ -54,20 +54,20 @@ def graph_lanes(
         style = "exposed" if state in exposed_states else "point" if constraint[state] else "here"
         shapes.append(Shape("dots", style, [(x, y)], shown_labels[state]))
     exposure = f"{len(exposed_states)} exposed without added edges (red)" if exposed_states else "no state is exposed"
-    count = f"{len(edge_list(subgraph))} edges between them, {len(protection.added)} added (dashed)"
-    share = f"{int(constraint.sum())} of {len(values)}"
+    edge_words = f"{len(edge_list(subgraph))} edges between them, {len(protection.added)} added (dashed)"
+    possible_words = f"{int(constraint.sum())} of {len(values)}"
     cap = "capped, " if protection.capped else ""
     error = math.sqrt(noise_error(protection.hull))
     loss = f"any two possible states: {_number(protection.factor)} times epsilon"
-    noise = f"of noise at epsilon 1, {cap}rank {protection.hull.rank}; {loss}"
+    noise_words = f"of noise at epsilon 1, {cap}rank {protection.hull.rank}; {loss}"
     return [
-        _map("Policy graph", share, f"states possible, {count}; {exposure}", places, shapes),
-        _map("Sensitivity hull", f"{error:.3g} steps", noise, *_hull(protection.hull)),
+        _map("Policy graph", possible_words, f"states possible, {edge_words}; {exposure}", places, shapes),
+        _map("Sensitivity hull", f"{error:.3g} steps", noise_words, *_hull_shapes(protection.hull)),
     ]
 
 
 def _map(title: str, number: str, words: str, points: Points, shapes: Sequence[Shape]) -> Lane:
-    """A map on which all points are, at one scale across and up."""
+    """Return a map that holds all points, with the same scale in both directions."""
     low, high = points.min(axis=0), points.max(axis=0)
     radius = 0.6 * max(float((high - low).max()), 1e-9)
     (x, y) = ((low + high) / 2.0).tolist()
@@ -76,9 +76,9 @@ def _map(title: str, number: str, words: str, points: Points, shapes: Sequence[S
     )
 
 
-def _hull(hull: Hull) -> tuple[Points, list[Shape]]:
-    """Corners with 0, and an outline, or all facets in three dimensions; 0 is where the axes cross."""
-    corners = _flat(hull.vertices / hull.scale)
+def _hull_shapes(hull: Hull) -> tuple[Points, list[Shape]]:
+    """Return the corners of a hull with 0, and its shapes: axes that cross at 0, and an outline, or facets in 3-D."""
+    corners = _projected(hull.vertices / hull.scale)
     points = np.concatenate([corners, np.zeros((1, 2))])
     radius = 1.2 * float(np.abs(points).max())
     shapes = [
@@ -91,16 +91,16 @@ def _hull(hull: Hull) -> tuple[Points, list[Shape]]:
     return points, shapes
 
 
-def _edge(ends: Points, *, is_curved: bool) -> list[tuple[float, float]]:
-    """An edge; on a line it is bent, since straight ones would hide one another."""
+def _edge_points(ends: Points, *, is_curved: bool) -> list[tuple[float, float]]:
+    """Return the points of an edge. On a line it is curved, since straight edges would hide one another."""
     (a, b), (c, d) = ends.tolist()
     if not is_curved:
         return [(a, b), (c, d)]
     return [(a + t * (c - a), b + 2.0 * t * (1.0 - t) * abs(c - a)) for t in _BEND.tolist()]
 
 
-def _flat(points: Points) -> Points:
-    """Points in the plane of the picture, n x 2: one coordinate to the right, a third one obliquely backwards."""
+def _projected(points: Points) -> Points:
+    """Project points with 1 to 3 coordinates (n, d) onto the picture, (n, 2); the third goes obliquely backwards."""
     first, second = points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
     depth = points[:, 2] if points.shape[1] > 2 else np.zeros(len(points))
     return np.stack([first + 0.45 * depth, second + 0.3 * depth], axis=1)

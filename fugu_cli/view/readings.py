@@ -1,4 +1,4 @@
-"""Readings as lines: for people, and as JSON; needs neither numpy nor a terminal library."""
+"""Readings as lines for people and as JSON, without numpy or a terminal library."""
 
 from __future__ import annotations
 
@@ -47,36 +47,36 @@ _ANSWERS = {
 
 
 def description_lines(description: Description) -> list[str]:
-    """A headline, and what there is to know under it, indented."""
-    version = description
-    names = ", ".join(version.states) if len(version.states) <= _MOST_NAMES else f"{len(version.states)} states"
-    note = "" if version.confirmed else " (not confirmed)"
+    """Return the lines of a description: a headline, and indented facts."""
+    states = description.states
+    names = ", ".join(states) if len(states) <= _MOST_NAMES else f"{len(states)} states"
+    note = "" if description.confirmed else " (not confirmed)"
     lines = [
-        f"{version.device}/{version.stream}, version {version.version}{note}: {_SENT[version.kind]}",
-        f"  states: {names}; a tick every {_seconds(version.period_seconds)}, tick 0 at {version.epoch}",
+        f"{description.device}/{description.stream}, version {description.version}{note}: {_SENT[description.kind]}",
+        f"  states: {names}; a tick every {_seconds(description.period_seconds)}, tick 0 at {description.epoch}",
     ]
-    for window in version.windows:
-        length, stride = (_seconds(ticks * version.period_seconds) for ticks in (window.length, window.stride))
+    for window in description.windows:
+        length, stride = (_seconds(ticks * description.period_seconds) for ticks in (window.length, window.stride))
         question = window.query.about(window.states)
         lines.append(f"  window {window.name}: {question} over {length}, every {stride}, noise of scale {window.scale}")
-    if version.table is not None:
-        lines += [f"  {name}: {value}" for name, value in NoiseTable(version.table).flips]
-    if version.point_epsilon is not None:
-        lines.append(f"  a point: {loss_words(version.point_epsilon)}")
-    lines += _promise(version.guarantee, "everything")
-    if version.windows_guarantee is not None:
-        lines += _promise(version.windows_guarantee, "the windows alone")
+    if description.table is not None:
+        lines += [f"  {name}: {value}" for name, value in NoiseTable(description.table).flips]
+    if description.point_epsilon is not None:
+        lines.append(f"  a point: {loss_words(description.point_epsilon)}")
+    lines += _promise_lines(description.guarantee, "everything")
+    if description.windows_guarantee is not None:
+        lines += _promise_lines(description.windows_guarantee, "the windows alone")
     return [
         *lines,
-        f"  {version.protects}",
-        f"  {version.does_not_protect}",
-        f"  holds for {version.chain_class}",
-        f"  good for {_ANSWERS[version.useful_for]}",
+        f"  {description.protects}",
+        f"  {description.does_not_protect}",
+        f"  holds for {description.chain_class}",
+        f"  good for {_ANSWERS[description.useful_for]}",
     ]
 
 
-def _promise(promise: Described, outputs: str) -> list[str]:
-    """Of which stretch and whom it holds against, then what is lost about others."""
+def _promise_lines(promise: Described, outputs: str) -> list[str]:
+    """Return the lines of a promise: its loss, stretch and adversary, then the losses about other stretches."""
     ticks = promise.stretch_ticks
     stretch_words = "a single tick" if ticks == 1 else f"any {ticks} ticks in a row"
     lines = [
@@ -105,7 +105,7 @@ _GUESS = ", maybe no better than a guess"
 
 
 def reading_json(reading: Reading) -> str:
-    """One JSON object: kind, device, stream (not of releases), and the fields of its message."""
+    """Return a reading as a JSON object: kind, device and stream (not of releases), and the fields of the message."""
     origin = {} if isinstance(reading, ReleaseReading) else {"device": reading.device, "stream": reading.stream}
     match reading:
         case ReleaseReading():
@@ -124,16 +124,16 @@ def reading_json(reading: Reading) -> str:
 
 
 class ReadingLines:
-    """Readings as people read them, times in the local zone.
+    """A writer of readings for people, with times in the local zone.
 
-    A reading is a line, a description several; one that says of its stream what another device's did names that.
+    A reading is one line, a description several. A description that repeats another device's names that device instead.
     """
 
     def __init__(self) -> None:
         self._described: dict[str, tuple[list[str], str]] = {}
 
     def __call__(self, reading: Reading) -> str:
-        """The line, or the lines."""
+        """Return the text of a reading."""
         if isinstance(reading, DescriptionReading):
             headline, *body = map(printable, description_lines(reading.description))
             previous_body, device = self._described.setdefault(reading.stream, (body, reading.device))
@@ -146,28 +146,28 @@ class ReadingLines:
         return printable(f"{_time_words(reading)}  {reading.device}/{reading.stream}: {_reading_words(reading)}")
 
 
-def local(time: datetime) -> str:
-    """A time in the local zone, with a fraction of the second if it has one."""
+def local_text(time: datetime) -> str:
+    """Return a time in the local zone, with milliseconds if it has a fraction of a second."""
     local_time = time.astimezone().replace(tzinfo=None)
     return local_time.isoformat(" ", "milliseconds" if local_time.microsecond else "seconds")
 
 
 def _time_words(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
-    """When it happened; the number of the tick, if that cannot be known."""
+    """Return the time of a reading in words; the number of its tick if the time is unknown."""
     if isinstance(reading, EstimateReading):
-        return local(reading.estimate.time)
+        return local_text(reading.estimate.time)
     if isinstance(reading, CountReading):
         return _span(reading.window.since, reading.window.time)
     if isinstance(reading, WindowReading):
         if reading.since is None or reading.time is None:
             return f"ticks {reading.first} to {reading.first + reading.length - 1}"
         return _span(reading.since, reading.time)
-    return f"tick {reading.tick}" if reading.time is None else local(reading.time)
+    return f"tick {reading.tick}" if reading.time is None else local_text(reading.time)
 
 
 def _span(since: datetime, time: datetime) -> str:
-    """Two times, the day of the second only if it is another one."""
-    first, last = local(since), local(time)
+    """Return two times in words, with the day of the second only if it differs."""
+    first, last = local_text(since), local_text(time)
     return f"{first} to {last[11:] if last[:10] == first[:10] else last}"
 
 
@@ -179,7 +179,7 @@ def _reading_words(reading: SymbolReading | PointReading | WindowReading | Estim
             return f"point {reading.latitude:.6f}, {reading.longitude:.6f} (randomised)"
         return f"point {' '.join(map(str, reading.point))} (randomised)"
     if isinstance(reading, WindowReading):
-        counts = ", ".join(_with_states(reading.states, reading.counts))
+        counts = ", ".join(_labelled(reading.states, reading.counts))
         is_out_of_range = any(not 0 <= count <= reading.observed for count in reading.counts)
         noise = "randomised: noise can take a count below 0 or above all" if is_out_of_range else "randomised"
         return f"window {reading.window}: {counts} of {reading.observed} observed ticks ({noise})"
@@ -188,8 +188,8 @@ def _reading_words(reading: SymbolReading | PointReading | WindowReading | Estim
     return _estimate_text(reading.estimate)
 
 
-def _with_states(states: Sequence[str] | None, values: Sequence[Any]) -> Iterable[str]:
-    """Each value behind the state or states that it is of."""
+def _labelled(states: Sequence[str] | None, values: Sequence[Any]) -> Iterable[str]:
+    """Return texts of values, each with the names of its states if these are known."""
     if states is None:
         return [str(value) for value in values]
     names = states if len(values) > 1 else [" + ".join(states)]
@@ -200,7 +200,7 @@ def _count_text(count: WindowCount) -> str:
     rows = zip(count.values, count.low, count.high, strict=True)
     texts = [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
     interval_words = f"{count.unit} in {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
-    named_counts = _with_states(count.blocks or count.states, texts)
+    named_counts = _labelled(count.blocks or count.states, texts)
     if count.blocks:
         interval_words = f"{interval_words}, {' + '.join(count.states)} by parts of the day"
     return f"window {count.window}: {', '.join(named_counts)} {interval_words}{'' if count.useful else _GUESS}"
@@ -212,7 +212,7 @@ def _estimate_text(estimate: Estimate) -> str:
         text = f"state {estimate.state} with probability {_percent(estimate.probability)}"
         if estimate.ticks > 1:
             shares = ", ".join(f"{state} {_percent(share)}" for state, share in estimate.shares.items())
-            text += f"; since {local(estimate.since)[11:]} {shares}"
+            text += f"; since {local_text(estimate.since)[11:]} {shares}"
         return text + note
     privacy = f"hidden among {estimate.protection}" if estimate.protection > 1 else "not hidden"
     if isinstance(estimate, PlaceEstimate):

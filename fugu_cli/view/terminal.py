@@ -1,4 +1,4 @@
-"""Printing for people: one console, plain tables, sentences under them."""
+"""Print results for people: plain tables and sentences."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from fugu.library.report import Report, Result, Table
 __all__ = ["rendered", "say", "say_waiting", "show", "show_report", "show_table", "warn", "working"]
 
 _BETWEEN = 2
-"""Characters between the columns of a table, and around them."""
+"""The characters between columns of a table."""
 _SHORT = 8
 _PIPE_WIDTH = 10_000
-"""No line that leaves in a pipe is broken or cut: a row is a line there, and so is a sentence."""
+"""The width in a pipe, where each row and each sentence is one line."""
 
 
 def console() -> Console:
-    """The console of the present standard output: a terminal of any width, or plain text for a pipe or a file."""
+    """Return the console of the present standard output, with a fixed width for pipes and files."""
     return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> RichTable:
-    """A table of at most a width, without its title: the first column to the left, the others to the right."""
+    """Make a table of at most some width, without a title; its first column is aligned left, the others right."""
     cells = [tuple(map(printable, row)) for row in rows]
     rich_table = RichTable(
         box=box.SIMPLE_HEAD if any(columns) else None,
@@ -49,34 +49,34 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> R
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table, as `grid` makes it, under its title."""
+    """Print a title, and a table as `grid` makes it."""
     say(title, style="bold")
     screen = console()
     screen.print(grid(columns, rows, screen.width))
 
 
 def _widths(columns: Sequence[Sequence[str]], available: int) -> list[int]:
-    """Widths of columns, given by their cells: cells are broken only if they have to be, and then between words."""
+    """Return the widths of columns, given by their cells. Cells are broken only if necessary, and between words."""
     widths = [max(map(len, cells)) for cells in columns]
-    least = [max([*map(_unbroken, cells), *map(len, header.split())], default=0) for header, *cells in columns]
-    while sum(widths) + _BETWEEN * len(widths) > available and widths != least:
-        slack = [width - word for width, word in zip(widths, least, strict=True)]
+    min_widths = [max([*map(_part_width, cells), *map(len, header.split())], default=0) for header, *cells in columns]
+    while sum(widths) + _BETWEEN * len(widths) > available and widths != min_widths:
+        slack = [width - word for width, word in zip(widths, min_widths, strict=True)]
         widths[slack.index(max(slack))] -= 1
     return [max(width, 1) for width in widths]
 
 
-def _unbroken(cell: str) -> int:
-    """The length of the longest part of a cell that is kept together: a number and its unit are."""
+def _part_width(cell: str) -> int:
+    """Return the length of the longest part that must not be broken: a word, or a short cell (number and unit)."""
     return len(cell) if len(cell) <= _SHORT else max(map(len, cell.split()), default=0)
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a sentence."""
+    """Print a text."""
     console().print(Text("\n".join(map(printable, text.split("\n"))), style=style))
 
 
 def rendered(report: Report) -> Group:
-    """Lines and tables in one piece, which a terminal can show again and again."""
+    """Return lines and tables as one object, which a terminal can redraw."""
     renderables: list[RichTable | Text] = []
     for part in report:
         if isinstance(part, Table):
@@ -96,7 +96,7 @@ def show_report(report: Report) -> None:
 
 
 def show(result: Result, *, as_json: bool = False) -> int:
-    """Print a result and its warnings; returns the exit code, or raises the error that the result ends in."""
+    """Print a result and its warnings. Return the exit code, or raise the error of the result."""
     if as_json:
         text = result.document() if callable(result.document) else result.document
         print(text.rstrip("\n") if isinstance(text, str) else json.dumps(text, indent=2))
@@ -114,21 +114,21 @@ def warn(text: str) -> None:
     print(f"fugu: warning: {printable(text)}", file=sys.stderr)
 
 
-def say_waiting(why: str) -> None:
-    """Say on stderr, on one line, what is waited for, because nothing else is to be seen meanwhile."""
-    print(f"fugu: {' '.join(why.split())}", file=sys.stderr, flush=True)
+def say_waiting(reason: str) -> None:
+    """Print on stderr, on one line, the reason for a wait."""
+    print(f"fugu: {' '.join(reason.split())}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def working(task_words: str, *, measured: bool = False) -> Iterator[Callable[..., None]]:
-    """Show on a terminal's stderr that work goes on, and for how long; elsewhere nothing is shown.
+    """Show on stderr that work goes on, and for how long, if stderr is a terminal.
 
     Args:
-        task_words: what is being done.
-        measured: whether it is known how much of it is done.
+        task_words: the name of the work.
+        measured: whether the finished share of the work is known.
 
     Yields:
-        What to call with the part of the work that has begun, and, if that is known, the share that is done before it.
+        A function to call with the part of the work that begins and, if it is known, the finished share.
     """
     if not sys.stderr.isatty():
         yield lambda part, share=0.0: None

@@ -87,22 +87,22 @@ def test_windows_are_held_against_the_recording(replay: Replay, night: Results) 
     assert (BEATS * (night.released - night.truth)).round(9).tolist() == list(OFF)
     assert night.error == pytest.approx(sum(map(abs, OFF)) / len(OFF) / BEATS)
     assert night.band == pytest.approx(3 * float(Fraction(replay.policy.windows[0].scale)) / BEATS, rel=0.1)
-    assert night.inside == 0.75
-    assert night.ordinary is not None
-    assert night.ours is not None
-    assert len(night.ordinary) == len(night.ours) == len(night.ticks) == len(replay.states) - BEATS
+    assert night.share_inside == 0.75
+    assert night.ordinary_changes is not None
+    assert night.own_changes is not None
+    assert len(night.ordinary_changes) == len(night.own_changes) == len(night.ticks) == len(replay.states) - BEATS
 
 
 def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(night: Results) -> None:
-    assert night.ordinary is not None
-    assert night.ours is not None
+    assert night.ordinary_changes is not None
+    assert night.own_changes is not None
     assert night.learner is not None
     assert night.attack is not None
-    assert 0.5 < night.beyond(night.ordinary) < 0.58
-    assert 6.0 < math.exp(night.ordinary.max()) < 10.0
-    assert 0.0 < night.ours.max() <= EPSILON
-    assert night.learner.shape == night.ours.shape
-    assert night.learner.max() > night.ours.max()
+    assert 0.5 < night.share_beyond(night.ordinary_changes) < 0.58
+    assert 6.0 < math.exp(night.ordinary_changes.max()) < 10.0
+    assert 0.0 < night.own_changes.max() <= EPSILON
+    assert night.learner.shape == night.own_changes.shape
+    assert night.learner.max() > night.own_changes.max()
     assert len({learner.max() for learner in night.learners}) == 6, (
         "each draw of the noise moves odds by another factor"
     )
@@ -116,7 +116,7 @@ def test_no_whole_window_is_no_result(replay: Replay) -> None:
 
 
 def test_what_would_leave_is_simulated_with_the_noise_of_the_policy(replay: Replay) -> None:
-    ready = replay.simulated()
+    ready = replay.simulated_frames()
     assert list(ready) == list(replay.windows)
     counts = [frame.counts[0] for frame in ready.values() if isinstance(frame, WindowFrame)]
     off = [count - int(replay.counts(first)[0][0]) for first, count in zip(ready, counts, strict=True)]
@@ -126,7 +126,7 @@ def test_what_would_leave_is_simulated_with_the_noise_of_the_policy(replay: Repl
 
 def test_only_values_that_are_to_come_are_counted(replay: Replay) -> None:
     came = {first: window(replay, first // BEATS, 0) for first in (0, *replay.windows, replay.windows[-1] + BEATS)}
-    assert replay.came(came) == replay.expected == len(replay.windows)
+    assert replay.count_values(came) == replay.expected == len(replay.windows)
 
 
 def drawn(night: Results) -> Results:
@@ -139,8 +139,8 @@ def drawn(night: Results) -> Results:
         band=0.1,
         live=3,
         ticks=np.arange(5) * 300,
-        ordinary=np.log([1.0, 2.0, 5.0, 10.0, 20.0]),
-        ours=np.log([1.0, 1.1, 1.3, 1.3, 1.4]),
+        ordinary_changes=np.log([1.0, 2.0, 5.0, 10.0, 20.0]),
+        own_changes=np.log([1.0, 1.1, 1.3, 1.3, 1.4]),
         learners=(np.log([1.0, 1.2, 1.5, 3.0, 9.0]), np.log([1.0, 1.0, 2.8, 1.0, 1.0])),
         attack=Attack("supervised", 0.6, 0.55, 0.65, 0.731, 0.5, 0.0),
     )
@@ -175,10 +175,10 @@ def test_the_promise_is_to_one_who_knows_the_habits_and_the_others_get_beyond_it
 ) -> None:
     lanes = attacker_lanes(replay, drawn(night))
     assert [*lanes] == ["knows", "learns", "ordinary"]
-    for name, share, beyond in (("learns", "90 %", 2), ("ordinary", "95 %", 3)):
+    for name, share, share_beyond in (("learns", "90 %", 2), ("ordinary", "95 %", 3)):
         lane = lanes[name]
-        assert (lane.number, len(shapes(lane, "beyond")), shapes(lane, "promise")) == (share, beyond, [])
-        assert lane.words.endswith(f"above the line for {20 * beyond} %")
+        assert (lane.number, len(shapes(lane, "beyond")), shapes(lane, "promise")) == (share, share_beyond, [])
+        assert lane.words.endswith(f"above the line for {20 * share_beyond} %")
         [(words,)] = [(shape.words,) for shape in lane.shapes if shape.look == "nobody"]
         assert words == "the promise to one who knows the habits: 73 %"
     assert [*attacker_lanes(replay, replace(drawn(night), learners=()))] == ["knows", "ordinary"]
@@ -186,7 +186,7 @@ def test_the_promise_is_to_one_who_knows_the_habits_and_the_others_get_beyond_it
 
 
 def test_what_a_profile_lets_anybody_say_is_drawn_for_each_stretch(replay: Replay) -> None:
-    lane = stretches_lane(replay.stretches, replay.about)
+    lane = stretches_lane(replay.stretches, replay.promised_stretch)
     assert lane.number == "73 %"
     bars = shapes(lane, "most") + shapes(lane, "bare")
     assert [high for _, _, _, high in bars] == pytest.approx(
@@ -199,12 +199,12 @@ def test_what_a_profile_lets_anybody_say_is_drawn_for_each_stretch(replay: Repla
 @pytest.mark.long
 def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> None:
     home = load_home(epoch=0.0)
-    assert (home.about, home.expected, home.policy.guarantee.epsilon) == ("1 hour", 4, EPSILON)
+    assert (home.promised_stretch, home.expected, home.policy.guarantee.epsilon) == ("1 hour", 4, EPSILON)
     assert home.policy.verify(EPSILON).epsilon <= EPSILON
-    frames = dict(home.simulated())
+    frames = dict(home.simulated_frames())
     results = home.results({first: frames[first] for first in list(frames)[:3]}, attacked=True)
     assert results is not None
-    assert (results.live, results.ours, len(results.released)) == (3, None, 3 * 6)
+    assert (results.live, results.own_changes, len(results.released)) == (3, None, 3 * 6)
     assert summary(results)[1:] == (
         "Private: about any hour, from 50 % to at most 73 % sure. Not private: 8 hours or longer.",
     )
@@ -225,7 +225,7 @@ def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_picture_of_a_long_night_is_small_and_needs_nothing_else(replay: Replay, night: Results, dark: bool) -> None:
     many = np.linspace(0.0, 3.0, 30_000)
-    long = replace(night, ordinary=many, ours=many, ticks=np.arange(30_000) // 2)
+    long = replace(night, ordinary_changes=many, own_changes=many, ticks=np.arange(30_000) // 2)
     picture = lanes_svg("a & b", replay_lanes(replay, 20_000, long), dark=dark)
     assert len(picture) < 100_000
     root = ElementTree.fromstring(picture)
@@ -300,9 +300,9 @@ def test_a_recording_is_drawn_whatever_its_readings_are() -> None:
 def test_a_gateway_that_ends_ends_the_demo(replay: Replay) -> None:
     subscriber = Subscriber(Broker(), [replay])
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as serving:
-        assert session._over(subscriber, serving, {})
+        assert session._are_done(subscriber, serving, {})
     with pytest.raises(FuguError, match="the gateway has ended"):
-        session._over(subscriber, serving, {})
+        session._are_done(subscriber, serving, {})
 
 
 @pytest.mark.long
@@ -335,7 +335,7 @@ def test_a_device_that_stands_still_is_named_and_the_demo_goes_on_without_it(
                 goes_on.communicate(b"\n")
 
         monkeypatch.setattr(subscriber.link, "maintain", maintain)
-        missing = session._watch(page, subscriber, serving, devices, [replay, other])
+        missing = session._watch_replays(page, subscriber, serving, devices, [replay, other])
         page._server.server_close()
         assert stopped.returncode == -signal.SIGKILL
         serving.kill()

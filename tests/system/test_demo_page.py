@@ -93,7 +93,7 @@ def test_a_browser_is_opened_where_somebody_looks_and_its_command_line_tells_nob
 ) -> None:
     opened = seen_opening(monkeypatch, tmp_path)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    monkeypatch.setattr("fugu_cli.demo.page._screen", lambda: screen)
+    monkeypatch.setattr("fugu_cli.demo.page._has_screen", lambda: screen)
     with Page(browser=True) as page:
         assert len(opened) == (terminal and screen)
         for file in opened:
@@ -126,7 +126,7 @@ def test_a_browser_comes_in_by_the_file_and_stays(
 ) -> None:
     opened = seen_opening(monkeypatch, tmp_path)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("fugu_cli.demo.page._screen", lambda: True)
+    monkeypatch.setattr("fugu_cli.demo.page._has_screen", lambda: True)
     with Page(browser=True) as page:
         page.show(title="Came in", stage="here")
         browser.open(opened[0].as_uri())
@@ -145,7 +145,7 @@ def test_a_browser_comes_in_by_the_file_and_stays(
 @pytest.mark.long
 def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: list[Replay]) -> None:
     night = nights[0]
-    frames = dict(night.simulated())
+    frames = dict(night.simulated_frames())
     some = {first: frames[first] for first in list(frames)[:40]}
     with Page(browser=False) as page:
         page.show(title=session._TITLE, sub=session._SUB, about="three real nights, replayed", stage="reading")
@@ -245,11 +245,11 @@ def test_words_of_a_promise_have_room_whatever_its_epsilon_and_the_font(
         replays = [of_epsilon(night, epsilon) for epsilon in (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)]
         for at, replay in enumerate(replays):
             page.show_replay(at, name=f"{replay.policy.guarantee.epsilon:g}")
-            session.draw_replay(page, at, replay, replay.states.size, replay.results(replay.simulated()))
+            session.draw_replay(page, at, replay, replay.states.size, replay.results(replay.simulated_frames()))
         for at, rows in enumerate((shares, stretches), len(replays)):
             page.show_replay(at, name=f"rows {at}")
             stays, leaves, _ = replay_lanes(night, 0, None)
-            lane = stretches_lane(rows, night.about)
+            lane = stretches_lane(rows, night.promised_stretch)
             page.draw(at, {"lanes": lanes_document([stays, leaves]), "attackers": {"knows": lanes_document([lane])[0]}})
         browser.open(page.address)
         wait_until(lambda: browser.count(".choice button") > 8, "switches")
@@ -276,7 +276,7 @@ def test_a_browser_and_a_file_have_the_same_points(browser: Browser, nights: lis
     corners, whole = lattice([[0, 0], [2, 1], [1, 3]]), np.ones(3, dtype=np.bool_)
     graph, hull = graph_lanes(corners, complete(3), whole, protect(corners, complete(3), whole))
     pictures = (
-        replay_lanes(night, 9000, night.results(night.simulated())),
+        replay_lanes(night, 9000, night.results(night.simulated_frames())),
         [chart._replace(look="stays"), graph, hull._replace(look="attacker")],
     )
     with Page(browser=False) as page:

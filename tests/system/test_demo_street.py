@@ -40,7 +40,7 @@ def test_a_street_runs_from_one_command_and_ends_with_what_it_was_worth(
 def test_a_street_is_drawn_with_its_sums_and_lies_well_at_every_width(browser: Browser) -> None:
     """Two homes until half of the second hour, and the sum of the first."""
     homes = [np.array([1] * 30 + [0] * 60), np.array([0] * 45 + [1] * 45)]
-    hours = [Hour(0, homes=2, told=0.4, truth=0.375, habit=0.2)]
+    hours = [Hour(0, homes=2, released=0.4, truth=0.375, habit=0.2)]
     lanes = street_lanes(homes, hours, [0.2, 0.3], epsilon=1.0)
     assert [lane.number for lane in lanes] == ["2", "1", "73 %"]
     assert lanes[1].words == "of 2 hourly sums of all homes, off by 2.5 percentage points on average"

@@ -109,10 +109,10 @@ def test_errors_of_a_walk_are_distances_in_its_unit(policy: MeasurePolicy) -> No
     released, estimated, later = seen.errors
     assert (released, estimated) == (500.0, 100.0), "of ticks that have both"
     assert np.isnan(later)
-    assert seen.inside == 1.0
+    assert seen.share_inside == 1.0
     [estimate] = seen.estimates.values()
     outside = replace(estimate, low=(300.0, 301.0))
-    assert seen._replace(estimates={2: outside}).inside == 0.0
+    assert seen._replace(estimates={2: outside}).share_inside == 0.0
 
 
 @pytest.mark.long

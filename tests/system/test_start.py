@@ -95,14 +95,14 @@ def test_of_two_uploads_that_are_whole_at_the_same_time_one_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, goes_on = wizard._Wizard(tmp_path, not_private=False, browser=False), threading.Event()
-    monkeypatch.setattr(program, "_tell_of", lambda _path: None)
+    monkeypatch.setattr(program, "_describe_upload", lambda _path: None)
 
     class Body(BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             goes_on.wait(PATIENCE)
             return super().read(size)
 
-    threads = [threading.Thread(target=program._uploaded, args=("a.csv", Body(b"aaaa"), 4)) for _ in range(2)]
+    threads = [threading.Thread(target=program._receive_upload, args=("a.csv", Body(b"aaaa"), 4)) for _ in range(2)]
     for thread in threads:
         thread.start()
     wait_until(lambda: len(data_files(tmp_path)) == 2, "both")
@@ -162,9 +162,9 @@ def test_a_recording_that_can_be_read_in_two_ways_has_a_button_for_each(tmp_path
         assert state["step"] == 2
     asked = dict.fromkeys(wizard._FIELDS, "") | {"as_it_is": "codes", "rows": "samples", "only": "a=b,c=d"}
     question = QuestionError("order", "", [Option(("--as-it-is", "order"), ""), Option(("--rows", "events"), "")])
-    answers = [offer["options"] for offer in wizard._answers(question, asked)]
+    answers = [offer["options"] for offer in wizard._answer_buttons(question, asked)]
     assert answers == [{"as_it_is": "codes,order"}, {"rows": "events"}]
-    options = wizard._options(asked | answers[0])
+    options = wizard._plan_options(asked | answers[0])
     assert (options.as_it_is, options.rows, options.only) == (["codes", "order"], "samples", ["a=b", "c=d"])
 
 
@@ -184,7 +184,7 @@ def test_an_error_that_nobody_thought_of_ends_nothing_and_tells_no_reading(
         assert SECRET not in json.dumps(state)
         assert state["stage"] == "a.csv is here."
         assert len(data_files(tmp_path)) == 1
-        monkeypatch.setattr(wizard._Wizard, "_uploaded", broken)
+        monkeypatch.setattr(wizard._Wizard, "_receive_upload", broken)
         status, _, body = visitor.ask("POST", "/upload?name=b.csv", b"x")
         assert (status, b"ArithmeticError" in body, SECRET.encode() in body) == (500, True, False)
 
