@@ -27,13 +27,7 @@ EXACT_TICKS = 1000
 
 def single(outputs: Outputs, knowledge: Knowledge) -> Floats:
     """An attacker who takes ticks for independent: each symbol, or each window, for itself."""
-    distribution = knowledge.distribution
-    return smoothing_with(outputs, knowledge, distribution, np.tile(distribution, (distribution.size, 1)))
-
-
-def smoothing(outputs: Outputs, knowledge: Knowledge) -> Floats:
-    """An attacker who believes a chain and uses every output (forward-backward)."""
-    return smoothing_with(outputs, knowledge, knowledge.distribution, knowledge.transition)
+    return smoothing(outputs, knowledge, np.tile(knowledge.distribution, (outputs.states, 1)))
 
 
 def path(outputs: Outputs, knowledge: Knowledge) -> Floats:
@@ -46,12 +40,13 @@ def path(outputs: Outputs, knowledge: Knowledge) -> Floats:
     return np.eye(outputs.states)[states]
 
 
-def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, transition: Floats) -> Floats:
-    """Posteriors (n, k) under a chain (`initial` of each stretch, `transition`), given outputs and known states.
+def smoothing(outputs: Outputs, knowledge: Knowledge, chain: Floats | None = None) -> Floats:
+    """An attacker who believes a chain (k, k), of `knowledge` by default, and uses every output (forward-backward).
 
     One count of windows up to 1,000 ticks is exact, and so are two of which one has what the other leaves; the rest is
     by `tilted_marginals`.
     """
+    initial, transition = knowledge.distribution, knowledge.transition if chain is None else chain
     heard = outputs.seen() if isinstance(outputs, CountOutputs) else outputs
     symbols, table = knowledge.learn_from(heard.symbols, heard.emission)
     if isinstance(outputs, SymbolOutputs) or not outputs.counts.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -24,6 +25,7 @@ __all__ = [
     "laplace_noise",
     "release_counts",
     "release_symbols",
+    "window_counts",
     "without",
 ]
 
@@ -123,13 +125,22 @@ def release_counts(
     States (n,) of -1 are not counted. Segments (n,) number stretches without gaps; windows of `length` ticks do not go
     beyond, and the rest is not released. The states of each group are counted together; `scale` is in ticks.
     """
+    counts, first = window_counts(states, segments, length, groups)
+    noise = laplace_noise(scale, counts.shape, generator)
+    present = (states >= 0).astype(np.int64)
+    return CountOutputs(counts + noise, first, length, scale, groups, int(states.size), k, present)
+
+
+def window_counts(states: Ints, segments: Ints, length: int, groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Counts (w, g) of the states of each group in tumbling windows that cross no gap, and first ticks (w,) of these.
+
+    States are (n,); segments (n,) are equal inside a stretch without gaps.
+    """
     begins = np.flatnonzero(np.diff(segments)) + 1
     stretches = zip([0, *begins], [*begins, states.size], strict=True)
     first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)
     sums = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
-    counts = sums[first + length] - sums[first] + laplace_noise(scale, (first.size, len(groups)), generator)
-    present = (states >= 0).astype(np.int64)
-    return CountOutputs(counts, first, length, scale, groups, int(states.size), k, present)
+    return sums[first + length] - sums[first], first
 
 
 def laplace_noise(scale: Fraction, shape: tuple[int, ...], generator: np.random.Generator) -> Ints:

@@ -158,6 +158,7 @@ class _Board:
 
 
 _Form = _Agent | _Board
+_AGENT = _Agent()
 
 
 def compile_policy(policy: AnyPolicy) -> bytes:
@@ -166,7 +167,7 @@ def compile_policy(policy: AnyPolicy) -> bytes:
     Raises:
         PolicyError: an agent does not do what the policy says; one line.
     """
-    return _compile(policy, _Agent())
+    return _compile(policy, _AGENT)
 
 
 def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> bytes:
@@ -186,18 +187,13 @@ def _compile(policy: AnyPolicy, form: _Form) -> bytes:
         struct.pack(">QQ", policy.valid_from, policy.valid_until or 0),
         struct.pack(">QQ", policy.clock.epoch_us, policy.clock.period_us),
         struct.pack(">H", policy.frame_ticks),
-        _discretiser(policy.discretiser, form),
+        compile_discretiser(policy.discretiser, form),
         _outputs(policy, form) if policy.kind == "symbols" else form.points(),
     ]
     compiled_bytes = b"".join(parts)
     if len(compiled_bytes) > form.most_bytes:
         raise PolicyError(f"the policy takes {len(compiled_bytes)} bytes; the device has room for {form.most_bytes}")
     return compiled_bytes
-
-
-def compile_discretiser(discretiser: Discretiser) -> bytes:
-    """The bytes of how an agent makes states of readings, as in its compiled policies."""
-    return _discretiser(discretiser, _Agent())
 
 
 def _packed(form: str, *values: int) -> bytes:
@@ -228,7 +224,8 @@ def _fraction(value: Fraction) -> bytes:
     return _big_int(value.numerator) + _big_int(value.denominator)
 
 
-def _discretiser(discretiser: Discretiser, form: _Form) -> bytes:
+def compile_discretiser(discretiser: Discretiser, form: _Form = _AGENT) -> bytes:
+    """The bytes of how a device, by default an agent, makes states of readings, as in its compiled policies."""
     states = len(discretiser.states)
     if states > 255 and isinstance(form, _Board):
         raise PolicyError(f"{states} states; the firmware has at most 255")

@@ -7,7 +7,7 @@ so on, with its label (or 0, 1, 2) behind. Messages are pydantic dataclasses; wr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Self, get_origin
 
@@ -100,7 +100,7 @@ class JsonMessage:
             elif isinstance(value, Mapping):
                 flat |= {f"{self.columns[name]}_{label}": number for label, number in value.items()}
             elif name == next(iter(self.columns)):
-                for index, suffix in enumerate(_suffixes(self.labels())):
+                for index, suffix in enumerate([f"_{label}" for label in self.labels()] or [""]):
                     flat |= {column + suffix: getattr(self, name)[index] for name, column in self.columns.items()}
         return flat
 
@@ -148,7 +148,7 @@ class JsonMessage:
                 keys = [key for key in fields if key.startswith(f"{column}_")]
                 fields[name] = {key[len(column) + 1 :]: fields.pop(key) for key in keys}
             elif isinstance(labels, list | tuple) and all(isinstance(label, str) for label in labels):
-                keys = [f"{column}{suffix}" for suffix in _suffixes(labels)]
+                keys = [f"{column}_{label}" for label in labels] or [column]
                 for key in keys:
                     _refuse_missing(key, fields)
                 numbers = [fields[key] for key in keys]
@@ -205,10 +205,6 @@ def _description(cls: type[JsonMessage], name: str) -> Schema:
 def _refuse_missing(name: str, fields: Mapping[str, Any]) -> None:
     if name not in fields:
         raise FrameError(f"{name[:80]}: is missing", Reason.WRONG_LENGTH)
-
-
-def _suffixes(labels: Iterable[Any]) -> list[str]:
-    return [f"_{label}" for label in labels] or [""]
 
 
 def _refuse_constant(_text: str) -> None:

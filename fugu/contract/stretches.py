@@ -114,31 +114,28 @@ class StretchBound:
 
     @property
     def tick_rate(self) -> Fraction:
-        """The largest rate of a tick: of its own output, and of all windows around it."""
-        return Fraction(self.rate) + total_rate(self.windows)
+        """The largest rate of a tick: of its own output, and of all windows around it.
 
-    def _outputs_loss(self, ticks: int) -> Fraction:
-        """Loss of the outputs of a stretch: of each tick the largest rate, with nothing taken off for gaps or borders.
-
-        Which window a tick is in is for nobody to say: with a policy or a wall clock that is set begins another grid.
+        The outputs of a stretch lose that for each of its ticks, with nothing taken off for gaps or borders. Nobody
+        knows which window a tick is in: another grid begins with a policy, or a wall clock that is set.
         """
-        return ticks * self.tick_rate
+        return Fraction(self.rate) + total_rate(self.windows)
 
     def floor(self, ticks: int) -> float:
         """Loss of a stretch if all else is as it was, for any numbers of the class: its own outputs; rounded up.
 
         Two courses of states are compared that agree in as many ticks before and after as the process looks back.
         """
-        return float_up(self._outputs_loss(ticks))
+        return float_up(ticks * self.tick_rate)
 
     def epsilon(self, ticks: int) -> float:
         """Loss of a stretch of at least one tick between any two courses of its states, in nats, rounded up."""
         if not math.isfinite(self.known) or ticks == self.ticks:
             return self.known
-        leakages = Fraction(self.known) - (0 if self.hidden and self.ticks == 1 else self._outputs_loss(self.ticks))
+        leakages = Fraction(self.known) - (0 if self.hidden and self.ticks == 1 else self.ticks * self.tick_rate)
         if self.ticks == 1 and not self.equal_leakages:
             leakages *= 2
-        bound = float_up(self._outputs_loss(ticks) + leakages)
+        bound = float_up(ticks * self.tick_rate + leakages)
         return min(bound, self.known) if ticks < self.ticks else bound
 
     def longest(self, epsilon: float) -> int:

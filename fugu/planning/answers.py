@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fugu.attackers.outputs import window_counts
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.windows import Window
 
@@ -57,16 +56,9 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
 
     `states` are (n,), -1 where there is none; `segments` are equal inside a stretch without gaps.
     """
-    edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [len(states)]])
-    starts = [np.arange(a, b - length + 1, length) for a, b in pairwise(edges.tolist())]
-    first = np.concatenate(starts).astype(np.int64)
-
-    def sums(is_counted: NDArray[np.bool_]) -> Ints:
-        cumulated = np.concatenate([[0], np.cumsum(is_counted)])
-        return np.asarray(cumulated[first + length] - cumulated[first], dtype=np.int64)
-
-    with_state = sums(states >= 0)
-    counts = np.stack([sums(np.isin(states, group)) for group in bins], axis=1)
+    all_states = range(states.max(initial=-1) + 1)
+    sums, first = window_counts(states, segments, length, (*bins, all_states))
+    counts, with_state = sums[:, :-1], sums[:, -1]
     enough = with_state >= _LEAST_STATED * length
     return Shares(counts[enough], counts[enough] / np.maximum(with_state[enough], 1)[:, None], first[enough], length)
 

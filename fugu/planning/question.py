@@ -50,7 +50,6 @@ __all__ = [
     "protected_seconds",
     "protected_ticks",
     "sample_states",
-    "states_of_some",
     "three_sets",
 ]
 
@@ -463,11 +462,6 @@ def one_in(segments: Ints, tick_stride: int) -> NDArray[np.bool_]:
     return np.asarray(tick_in_stretch % tick_stride == 0)
 
 
-def states_of_some(discretiser: Discretiser, readings: Readings, is_selected: NDArray[np.bool_]) -> Ints:
-    """The states of the ticks that are taken, as if there were no others."""
-    return states_of(discretiser, readings.values[is_selected], readings.segments[is_selected])
-
-
 def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tick_stride: int = 1) -> Sampled:
     """The states of one reading every so many ticks; a running mean looks back as long in time.
 
@@ -480,7 +474,7 @@ def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tic
         )
     is_selected = one_in(readings.segments, tick_stride)
     states = np.full(len(readings.segments), -1, dtype=np.int64)
-    states[is_selected] = states_of_some(discretiser, readings, is_selected)
+    states[is_selected] = states_of(discretiser, readings.values[is_selected], readings.segments[is_selected])
 
     def cut_set(rows: Part) -> Cut:
         in_sample = is_selected[rows.rows]

@@ -26,7 +26,8 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.planning.errors import PlanningError
-from fugu.planning.question import one_in, states_of_some
+from fugu.planning.question import one_in
+from fugu.planning.states import states_of
 from fugu.privacy.covering_class import covering_class
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import AS_FOUND, Readings, Recorded, load, read_readings
@@ -85,7 +86,7 @@ def _states_at_clock(
                 f"{period:g} s: no whole number of readings is a tick"
             )
     selected = one_in(readings.segments, tick_stride)
-    states = states_of_some(policy.discretiser, readings, selected)
+    states = states_of(policy.discretiser, readings.values[selected], readings.segments[selected])
     if not (states >= 0).any():
         raise PlanningError(f"{readings.source}: no reading has a state under this policy")
     return readings, selected, states

@@ -183,7 +183,7 @@ class Symbols(Kind[SymbolFrame]):
 
     def end(self, device: str, stream: str) -> int:
         """The last tick that is known to be accounted for, -1 if that is not known here."""
-        slot = self._streams.find(device, stream)
+        slot = self._streams.slots.get((device, stream))
         return -1 if slot is None or slot >= len(self._marks) else max(int(self._marks[slot, END]), -1)
 
     def write(self) -> None:

@@ -188,6 +188,7 @@ class Sources(NamedTuple):
     Attributes:
         known: devices of which frames are stored; those that have never sent one are not missed.
         stuck_seconds: age of a round from which the worker is stuck.
+        round_seconds: seconds since the worker has finished a round.
         certificates: ends of certificates, in Unix seconds, by what they are for.
         details: more for those who ask, such as the size of the store.
         elsewhere: other processes of the site that this one speaks for.
@@ -198,6 +199,7 @@ class Sources(NamedTuple):
     counters: Counter[str]
     known: Iterable[str]
     stuck_seconds: float
+    round_seconds: Callable[[], float]
     certificates: Callable[[], Mapping[str, float]]
     details: Callable[[], Mapping[str, Any]]
     elsewhere: Elsewhere | None = None
@@ -237,7 +239,6 @@ class Monitor:
         self._seen_counts: dict[str, int] = {}
         self._start_seconds = seconds()
         self._since = wall()
-        self._round_began = self._start_seconds
         self._connected_since: float | None = None
         self._away_since = self._start_seconds
         self._health_due = 0.0
@@ -266,16 +267,7 @@ class Monitor:
         if self._answering is not None:
             self._answering.close()
 
-    @property
-    def round_age(self) -> float:
-        """Seconds since the worker has finished a round."""
-        return self._seconds() - self._round_began
-
     # Told by the worker
-
-    def begin_round(self) -> None:
-        """Note that the worker has finished a round, and begins one."""
-        self._round_began = self._seconds()
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", times: int = 1) -> None:
         """Note that something has happened that somebody should look at."""
@@ -378,7 +370,7 @@ class Monitor:
         for held_code, names in list(self._held_names.items()):
             for name, detail in names.items():
                 self.alarms.note(held_code, name, detail, times=0)
-        if self.round_age > self._sources.stuck_seconds:
+        if self._sources.round_seconds() > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
         if self._sources.elsewhere is not None:
@@ -465,7 +457,7 @@ class Monitor:
             "uptime_seconds": round(now - self._start_seconds, 1),
             "connected": self._link.subscribed,
             "connection": self._link.last_error,
-            "worker_round_seconds": round(self.round_age, 1),
+            "worker_round_seconds": round(self._sources.round_seconds(), 1),
             "alarms": [
                 {name: getattr(alarm, name) for name in _ALARM_FIELDS} | {"since": int(alarm.since)}
                 for alarm in self.alarms.current()

@@ -57,25 +57,21 @@ def grown(array: Ints, size: int, fill: int) -> Ints:
 
 
 class Streams:
-    """Slots by device and stream: the `names` of each, and the slots of `topics` on which a valid frame has come."""
+    """`slots` by device and stream, the `names` of each, and the slots of `topics` on which a valid frame has come."""
 
     def __init__(self) -> None:
         self.names: list[tuple[str, str]] = []
         self.topics: dict[str, int] = {}
-        self._slots: dict[tuple[str, str], int] = {}
+        self.slots: dict[tuple[str, str], int] = {}
         self._rules = np.zeros((0, 5), dtype=np.int64)
 
     def slot(self, device: str, stream: str) -> int:
         """The slot of a stream, given now if it has none."""
-        if (slot := self._slots.get((device, stream))) is None:
-            slot = self._slots[device, stream] = len(self.names)
+        if (slot := self.slots.get((device, stream))) is None:
+            slot = self.slots[device, stream] = len(self.names)
             self.names.append((device, stream))
             self._rules = grown(self._rules, slot + 1, 0)
         return slot
-
-    def find(self, device: str, stream: str) -> int | None:
-        """The slot of a stream, if it has one."""
-        return self._slots.get((device, stream))
 
     def follow(self, topic: str, slot: int, version: int, symbols: int, clock: Clock) -> None:
         """Let frames like a valid one on a topic pass; `symbols` are those of its policy version's table."""
