@@ -30,7 +30,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain, ReleaseClass,
 from fugu.privacy.quilts import corner_chains, quilt_accountant, quilt_rate_loss
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account
-from gateway.releases.allowance import classes_of, joint_loss, streams_charged
+from gateway.releases.allowance import charged_streams, classes_of, joint_loss
 from gateway.releases.audit import Disclosure, TrustedPolicies, verify
 from gateway.releases.charges import PER_NAT, units_below
 from gateway.releases.entries import Key, Promise, Stream, together_name
@@ -123,10 +123,10 @@ def audit_ledger(
     trusted_policies = TrustedPolicies(policies)
     audit = verify(ledger, policies=trusted_policies)
     disclosures: dict[Key, list[Disclosure]] = defaultdict(list)
-    for disclosure in audit.told:
+    for disclosure in audit.disclosures:
         promise = (promises or {}).get(disclosure.key.audience, disclosure.promise)
         disclosures[disclosure.key].append(disclosure._replace(promise=promise))
-    groups, streams = _stream_groups(audit.told), list[StreamLoss]()
+    groups, streams = _stream_groups(audit.disclosures), list[StreamLoss]()
     all_charges: list[tuple[Disclosure, bool]] = []
     for key, stream_disclosures in sorted(disclosures.items()):
         group = [other for stream in groups[key[:2]] for other in disclosures.get(Key(*stream, key.audience), ())]
@@ -136,7 +136,7 @@ def audit_ledger(
         streams.append(max(final_losses, key=_epsilon_excess))
         all_charges += raised_charges
     readers = tuple(_reader_losses(accounts, all_charges))
-    broken_promises = [] if promises is None else sorted(set(_promise_problems(audit.told, promises)))
+    broken_promises = [] if promises is None else sorted(set(_promise_problems(audit.disclosures, promises)))
     problems = (*audit.problems, *broken_promises, *(_stream_problem(stream) for stream in streams if stream.wrong))
     problems += tuple(_reader_problem(reader) for reader in readers if reader.wrong)
     auditor_words, ledger_words = "from what the auditor gave", "by the ledger alone"
@@ -324,7 +324,7 @@ def _stream_groups(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[
     streams: dict[Stream, frozenset[Stream]] = {}
     for disclosure in disclosures:
         stream = disclosure.key[:2]
-        members = (stream, *streams_charged(disclosure.chains, disclosure.key.device))
+        members = (stream, *charged_streams(disclosure.chains, disclosure.key.device))
         group = frozenset().union(*(streams.get(member, {member}) for member in members))
         streams |= dict.fromkeys(group, group)
     return streams

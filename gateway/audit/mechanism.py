@@ -23,10 +23,17 @@ from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.contract.windows import ALONE
 from fugu.privacy.chain_class import MarkovChain
-from gateway.releases.allowance import WholeWindow, allowance, charge, counted_symbols, moved_by_all, smallest_scale
+from gateway.releases.allowance import (
+    WholeWindow,
+    allowance,
+    charge,
+    counted_symbols,
+    smallest_scale,
+    window_sensitivity,
+)
 from gateway.releases.charges import units_above
 from gateway.releases.config import ReleaseConfig, Scheduled
-from gateway.releases.jobs import answers, release_window
+from gateway.releases.jobs import answer_rows, release_window
 from gateway.releases.statistics import Query, two_valued
 
 __all__ = [
@@ -149,7 +156,7 @@ def _release_definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig)
     definitions = []
     window = release_window(policy, plan, query) if plan.source != "symbols" else None
     if window is not None:
-        answer_matrix = answers(window, labels, query)
+        answer_matrix = answer_rows(window, labels, query)
         assert answer_matrix is not None
         terms = plan.length // window.length * int(answer_matrix.sum(axis=1).max())
         span = (window.start, plan.length, plan.step)
@@ -167,9 +174,9 @@ def _release_definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig)
 def _symbol_counts(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
     assert policy.table is not None
     symbols = policy.table.symbols
-    consecutive = query.asked.pairs
+    consecutive = query.definition.pairs
     groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if consecutive else symbols))
-    if query.asked.single and (rule := two_valued(policy.table, query.states)) is not None:
+    if query.definition.single and (rule := two_valued(policy.table, query.states)) is not None:
         groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
     is_exclusive = plan.mechanism in ALONE
     if is_exclusive:
@@ -192,7 +199,7 @@ def _alone_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: 
         distribution = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)
         window = WholeWindow(symbols=(distribution,))
     else:
-        window = WholeWindow(moved=moved_by_all(query.kind, number_count, plan.length))
+        window = WholeWindow(moved=window_sensitivity(query.kind, number_count, plan.length))
     return window.scale(config.audiences[plan.audience].epsilon)
 
 

@@ -21,7 +21,7 @@ from gateway.loop.recorder import Recorder
 from gateway.loop.release_part import Releasing
 from gateway.parts import Message, Part
 from gateway.releases.inputs import Question
-from gateway.releases.schedule import NotKnownError, Reached, StoreProgress
+from gateway.releases.schedule import NewestTicks, NotKnownError, StoreProgress
 from gateway.store.coverage import Coverage, Shifts
 from gateway.store.engine import Lease
 from gateway.store.location import Server, part_of
@@ -139,13 +139,13 @@ class FleetProgress(StoreProgress):
         self._look_at, self._seconds_read = now + max(_READ_SECONDS, _SHARE * self._seconds_read), 0.0
         return True
 
-    def reached(self, question: Question) -> Reached:
+    def newest_ticks(self, question: Question) -> NewestTicks:
         """As of `StoreProgress`, which knows nothing of shards that are missing."""
         if missing := self._find_missing():
             raise NotKnownError(f"shards {missing} are missing")
-        return super().reached(question)
+        return super().newest_ticks(question)
 
-    def devices_known(self, question: Question) -> tuple[str, ...]:
+    def known_devices(self, question: Question) -> tuple[str, ...]:
         """The devices of a question, once what shards have stored of them is read."""
         start = time.monotonic()
         devices_by_name: dict[str, list[str]] = {}

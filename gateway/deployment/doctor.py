@@ -39,7 +39,7 @@ from gateway.health.monitor import NotRunningError, asked
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger, no_release_before
-from gateway.releases.worth import compared, not_useful
+from gateway.releases.worth import mechanism_notes, not_useful
 from gateway.store.location import Location, ledger_beside
 from gateway.store.store import Store, StoreError
 
@@ -166,7 +166,7 @@ def _check_releases(config: Path, policies: Path, fleet: str) -> Iterator[Findin
     except FuguError as error:
         yield Finding("releases", "FAIL", str(error))
         return
-    yield from (Finding("releases", "ok", f"{name}: {words}") for name, words in compared(release_jobs).items())
+    yield from (Finding("releases", "ok", f"{name}: {words}") for name, words in mechanism_notes(release_jobs).items())
     problems = not_useful(release_jobs, charges, catalogue) | refusals
     yield from (Finding("releases", "warn", f"{name}: {reason}") for name, reason in problems.items())
     if not problems:

@@ -24,7 +24,7 @@ from gateway.parts import Part
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
 from gateway.releases.sums import SumReleases, SumWindow
-from gateway.releases.worth import compared
+from gateway.releases.worth import mechanism_notes
 from gateway.store.engine import Lease
 from gateway.store.journal import Heard
 from gateway.store.location import ledger_beside
@@ -71,7 +71,7 @@ class Releasing(Part):
         self._counters = counters
         self._catalogue, self._store, self._shared = catalogue, store, shared
         self._sums = SumReleases(opened.maker, opened.audiences, {job.plan.name for job in opened.jobs})
-        for name, comparison in compared(opened.jobs).items():
+        for name, comparison in mechanism_notes(opened.jobs).items():
             _log.info("release %s: %s", name, comparison)
         for name, reason in opened.useless.items():
             _log.warning("release %s: %s", name, reason)
@@ -115,7 +115,7 @@ class Releasing(Part):
 
     def publish_sums(self, groups: Iterable[GroupDocument]) -> None:
         """Also publish the sums of these groups."""
-        self._schedule.also = self._sums.topics(groups)
+        self._schedule.other_topics = self._sums.topics(groups)
 
     def refusal(self, window: SumWindow) -> str:
         """Return why no audience may get the sum of a window, or '' if one may. Raises DatabaseError."""

@@ -112,7 +112,7 @@ class LedgerView:
             accounts = [
                 account for account in ledger.accounts_of(device) if self.audience in (None, account.key.audience)
             ]
-            promises = {account.key.audience: ledger.promised(account.key.audience) for account in accounts}
+            promises = {account.key.audience: ledger.promise_of(account.key.audience) for account in accounts}
         return {"budgets": [_budget_fields(account, promises[account.key.audience]) for account in accounts]}
 
 

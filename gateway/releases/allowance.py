@@ -1,4 +1,4 @@
-"""How much an audience may be told about a tick: the largest constant per-tick loss, and the rules of mechanisms.
+"""The allowance of a tick: the largest constant per-tick loss within a promise, and the charging rules of mechanisms.
 
 **A promise about a stretch** of w ticks in a row allows the largest rate r at which the whole stretch loses at most
 epsilon. Its loss is that of w ticks, and of what outer ticks tell of the first and the last. With e(r) for what a
@@ -12,12 +12,12 @@ where past and future leak alike, and 2 (e(r) - r) + w r otherwise. Source: docs
 is no bound: what the chain adds to a small loss of a tick grows faster than that loss. Releases of epsilon 0.1 to eight
 audiences may be 0.86 to a reader of all of them. Charges do add up (below). Source: docs/proofs/audiences.md.
 
-**Releases that do not compose**, by the Wasserstein mechanism and by group privacy. Both are for one release of one
-window of a stream, ever, and are charged the whole of epsilon. Group privacy takes all ticks of the window for one
-secret. Its noise has scale (ticks * sensitivity of one) / epsilon, for any chain and against any adversary. The
-Wasserstein mechanism takes W / epsilon, where W is how far a state can move the distribution of the count. The count is
-of symbols, so W is of the distribution of symbols, given a state, and every symbol must be that of a state. Devices
-that are counted together are independent, so that W is the largest of theirs. Sources: Song, Wang, Chaudhuri:
+**Releases that do not compose** are made by the Wasserstein mechanism and by group privacy. Both are for one release of
+one window of a stream, ever, and are charged the whole of epsilon. Group privacy treats all ticks of the window as one
+secret. Its noise has scale (ticks * sensitivity of one tick) / epsilon, for any chain and against any adversary. The
+Wasserstein mechanism's noise has scale W / epsilon, where W is how far a state can move the distribution of the count.
+Symbols are counted, so W is of the distribution of symbols given a state, and every symbol must be that of a state.
+Devices that are counted together are independent, so W is the largest of theirs. Sources: Song, Wang, Chaudhuri:
 Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1 and section 2;
 docs/proofs/published-mechanisms.md.
 
@@ -85,72 +85,72 @@ from gateway.releases.entries import Promise, Stream, named_streams
 from gateway.releases.statistics import two_valued
 
 __all__ = [
-    "SAME",
+    "TOLERANCE",
     "CountedSymbols",
     "WholeWindow",
+    "add_classes",
     "allowance",
     "allowance_problem",
     "charge",
+    "charged_streams",
     "classes_of",
-    "classes_written",
     "counted_symbols",
     "joint_loss",
     "log_chance",
-    "moved_by_all",
     "noise_problem",
     "noise_problems",
+    "readable_classes",
     "smallest_scale",
-    "streams_charged",
-    "with_classes",
+    "window_sensitivity",
 ]
 
 
 FALSE_ALARMS = 1e-9
-"""How probable it is that all noise of a ledger is right, and a problem is found with it."""
+"""The probability that `noise_problems` reports a problem although all noise was drawn correctly."""
 
 
-def log_chance(scale: Fraction, numbers: int, size: int) -> float:
-    """Bound the log-probability that so many noises (at least 1) have so small or so large a total absolute size."""
-    decay, mean = 1.0 / float(scale), size / numbers
+def log_chance(scale: Fraction, count: int, size: int) -> float:
+    """Bound the log-probability that `count` noises (at least 1) have a total absolute size as extreme as `size`."""
+    decay, mean = 1.0 / float(scale), size / count
     log_normal = math.log(math.tanh(decay / 2.0))  # of (1 - p) / (1 + p)
     if size == 0:
-        return numbers * log_normal
+        return count * log_normal
     tilted = mean / (1.0 + math.hypot(1.0, mean))
     divergence = mean * (math.log(tilted) + decay) + math.log((1.0 - tilted) / (1.0 + tilted)) - log_normal
-    return -numbers * max(divergence, 0.0)
+    return -count * max(divergence, 0.0)
 
 
-def noise_problems(drawn: Mapping[Fraction, tuple[int, int]]) -> list[str]:
-    """Problems of noise that cannot be chance, two-sided, and with all scales together at a rate of `FALSE_ALARMS`.
+def noise_problems(totals: Mapping[Fraction, tuple[int, int]]) -> list[str]:
+    """Problems of noise that cannot be chance, too small or too large; false with probability `FALSE_ALARMS` at most.
 
-    `drawn` has by scale how many numbers got noise, and the sizes of it added up.
+    `totals` has by scale how many numbers got noise, and its total absolute size.
     """
-    limit = math.log(FALSE_ALARMS / (2.0 * max(len(drawn), 1)))
+    limit = math.log(FALSE_ALARMS / (2.0 * max(len(totals), 1)))
     problems = []
-    for scale, (numbers, size) in drawn.items():
-        if log_chance(scale, numbers, size) < limit:
+    for scale, (count, size) in totals.items():
+        if log_chance(scale, count, size) < limit:
             p = math.exp(-1.0 / float(scale))
             problems.append(
-                f"noise of scale {scale} is {size / numbers:.6g} on average over {numbers} numbers, and should be "
+                f"noise of scale {scale} is {size / count:.6g} on average over {count} numbers, and should be "
                 f"{2.0 * p / (1.0 - p * p):.6g}: it was not drawn, or with another scale"
             )
     return problems
 
 
 LEAST_SCALE = Fraction(1, 10)
-"""Least noise of a release, also where the table alone is within the allowance."""
-_UP = 1.0 + OUTWARD  # far above the error of the few operations that follow, each within 2^-52
+"""Least noise scale of a release, even if the table's own loss is within the allowance."""
+_ROUND_UP = 1.0 + OUTWARD  # far above the error of the few operations that follow, each within 2^-52
 _MOST_SPREAD = 200.0  # e^c over a table of 32 bits is the table's own loss by then
 _BISECTIONS = 48
 
 
 class _Thresholds(NamedTuple):
-    """Sets of symbols that matter: (n,) weights of 2^32 under two states, and each curve's tangent from the origin.
+    """The curves F of the module's text, of n undominated sets of symbols, with their tangents from the origin.
 
     Attributes:
         above, below: Pr(set | x) > Pr(set | x'), times 2^32; exact.
-        slope: of the tangent from the origin, rounded up; 0 for a curve that is concave everywhere.
-        touch: where it touches the curve, rounded up; 0 likewise.
+        slope: slope of the tangent from the origin, rounded up; 0 for a curve that is concave everywhere.
+        touch: the spread at which the tangent touches the curve, rounded up; 0 for a curve that is concave everywhere.
     """
 
     above: Floats
@@ -160,36 +160,39 @@ class _Thresholds(NamedTuple):
 
 
 def amplified_loss(table: NoiseTable, spread: float) -> float:
-    """The per-tick loss of one release over a table's symbols, rounded up: exact for one release, no bound for several.
+    """The per-tick loss in nats of one release over a table's symbols, rounded up. It is no bound for several releases.
 
-    It is in nats, the maximum over ordered pairs of states, at most the table's own loss. It is also at most the spread
-    c, the most by which the release's log-likelihood changes with one symbol.
+    It is the exact maximum over ordered pairs of states, at most the table's own loss. It is also at most the spread,
+    the most by which the release's log-likelihood changes with one symbol (c in the module's text).
     """
-    sets = _thresholds(table)
-    return _capped(_curve(sets, min(spread, _MOST_SPREAD)), spread)
+    thresholds = _thresholds(table)
+    return _largest_loss(_curve(thresholds, min(spread, _MOST_SPREAD)), spread)
 
 
 def charge(table: NoiseTable, spread: float) -> float:
-    """The per-tick loss in nats to charge for a release, rounded up: subadditive, >= `amplified_loss`, <= spread."""
-    sets = _thresholds(table)
+    """The per-tick loss in nats that a release is charged, rounded up.
+
+    It is subadditive in the spread, at least `amplified_loss`, and at most the spread.
+    """
+    thresholds = _thresholds(table)
     spread_used = min(spread, _MOST_SPREAD)
-    curve = np.where(spread_used < sets.touch, sets.slope * spread_used, _curve(sets, spread_used))
-    return _capped(curve, spread)
+    curve = np.where(spread_used < thresholds.touch, thresholds.slope * spread_used, _curve(thresholds, spread_used))
+    return _largest_loss(curve, spread)
 
 
 def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) -> Fraction:
     """The least scale of discrete Laplace noise whose charge is within a budget, for symbols of any of the tables.
 
-    It is rounded up to a short fraction, and at least `LEAST_SCALE`.
+    The scale is rounded up to a short fraction, and at least `LEAST_SCALE`.
 
     Args:
-        sensitivity: the most by which one symbol changes the released counts, added up.
-        budget: in units of `gateway.releases.entries`, at least 1.
+        sensitivity: the most by which one symbol changes the released counts, in L1.
+        budget: in units of `gateway.releases.charges`, at least 1.
     """
     noise_tables = list(tables)
     if budget < 1:
         raise ValueError("no scale is large enough for a budget of nothing")
-    spread = min(_composable_inverse(_thresholds(table), budget / PER_NAT) for table in noise_tables)
+    spread = min(_spread_charged(_thresholds(table), budget / PER_NAT) for table in noise_tables)
     scale = scale_above(Fraction(sensitivity / spread) if math.isfinite(spread) else LEAST_SCALE)
     while max(units_above(charge(table, float_up(sensitivity / scale))) for table in noise_tables) > budget:
         scale = scale_above(scale * (1 + Fraction(1, 10**9)))
@@ -197,88 +200,94 @@ def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) 
 
 
 def scale_above(scale: Fraction) -> Fraction:
-    """The next fraction with few digits that is not smaller, and at least `LEAST_SCALE`."""
+    """Round a scale up to a fraction with few digits, at least `LEAST_SCALE`."""
     digits = 6 if scale < 100 else 3 if scale < 10**6 else 0
     return max(Fraction(math.ceil(scale * 10**digits), 10**digits), LEAST_SCALE)
 
 
 @lru_cache(maxsize=256)
 def _thresholds(table: NoiseTable) -> _Thresholds:
-    """The threshold sets of every ordered pair of states, but for those that another one dominates."""
+    """Compute the threshold sets of every ordered pair of states, without those that another set dominates."""
     weights = np.array(table.weights(), dtype=np.int64)
     points: list[NDArray[np.int64]] = []
     for row in weights:
         order = np.argsort(-(row / weights), axis=1, kind="stable")  # (k, m), by likelihood ratio over each other state
         above = np.cumsum(row[order], axis=1)[:, :-1]
         below = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)[:, :-1]
-        points.append(_undominated(np.stack([above.ravel(), below.ravel()], axis=1)))
-    frontier = _undominated(np.concatenate(points)).astype(np.float64)
+        points.append(_drop_dominated(np.stack([above.ravel(), below.ravel()], axis=1)))
+    frontier = _drop_dominated(np.concatenate(points)).astype(np.float64)
     return _Thresholds(frontier[:, 0], frontier[:, 1], *_tangents(frontier[:, 0], frontier[:, 1]))
 
 
-def _undominated(points: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Points (a, b), a > b, without those that have another of no less a and no more b: F grows in a, falls in b."""
+def _drop_dominated(points: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Keep the points (a, b), a > b, for which no other point has as large an a and as small a b; (n, 2).
+
+    F grows in a and falls in b.
+    """
     points = points[points[:, 0] > points[:, 1]]
     points = points[np.lexsort((points[:, 1], -points[:, 0]))]
-    least_before = np.minimum.accumulate(np.concatenate([[SCALE], points[:, 1]]))[:-1]
-    return points[points[:, 1] < least_before]
+    least_below = np.minimum.accumulate(np.concatenate([[SCALE], points[:, 1]]))[:-1]
+    return points[points[:, 1] < least_below]
 
 
 def _tangents(above: Floats, below: Floats) -> tuple[Floats, Floats]:
-    """Slope and end of each curve's tangent from the origin; zeros where the curve is concave.
+    """Slope and touching point (n,) of each curve's tangent from the origin; zeros where the curve is concave.
 
-    F(u)/u rises while F' exceeds it and F' = h falls after u1, so the end is where they meet. Since h(0) = h(2 u1) is
-    less than the mean of h in between, it lies before 2 u1. The slope is taken at the lower end of the last bracket,
-    where h is larger: rounded up.
+    F(u)/u rises while F' exceeds it, and F' = h falls after u1, so the tangent touches where F(u)/u = F'. Since
+    h(0) = h(2 u1) is less than the mean of h in between, that point lies before 2 u1. The slope is taken at the lower
+    end of the last bracket, where h is larger, so that it is rounded up.
     """
     logit_above, logit_below = (np.log(w) - np.log(SCALE - w) for w in (above, below))
     crest = -(logit_above + logit_below) / 2.0
     convex = crest > 1e-12
     low, high = np.where(convex, crest, 0.0), np.where(convex, 2.0 * crest, 0.0)
-    sets = _Thresholds(above, below, low, high)
+    thresholds = _Thresholds(above, below, low, high)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2.0
-        rising = _curve(sets, middle) < middle * _derivative(sets, middle)
+        rising = _curve(thresholds, middle) < middle * _derivative(thresholds, middle)
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    slope = np.where(convex, _derivative(sets, low) * _UP, 0.0)
-    return slope, np.where(convex, high * _UP, 0.0)
+    slope = np.where(convex, _derivative(thresholds, low) * _ROUND_UP, 0.0)
+    return slope, np.where(convex, high * _ROUND_UP, 0.0)
 
 
-def _curve(sets: _Thresholds, spread: float | Floats) -> Floats:
+def _curve(thresholds: _Thresholds, spread: float | Floats) -> Floats:
+    """F(spread) of each set (n,)."""
     growth = np.expm1(spread)
-    return np.log1p((sets.above - sets.below) * growth / (SCALE + sets.below * growth))
+    return np.log1p((thresholds.above - thresholds.below) * growth / (SCALE + thresholds.below * growth))
 
 
-def _derivative(sets: _Thresholds, spread: Floats) -> Floats:
+def _derivative(thresholds: _Thresholds, spread: Floats) -> Floats:
+    """F'(spread) of each set (n,)."""
     growth = np.exp(spread)
-    parts = [w * growth / (SCALE - w + w * growth) for w in (sets.above, sets.below)]
+    parts = [w * growth / (SCALE - w + w * growth) for w in (thresholds.above, thresholds.below)]
     return np.asarray(parts[0] - parts[1], dtype=np.float64)
 
 
-def _capped(losses: Floats, spread: float) -> float:
+def _largest_loss(losses: Floats, spread: float) -> float:
+    """The largest loss, rounded up and capped at the spread."""
     if not len(losses):  # every state has the same row: symbols say nothing
         return 0.0
-    return min(float(losses.max()) * _UP, spread)
+    return min(float(losses.max()) * _ROUND_UP, spread)
 
 
-def _composable_inverse(sets: _Thresholds, loss: float) -> float:
-    """The spread that is charged a loss; on the curve e^c - 1 = 2^32 (e^loss - 1) / (a - b e^loss), or infinite."""
+def _spread_charged(thresholds: _Thresholds, loss: float) -> float:
+    """The least spread that is charged a loss, or infinity. On a curve e^c - 1 = 2^32 (e^loss - 1) / (a - b e^loss)."""
     gain = math.expm1(min(loss, _MOST_SPREAD))
-    slack = sets.above - sets.below - sets.below * gain
+    slack = thresholds.above - thresholds.below - thresholds.below * gain
     with np.errstate(divide="ignore", invalid="ignore"):
-        straight = np.where(sets.slope > 0.0, loss / sets.slope, np.inf)
+        straight = np.where(thresholds.slope > 0.0, loss / thresholds.slope, np.inf)
         curved = np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
-    return float(np.where(straight < sets.touch, straight, np.maximum(curved, 0.0)).min(initial=np.inf))
+    return float(np.where(straight < thresholds.touch, straight, np.maximum(curved, 0.0)).min(initial=np.inf))
 
 
 class CountedSymbols(Document):
     """Inputs of the distribution of a device's count of symbols.
 
     Attributes:
-        chains: the classes of chains of its policies.
+        chains: the classes of chains of the device's policies.
         hits: for each state, how often out of 2^32 its symbol is counted.
-        ticks: of the window.
-        observed: which of them have a symbol, as a hexadecimal number whose lowest bit is the first tick.
+        ticks: number of ticks of the window.
+        observed: the ticks that have a symbol, as a hexadecimal number whose lowest bit is the first tick.
     """
 
     chains: tuple[ReleaseClass, ...]
@@ -288,21 +297,21 @@ class CountedSymbols(Document):
 
     @property
     def distance(self) -> Fraction:
-        """The farthest that a state can move the count's distribution. ChainClassError if that has no exact value."""
+        """The farthest that a state can move the count's distribution (W). ChainClassError if W has no exact value."""
         return max(_distance(chain, self.hits, self.ticks, int(self.observed, 16)) for chain in self.chains)
 
     def check(self) -> None:
-        """Refuse what has no exact distribution, without computing it. ChainClassError says why."""
+        """Raise ChainClassError, which says why, if the count has no exact distribution; none is computed."""
         for chain in self.chains:
             check_symbols(only_chains(followed(chain)), self.hits, SCALE, self.ticks)
 
 
 class WholeWindow(Document):
-    """Rule for a release that does not compose; the ledger keeps it with the entry.
+    """The basis of the noise of a release that does not compose; the ledger stores it with the entry.
 
     Attributes:
-        moved: group privacy: how much all symbols of a device together move its counts; none for Wasserstein.
-        symbols: Wasserstein: of each device.
+        moved: of group privacy: how much all symbols of a device together move its counts; `None` for Wasserstein.
+        symbols: of the Wasserstein mechanism: the counted symbols of each device.
     """
 
     moved: int | None = None
@@ -311,40 +320,43 @@ class WholeWindow(Document):
     def scale(self, epsilon: float) -> Fraction:
         """The least scale of the noise on every count, rounded up to a short fraction.
 
-        ChainClassError as `distance`.
+        Raises ChainClassError as `CountedSymbols.distance` does.
         """
-        furthest = Fraction(self.moved) if self.moved is not None else max(symbol.distance for symbol in self.symbols)
-        return scale_above(furthest / Fraction(epsilon))
+        distance = Fraction(self.moved) if self.moved is not None else max(symbol.distance for symbol in self.symbols)
+        return scale_above(distance / Fraction(epsilon))
 
 
 def counted_symbols(
     chains: Sequence[ReleaseClass], table: NoiseTable, states: tuple[int, ...], observed: Sequence[bool]
 ) -> CountedSymbols:
-    """A device's count of states as a count of symbols. Raises ChainClassError if it is made of several numbers.
+    """Express a device's count of states as a count of symbols. ChainClassError if that takes a count of each symbol.
 
-    `observed` says which ticks of the window have a symbol.
+    `observed` says of each tick of the window whether it has a symbol.
     """
     rule = two_valued(table, states)
     if rule is None:
         raise ChainClassError("the Wasserstein mechanism releases one number: this table needs a count of each symbol")
-    hits = tuple(sum(w for w, counted in zip(row, rule.symbols, strict=True) if counted) for row in table.weights())
-    bits = sum(1 << tick for tick, seen in enumerate(observed) if seen)
+    hits = tuple(sum(weight for weight, hit in zip(row, rule.symbols, strict=True) if hit) for row in table.weights())
+    bits = sum(1 << tick for tick, has_symbol in enumerate(observed) if has_symbol)
     return CountedSymbols(chains=tuple(dict.fromkeys(chains)), hits=hits, ticks=len(observed), observed=f"{bits:x}")
 
 
-def moved_by_all(query: QueryKind, numbers: int, length: int) -> int:
-    """How much all symbols of a device's window move its counts, in L1; a dwell time has less than T pairs."""
-    return length * (1 if numbers == 1 and QUERIES[query].single else 2)
+def window_sensitivity(query: QueryKind, count: int, length: int) -> int:
+    """How much all symbols of a device's window together move its `count` counts, in L1.
+
+    A dwell time is covered, too: a window has fewer pairs than ticks.
+    """
+    return length * (1 if count == 1 and QUERIES[query].single else 2)
 
 
 @lru_cache(maxsize=1 << 14)
 def _distance(chains: ReleaseClass, hits: tuple[int, ...], ticks: int, observed: int) -> Fraction:
-    seen = [bool(observed >> tick & 1) for tick in range(ticks)]
-    return wasserstein_symbols(only_chains(followed(chains)), hits, SCALE, seen).distance
+    has_symbol = [bool(observed >> tick & 1) for tick in range(ticks)]
+    return wasserstein_symbols(only_chains(followed(chains)), hits, SCALE, has_symbol).distance
 
 
-_INWARD = 1.0 - 1e-9
-_FINE = 1e-14
+_ROUND_DOWN = 1.0 - 1e-9
+_RATE_TOLERANCE = 1e-14
 
 
 @cache
@@ -355,14 +367,14 @@ def allowance(
 
     Losses of the chain accountant, and of any one quilt, grow with every tick's own loss. So charges that never exceed
     this number on any tick are within epsilon, however they vary. A mechanism that does not compose has one release,
-    which is charged the whole of epsilon. The loss is in units of `gateway.releases.entries`, rounded down; the same
-    for all pairs of states.
+    which is charged the whole of epsilon. The loss is in units of `gateway.releases.charges`, rounded down. It is the
+    same for all pairs of states.
 
-    Raises ChainClassError if epsilon is not a positive number, or the chains do not forget. Raises it, too, if the
-    mechanism has no bound for them, against such an adversary, or about several ticks.
+    Raises ChainClassError if epsilon is not a positive number, or the chains do not forget. Raises ChainClassError,
+    too, if the mechanism has no bound for the chains, the adversary, or several ticks.
 
-    Source: docs/proofs/chain-accountant.md and docs/proofs/published-mechanisms.md; for quilts, whose least loss at a
-    constant rate c is min over quilts of influence + c * near ticks, `fugu.privacy.quilts`.
+    Source: docs/proofs/chain-accountant.md and docs/proofs/published-mechanisms.md. For quilts `fugu.privacy.quilts`:
+    their least loss at a constant rate c is min over quilts of influence + c * near ticks.
     """
     if not covers(mechanism, adversary):
         raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")
@@ -370,18 +382,17 @@ def allowance(
         raise ChainClassError(f"{mechanism} protects single ticks, not {ticks} in a row: use mechanism chain")
     if mechanism in ALONE:
         if mechanism == "wasserstein" or chains.named_streams:
-            known_chains(
-                followed(chains)
-            )  # refuses what it has no distribution for, and streams that are told about together
+            # refuses classes without a distribution, and streams that are told about together
+            known_chains(followed(chains))
         return units_below(epsilon)
     if mechanism == "chain":
-        return units_below(_largest_rate(chains, epsilon, adversary, ticks) * _INWARD)
+        return units_below(_largest_rate(chains, epsilon, adversary, ticks) * _ROUND_DOWN)
     scale_of = mqm_exact if mechanism == "mqm-exact" else mqm_approx
-    return units_below(1.0 / scale_of(known_chains(followed(chains)), None, epsilon).scale * _INWARD)
+    return units_below(1.0 / scale_of(known_chains(followed(chains)), None, epsilon).scale * _ROUND_DOWN)
 
 
 def _largest_rate(chains: ReleaseClass, epsilon: float, adversary: Adversary, ticks: int) -> float:
-    """The largest rate of every tick of which no so many ticks in a row lose more than epsilon; rounded down."""
+    """The largest charge of every tick, in nats, at which no `ticks` in a row lose more than epsilon; rounded down."""
     high = ChainAccountant(followed(chains)).allowance(epsilon, adversary)
     if ticks == 1:
         return high
@@ -396,14 +407,14 @@ def _largest_rate(chains: ReleaseClass, epsilon: float, adversary: Adversary, ti
         low, high = low / 2.0, low
         if low < epsilon * 1e-18:
             raise ChainClassError(f"no noise is enough for epsilon {epsilon:g} about {ticks} ticks in a row")
-    rate, back = float(brentq(excess, low, high, xtol=1e-300, rtol=_FINE)), OUTWARD
-    while excess(rate * (1.0 - back)) > 0.0:
-        back *= 2.0
-    return rate * (1.0 - back)
+    rate, margin = float(brentq(excess, low, high, xtol=1e-300, rtol=_RATE_TOLERANCE)), OUTWARD
+    while excess(rate * (1.0 - margin)) > 0.0:
+        margin *= 2.0
+    return rate * (1.0 - margin)
 
 
 def _stretch_loss(chains: ReleaseClass, rate: float, adversary: Adversary, ticks: int) -> float:
-    """Loss of so many ticks in a row of an endless stream of a rate, in nats, rounded up."""
+    """The loss in nats of `ticks` in a row of an endless stream whose every tick is charged `rate` nats; rounded up."""
     if isinstance(chains, ListedChains):
         raise ChainClassError("chains of a release have no bound beside other releases")
     single = ChainAccountant(followed(chains)).loss(rate, adversary).epsilon
@@ -413,61 +424,62 @@ def _stretch_loss(chains: ReleaseClass, rate: float, adversary: Adversary, ticks
 
 @cache
 def joint_loss(chains: ReleaseClass, charge: int, adversary: Adversary, ticks: int = 1) -> float:
-    """Loss of any `ticks` in a row of an endless stream whose every tick has this charge: in nats, rounded up.
+    """The loss in nats of any `ticks` in a row of an endless stream whose every tick has this charge; rounded up.
 
-    ChainClassError if there is no bound.
+    Raises ChainClassError if there is no bound.
     """
     return _stretch_loss(chains, float_up(Fraction(charge, PER_NAT)), adversary, ticks)
 
 
-SAME = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward by: another machine's logarithms
+TOLERANCE = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward by: another machine's logarithms
 _CLASSES: TypeAdapter[tuple[ReleaseClass, ...]] = TypeAdapter(tuple[ReleaseClass, ...])
 
 
-def allowance_problem(allowed: int, mechanism: str, promise: Promise, period_us: int, chains: str) -> str:
-    """Why an allowance is above its mechanism's rule for a promise and classes as JSON; empty if it is not."""
+def allowance_problem(recorded: int, mechanism: str, promise: Promise, period_us: int, chains: str) -> str:
+    """The reason why a recorded allowance is above its mechanism's rule for a promise and classes as JSON, or ''."""
     try:
-        by = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
-        allowances = [allowance(declared, *by) for declared in classes_of(chains)]
+        terms = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
+        allowances = [allowance(declared, *terms) for declared in classes_of(chains)]
     except (ValidationError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
-    most = min(allowances, default=0)
-    if allowed > most * (1 + SAME):
-        return f"its allowance is {nats(allowed):.12g}, and mechanism {mechanism} allows {nats(most):.12g}"
+    largest = min(allowances, default=0)
+    if recorded > largest * (1 + TOLERANCE):
+        return f"its allowance is {nats(recorded):.12g}, and mechanism {mechanism} allows {nats(largest):.12g}"
     return ""
 
 
 @lru_cache(maxsize=1024)
 def classes_of(chains: str) -> tuple[ReleaseClass, ...]:
-    """The classes of chains that an allowance was computed for, from JSON; a `ValidationError` if it holds none."""
+    """Read the classes of chains of an allowance from JSON. Raises `ValidationError` if the JSON holds no classes."""
     return _CLASSES.validate_json(chains)
 
 
-def classes_written(chains: str) -> tuple[ReleaseClass, ...]:
-    """The classes of chains in JSON; empty if it holds none, which `allowance_problem` says."""
+def readable_classes(chains: str) -> tuple[ReleaseClass, ...]:
+    """Read the classes of chains in JSON; empty if the JSON holds none, which `allowance_problem` reports."""
     try:
         return classes_of(chains)
     except ValidationError:
         return ()
 
 
-def with_classes(chains: str, more: Iterable[ReleaseClass]) -> str:
-    """Add classes to those in JSON: of policies, or to a release's own only such ones."""
-    classes = classes_written(chains)
-    own = any(isinstance(declared, ListedChains) for declared in classes)
-    every = tuple(dict.fromkeys((*classes, *(listed for listed in more if isinstance(listed, ListedChains) == own))))
-    return chains if every == classes else _CLASSES.dump_json(every).decode()
+def add_classes(chains: str, new_classes: Iterable[ReleaseClass]) -> str:
+    """Add classes to those in JSON, if they are of the same kind: of policies, or a release's own chains."""
+    classes = readable_classes(chains)
+    are_own = any(isinstance(declared, ListedChains) for declared in classes)
+    same_kind = (listed for listed in new_classes if isinstance(listed, ListedChains) == are_own)
+    union = tuple(dict.fromkeys((*classes, *same_kind)))
+    return chains if union == classes else _CLASSES.dump_json(union).decode()
 
 
-def streams_charged(chains: str, device: str) -> frozenset[Stream]:
-    """The streams that an account's classes of chains, given as JSON, charge together; empty if one alone."""
-    return frozenset[Stream]().union(*(named_streams(declared, device) for declared in classes_written(chains)))
+def charged_streams(chains: str, device: str) -> frozenset[Stream]:
+    """The streams that an account's classes of chains, given as JSON, charge together; empty if a stream is alone."""
+    return frozenset[Stream]().union(*(named_streams(declared, device) for declared in readable_classes(chains)))
 
 
 def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) -> str:
-    """Why the noise of a release is not that of its mechanism's rule; empty if it is.
+    """The reason why the noise of a release is not by its mechanism's rule, or ''.
 
-    `charge` is the most that a device's ticks were charged, in units of `gateway.releases.entries`.
+    `charge` is the largest charge of a device's ticks, in units of `gateway.releases.charges`.
     """
     if bool(entry["exclusive"]) != (entry["mechanism"] in ALONE):
         return f"mechanism {entry['mechanism']} {'composes' if entry['exclusive'] else 'does not compose'}"
@@ -478,14 +490,13 @@ def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) ->
     try:
         basis = WholeWindow.model_validate_json(entry["basis"])
         if entry["mechanism"] == "group":
-            least = moved_by_all(frame.query, 1, frame.length)
-            wrong = basis.moved is None or basis.moved < least
+            is_other = basis.moved is None or basis.moved < window_sensitivity(frame.query, 1, frame.length)
         else:
             ticks = {symbol.ticks for symbol in basis.symbols}
-            wrong = basis.moved is not None or len(basis.symbols) != frame.devices or ticks != {frame.length}
-        wanted = basis.scale(frame.epsilon)
+            is_other = basis.moved is not None or len(basis.symbols) != frame.devices or ticks != {frame.length}
+        needed = basis.scale(frame.epsilon)
     except (ValidationError, ChainClassError, ValueError) as error:
         return f"its noise cannot be computed again: {str(error).splitlines()[0]}"
-    if wrong:
+    if is_other:
         return "its noise is for another window"
-    return "" if Fraction(entry["scale"]) >= wanted else f"its noise has scale {entry['scale']}, and needs {wanted}"
+    return "" if Fraction(entry["scale"]) >= needed else f"its noise has scale {entry['scale']}, and needs {needed}"

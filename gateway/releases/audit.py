@@ -1,12 +1,12 @@
-"""The audit of a ledger: everything is computed once more from its entries, and compared with what it says.
+"""The audit of a ledger: everything is computed once more from its entries, and compared with the ledger's other rows.
 
 Entries and changes of allowances are replayed in their order. So each release is held against the allowance that was in
-force when it was made. Allowances are computed again by the rule of the account's mechanism, releases from their sums
-and noise: the symbols may be gone.
+force when it was made. Allowances are computed again by the rule of the account's mechanism. Releases are computed
+again from their sums and noise, because the symbols may be gone.
 
-So these are found: a wrong answer to the question, or to the sums and noise; noise of another scale; a charge that is
-not the noise's. Noise that was not drawn is found, too. What is changed in sums, noise and digests alike, so that all
-of it fits, is not found.
+So the audit finds a wrong answer to the question, or to the sums and noise. It finds noise of another scale, noise that
+was not drawn, and a charge that is not the noise's. It does not find a change of sums, noise and digests together that
+is consistent.
 
 A person who can write to a ledger can change the classes of its allowances and the tables of its sums together.
 Everything then still adds up. The auditor's own policies say both independently. The tables of an entry say which
@@ -36,18 +36,27 @@ from fugu.contract.sentences import unix_us
 from fugu.contract.windows import ALONE
 from fugu.privacy.chain_class import ListedChains, ReleaseClass
 from gateway.releases.allowance import (
-    SAME,
+    TOLERANCE,
     WholeWindow,
+    add_classes,
     allowance_problem,
     charge,
-    classes_written,
+    charged_streams,
     counted_symbols,
     noise_problem,
     noise_problems,
-    streams_charged,
-    with_classes,
+    readable_classes,
 )
-from gateway.releases.charges import ChargedTicks, beside, clipped, first_peak, nats, overlay, peak_of_sum, units_above
+from gateway.releases.charges import (
+    ChargedTicks,
+    charges_beside,
+    clip,
+    first_peak,
+    nats,
+    overlay,
+    peak_of_sum,
+    units_above,
+)
 from gateway.releases.entries import (
     SITE,
     Key,
@@ -57,9 +66,9 @@ from gateway.releases.entries import (
     inputs_digest,
     named_streams,
     together_name,
-    uncharged,
+    uncharged_problem,
 )
-from gateway.releases.inputs import Noisy, Question, canonical_table, table_of
+from gateway.releases.inputs import NoisyInputs, Question, canonical_table, table_of
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import sensitivity
 from gateway.releases.tables import LedgerRows
@@ -68,7 +77,7 @@ __all__ = ["Disclosure", "TrustedPolicies", "verify"]
 
 
 class TrustedPolicies:
-    """Every version of policies that was in force, whatever a ledger says. Measured streams have no charges."""
+    """The auditor's own policies: every version that was in force. Policies of measured streams are left out."""
 
     def __init__(self, policies: Iterable[AnyPolicy] = ()) -> None:
         self._policies: dict[Stream, list[Policy]] = defaultdict(list)
@@ -80,16 +89,16 @@ class TrustedPolicies:
         return bool(self._policies)
 
     def of(self, stream: Stream) -> list[Policy]:
-        """The policies of a stream."""
+        """The versions of a stream's policy."""
         return self._policies.get(stream, [])
 
     def makers(self, stream: Stream, inputs: str, charge: int) -> list[Policy]:
-        """List the policies that may have made what an entry counts of a stream; empty if none can have.
+        """List the policies that may have made an entry's counts of a stream; empty if none can have.
 
-        All may where `inputs` names no table (erased, or windows only); charge 0 means that its own windows are
-        counted.
+        If `inputs` names no table (sums erased, or windows only), any policy may have. With `charge` 0 the entry counts
+        the device's own windows.
         """
-        tables = _tables_named(inputs)
+        tables = _named_tables(inputs)
         if not charge or not tables:
             return [policy for policy in self.of(stream) if charge or policy.counted]
         return [
@@ -99,33 +108,36 @@ class TrustedPolicies:
         ]
 
     def has(self, stream: Stream, table: NoiseTable) -> bool:
-        """Tell whether a policy of a stream has a table."""
+        """Tell whether a policy of a stream has this noise table."""
         return any(policy.table == table for policy in self.of(stream))
 
     def classes(self, streams: Iterable[Stream]) -> set[ChainClass]:
-        """All classes of streams, and of those that their own policies name as moving with them."""
-        todo, seen = list(streams), set[Stream]()
-        while todo:
-            if (stream := todo.pop()) not in seen:
+        """All classes of streams, and of the streams that their policies name as moving with them."""
+        queue, seen = list(streams), set[Stream]()
+        while queue:
+            if (stream := queue.pop()) not in seen:
                 seen.add(stream)
-                todo += [named for policy in self.of(stream) for named in named_streams(policy.chains, stream[0])]
+                queue += [named for policy in self.of(stream) for named in named_streams(policy.chains, stream[0])]
         return {policy.chains for stream in seen for policy in self.of(stream)}
 
     def base_problem(self, stream: Stream, makers: Iterable[Policy], base: int) -> str:
-        """Why a standing charge is below that of the windows of these policies, and of streams that move with them."""
-        least = min((self._windows(stream, policy) for policy in makers), default=0)
-        if base < least:
-            return f"its devices release themselves {nats(least):.12g} of every tick, and {nats(base):.12g} is charged"
+        """The reason why an account's base is below the charge of the windows of these policies, or ''.
+
+        Windows of streams that move with the stream are charged, too.
+        """
+        due = min((self._window_charge(stream, policy) for policy in makers), default=0)
+        if base < due:
+            return f"its devices release themselves {nats(due):.12g} of every tick, and {nats(base):.12g} is charged"
         return ""
 
-    def _windows(self, stream: Stream, policy: Policy) -> int:
-        """The least that windows charge to every tick if this policy is in force."""
+    def _window_charge(self, stream: Stream, policy: Policy) -> int:
+        """The least charge of device windows to every tick if this policy is in force."""
         others = named_streams(policy.chains, stream[0]) - {stream}
-        beside = sum(min((units_above(policy.window_rate) for policy in self.of(other)), default=0) for other in others)
-        return units_above(policy.window_rate) + beside
+        dues = (min((units_above(policy.window_rate) for policy in self.of(other)), default=0) for other in others)
+        return units_above(policy.window_rate) + sum(dues)
 
 
-def _tables_named(inputs: str) -> set[str]:
+def _named_tables(inputs: str) -> set[str]:
     try:
         document: Mapping[str, Any] = json.loads(inputs)
         return {str(part[0]) for name in ("symbols", "beside") for part in document.get(name, ())}
@@ -134,69 +146,69 @@ def _tables_named(inputs: str) -> set[str]:
 
 
 _UNREADABLE = (ArithmeticError, AssertionError, FuguError, LookupError, TypeError, ValueError)
-_OF_WIDTH = 1e-6
-"""Of an interval: another machine's floating point; a sum that is off by one is far more."""
+_WIDTH_TOLERANCE = 1e-6
+"""Share of an interval's width by which another machine's floating point may move a value. A sum off by one moves it
+far more."""
 
 
-class _Asked(NamedTuple):
+class _QuestionText(NamedTuple):
     text: bytes
     question: Question
 
 
 def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
-    """Contradictions between publications and their sums, a line each; without policies by the ledger alone."""
+    """Contradictions between releases and their sums, a line each; without policies the ledger alone is asked."""
     questions, tables, problems = _documents(rows)
     members: dict[int, dict[str, int]] = defaultdict(dict)
     for group, device, charged, _ in rows.members():
         members[group][device] = charged
-    promised = _promises(rows)
-    problems += [
-        f"audience {name}: was promised different things" for name, terms in promised.items() if len(terms) > 1
-    ]
+    promises = _promises(rows)
+    problems += [f"audience {name}: was promised different things" for name in promises if len(promises[name]) > 1]
     forgotten = dict(map(tuple, rows.forgotten()))
-    drawn: dict[Fraction, tuple[int, int]] = {}
+    noise_totals: dict[Fraction, tuple[int, int]] = {}
     for entry in rows.entries():
         charges = members[entry["in_group"]]
-        frame, wording = _frame(entry, charges)
+        frame, entry_problem = _frame(entry, charges)
         if frame is not None:
-            asked = questions.get(entry["question"])
-            erased = any(entry["number"] <= forgotten.get(device, 0) for device in charges)
-            if entry["audience"] != SITE and not any(_states(frame, limit) for limit in promised[entry["audience"]]):
-                wording = "its release states another promise than its audience has"
-            elif asked is None:
-                wording = "its question is missing"
-            elif problem := _question_problem(frame, charges, asked.question):
-                wording = problem
-            elif not (erased and entry["inputs"] == entry["inputs_digest"] == ""):
-                wording = _answer_problem(entry, frame, charges, asked, tables, drawn, policies)
-        problems += [f"entry {entry['number']}: {wording}"] if wording else []
-    return problems + noise_problems(drawn)
+            document = questions.get(entry["question"])
+            is_erased = any(entry["number"] <= forgotten.get(device, 0) for device in charges)
+            audience = entry["audience"]
+            if audience != SITE and not any(_states_promise(frame, promise) for promise in promises[audience]):
+                entry_problem = "its release states another promise than its audience has"
+            elif document is None:
+                entry_problem = "its question is missing"
+            elif problem := _question_problem(frame, charges, document.question):
+                entry_problem = problem
+            elif not (is_erased and entry["inputs"] == entry["inputs_digest"] == ""):
+                entry_problem = _answer_problem(entry, frame, charges, document, tables, noise_totals, policies)
+        problems += [f"entry {entry['number']}: {entry_problem}"] if entry_problem else []
+    return problems + noise_problems(noise_totals)
 
 
 def _promises(rows: LedgerRows) -> dict[str, set[Promise]]:
-    """Promise to every audience; one thing each, for ever."""
+    """The promises that each audience was given; a sound ledger has one each."""
     audiences = {row[0]: row[3] for row in rows.accounts()}
-    promised: dict[str, set[Promise]] = defaultdict(set)
+    promises: dict[str, set[Promise]] = defaultdict(set)
     for _, account, _, _, _, epsilon, adversary, seconds, *_ in rows.allowances():
         if account in audiences:
-            promised[audiences[account]].add(Promise(epsilon, adversary, seconds))
-    return promised
+            promises[audiences[account]].add(Promise(epsilon, adversary, seconds))
+    return promises
 
 
-def _states(frame: ReleaseFrame, promise: Promise) -> bool:
-    """True if a release states a promise, by the period of its own ticks."""
+def _states_promise(frame: ReleaseFrame, promise: Promise) -> bool:
+    """Tell whether a release states a promise, whose seconds are converted by the period of the release's ticks."""
     stated = (frame.epsilon, frame.adversary, frame.stretch_ticks)
     return stated == (*promise[:2], promise.ticks(_period(frame)))
 
 
 def _period(frame: ReleaseFrame) -> int:
-    """From tick to tick, in microseconds, at least 1."""
+    """The period of a release's ticks in microseconds, at least 1."""
     return max((unix_us(frame.time) - unix_us(frame.since)) // frame.length, 1)
 
 
-def _documents(rows: LedgerRows) -> tuple[dict[int, _Asked], dict[str, NoiseTable], list[str]]:
-    """Questions by number, noise tables by digest, and what is neither or was changed."""
-    questions: dict[int, _Asked] = {}
+def _documents(rows: LedgerRows) -> tuple[dict[int, _QuestionText], dict[str, NoiseTable], list[str]]:
+    """Read the documents: questions by number, noise tables by digest, and problems of others, a line each."""
+    questions: dict[int, _QuestionText] = {}
     tables: dict[str, NoiseTable] = {}
     problems = []
     for number, name, text in rows.documents():
@@ -205,7 +217,7 @@ def _documents(rows: LedgerRows) -> tuple[dict[int, _Asked], dict[str, NoiseTabl
             if "rows" in json.loads(document):
                 tables[name] = table_of(document)
             else:
-                questions[number] = _Asked(document, Question.read(document))
+                questions[number] = _QuestionText(document, Question.read(document))
         except _UNREADABLE:
             problems.append(f"document {number}: is neither a question nor a noise table")
         if digest(document) != name:
@@ -239,53 +251,56 @@ def _answer_problem(
     entry: Mapping[str, Any],
     frame: ReleaseFrame,
     charges: Mapping[str, int],
-    asked: _Asked,
+    document: _QuestionText,
     tables: Mapping[str, NoiseTable],
-    drawn: dict[Fraction, tuple[int, int]],
+    noise_totals: dict[Fraction, tuple[int, int]],
     policies: TrustedPolicies,
 ) -> str:
-    """Why a release is not that of its sums; its noise is put to `drawn`."""
-    question, inputs = asked.question, entry["inputs"].encode()
-    if inputs_digest(asked.text, frame.first, inputs) != entry["inputs_digest"]:
+    """The reason why a release is not the one of its sums, or ''.
+
+    Adds to `noise_totals`, by scale, how many numbers got noise and the total absolute size of that.
+    """
+    question, inputs = document.question, entry["inputs"].encode()
+    if inputs_digest(document.text, frame.first, inputs) != entry["inputs_digest"]:
         return "what it was computed from was changed"
     try:
-        noisy = Noisy.read(json.loads(inputs), tables)
+        noisy = NoisyInputs.read(json.loads(inputs), tables)
         estimates, ticks = noisy.answer(question.query, question.confidence)
     except _UNREADABLE as error:
         return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
     width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
     names = ("value", "standard error", "interval", "interval")
     published = (frame.values, frame.standard_errors, frame.low, frame.high)
-    for name, mine, theirs in zip(names, published, estimates, strict=True):
-        if len(mine) != len(theirs) or not max(abs(theirs - mine)) <= _OF_WIDTH * width:
+    for name, stated, computed in zip(names, published, estimates, strict=True):
+        if len(stated) != len(computed) or not max(abs(computed - stated)) <= _WIDTH_TOLERANCE * width:
             return f"its {name} is not that of its sums and noise"
     if ticks != frame.observed:
         return f"is about {frame.observed} ticks, and its sums are about {ticks}"
     if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
         return "its noise is not of the scale that its sums have"
     for sums, counts in zip(noisy.inputs.parts, noisy.counts, strict=True):
-        numbers, size = drawn.get(noisy.own_scale, (0, 0))
-        drawn[noisy.own_scale] = numbers + sums.counts.size, size + int(abs(counts.counts - sums.counts).sum())
+        count, size = noise_totals.get(noisy.own_scale, (0, 0))
+        noise_totals[noisy.own_scale] = count + sums.counts.size, size + int(abs(counts.counts - sums.counts).sum())
     return _basis_problem(entry, charges, question, policies) or _charge_problem(entry, charges, noisy, policies)
 
 
 def _basis_problem(
     entry: Mapping[str, Any], charges: Mapping[str, int], question: Question, policies: TrustedPolicies
 ) -> str:
-    """Why the Wasserstein mechanism's noise follows from other tables or classes than those of trusted policies."""
+    """The reason why the Wasserstein mechanism's noise is not for the tables and classes of trusted policies, or ''."""
     if entry["mechanism"] != "wasserstein" or not policies:
         return ""
     basis = WholeWindow.model_validate_json(entry["basis"])
     for device in charges:
         makers = policies.makers((device, entry["stream"]), entry["inputs"], charges[device])
-        wanted = [
+        needed = [
             (counted_symbols(classes, policy.table, question.query.states, ()).hits, classes)
             for policy in makers
             if policy.table is not None
             for classes in [question.classes([policy])]
         ]
         rules = {(symbol.hits, chain) for symbol in basis.symbols for chain in symbol.chains}
-        if not any({(hits, chain) for chain in classes} <= rules for hits, classes in wanted):
+        if not any({(hits, chain) for chain in classes} <= rules for hits, classes in needed):
             return f"its noise is not for the table and the class of chains of {device}"
     return ""
 
@@ -293,18 +308,21 @@ def _basis_problem(
 def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
     states = tuple(question.labels[state] for state in question.query.states if 0 <= state < len(question.labels))
     stated = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
-    wanted = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
-    if stated != (*wanted, question.confidence):
+    expected = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
+    if stated != (*expected, question.confidence):
         return "is not the answer to its question"
-    if others := charges.keys() - set(question.devices):
-        return f"is about {min(others)}, which was not asked for"
+    if unasked := charges.keys() - set(question.devices):
+        return f"is about {min(unasked)}, which was not asked for"
     return ""
 
 
 def _charge_problem(
-    entry: Mapping[str, Any], charges: Mapping[str, int], noisy: Noisy, policies: TrustedPolicies
+    entry: Mapping[str, Any], charges: Mapping[str, int], noisy: NoisyInputs, policies: TrustedPolicies
 ) -> str:
-    """Why the charges are not those of the noise; those of a mechanism that does not compose, `noise_problem` knows."""
+    """The reason why the charges are not those of the noise, or ''.
+
+    Charges of mechanisms that do not compose are checked by `noise_problem`.
+    """
     if entry["audience"] == SITE or entry["mechanism"] in ALONE:
         return ""
     spread = float_up(sensitivity(noisy.inputs.parts) / noisy.own_scale)
@@ -312,15 +330,16 @@ def _charge_problem(
     for device, units in charges.items():
         if not units:
             continue
-        own = {due for table, due in dues.items() if not policies or policies.has((device, entry["stream"]), table)}
-        if own and all(abs(units - due) > due * SAME for due in own):  # without own ones the replay says so
-            return f"{device} is charged {nats(units):.12g}, and its noise {nats(max(own)):.12g}"
+        stream = device, entry["stream"]
+        own_dues = {due for table, due in dues.items() if not policies or policies.has(stream, table)}
+        if own_dues and all(abs(units - due) > due * TOLERANCE for due in own_dues):  # the replay reports an empty set
+            return f"{device} is charged {nats(units):.12g}, and its noise {nats(max(own_dues)):.12g}"
     length = entry["last"] - entry["first"] + 1
-    for least in set(dues.values()):
-        ticks = sum(part.ticks for part in noisy.counts if dues[part.table] >= least)
-        payers = sum(units >= least * (1 - SAME) for units in charges.values())
+    for due in set(dues.values()):
+        ticks = sum(part.ticks for part in noisy.counts if dues[part.table] >= due)
+        payers = sum(units >= due * (1 - TOLERANCE) for units in charges.values())
         if ticks > length * payers:
-            return f"sums {ticks} ticks that cost {nats(least):.12g} or more, and {payers} devices are charged as much"
+            return f"sums {ticks} ticks that cost {nats(due):.12g} or more, and {payers} devices are charged as much"
     return ""
 
 
@@ -331,15 +350,15 @@ class Disclosure(NamedTuple):
     """The most that an audience was told of a tick of a stream while an allowance was in force, by the entries alone.
 
     Attributes:
-        chains: the classes of chains as JSON, with those of the trusted policies that made what was told.
-        period_us: from tick to tick, which says how many ticks a stretch has.
+        chains: the classes of chains as JSON, with the classes of trusted policies that made the counts.
+        period_us: shortest period of ticks in microseconds; it says how many ticks a stretch has.
         base: standing charge of every tick.
-        charge: of the tick that was charged most, with the base and the streams that move together with it.
-        tick: the first such, as the device numbers it.
-        runs: all charges of the account, if nothing else counts for it. That is no base, no other stream, no other
-            allowance under which something was told, no clock that was set. Else empty.
-        first, last: of the ticks that were told of while the allowance was in force.
-        after: the entry after which it was.
+        charge: the largest charge of a tick, with the base and the charges of streams that move with this one.
+        tick: the first tick with that charge, as the device numbers it.
+        runs: all charges of the account; empty if anything else counts. That is a base, another stream, another
+            allowance under which something was told, or a clock that was set.
+        first, last: first and last tick of all releases while the allowance was in force.
+        after: the number of the entry after which the allowance was in force.
         shifted: whether the device's clock was ever set.
     """
 
@@ -359,12 +378,12 @@ class Disclosure(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """The outcome: how much was looked at, problems (one line each), and by account and allowance what was told."""
+    """The outcome: counts of entries and accounts, problems, a line each, and disclosures by account and allowance."""
 
     entries: int
     accounts: int
     problems: tuple[str, ...]
-    told: tuple[Disclosure, ...] = ()
+    disclosures: tuple[Disclosure, ...] = ()
 
 
 @dataclass
@@ -379,35 +398,37 @@ class _Account:
     named: frozenset[Stream] = frozenset()
     together: bool = False
     runs: list[ChargedTicks] = field(default_factory=list)
-    told: list[Disclosure] = field(default_factory=list)
+    disclosures: list[Disclosure] = field(default_factory=list)
 
-    def near(self, first: int, last: int) -> slice:
-        """The runs that overlap the ticks, and perhaps one more before them."""
-        low, high = (bisect_left(self.runs, tick, key=attrgetter("first")) for tick in (first, last + 1))
-        return slice(max(low - 1, 0), high)
+    def slice_near(self, first: int, last: int) -> slice:
+        """The slice of `runs` that overlap ticks first..last, and perhaps one run before them."""
+        begin, end = (bisect_left(self.runs, tick, key=attrgetter("first")) for tick in (first, last + 1))
+        return slice(max(begin - 1, 0), end)
 
-    def reach(self, charge: int, near: list[ChargedTicks], first: int) -> None:
-        if self.told and charge > self.told[-1].charge:
-            self.told[-1] = self.told[-1]._replace(charge=charge, tick=first_peak(near, first))
+    def raise_charge(self, charge: int, runs: list[ChargedTicks], first: int) -> None:
+        """Raise the charge of the newest disclosure; its tick is where `runs` peak, or `first` without runs."""
+        if self.disclosures and charge > self.disclosures[-1].charge:
+            self.disclosures[-1] = self.disclosures[-1]._replace(charge=charge, tick=first_peak(runs, first))
 
-    def reach_ticks(self, first: int, last: int) -> None:
-        if self.told:
-            newest = self.told[-1]
+    def widen_ticks(self, first: int, last: int) -> None:
+        """Let the newest disclosure be about ticks first..last, too."""
+        if self.disclosures:
+            newest = self.disclosures[-1]
             first = first if newest.first < 0 else min(newest.first, first)
-            self.told[-1] = newest._replace(first=first, last=max(newest.last, last))
+            self.disclosures[-1] = newest._replace(first=first, last=max(newest.last, last))
 
-    def hold(self, more: Iterable[tuple[ReleaseClass, int]]) -> None:
-        """Hold what is told under the allowance to classes with periods, too."""
-        if self.told and (every := list(more)):
-            newest = self.told[-1]
-            chains = with_classes(newest.chains, (chains for chains, _ in every))
-            self.told[-1] = newest._replace(
-                chains=chains, period_us=min(newest.period_us, *(period_us for _, period_us in every))
+    def hold_to(self, classes: Iterable[tuple[ReleaseClass, int]]) -> None:
+        """Add classes, each with a period, to those of the newest disclosure."""
+        if self.disclosures and (new_classes := list(classes)):
+            newest = self.disclosures[-1]
+            chains = add_classes(newest.chains, (chains for chains, _ in new_classes))
+            self.disclosures[-1] = newest._replace(
+                chains=chains, period_us=min(newest.period_us, *(period_us for _, period_us in new_classes))
             )
 
     def history(self) -> list[Disclosure]:
-        """The releases under each allowance, with all charges if there is nothing else."""
-        disclosures = [version._replace(shifted=self.shifted) for version in self.told if version.charge >= 0]
+        """The disclosures under each allowance that had releases; `runs` are set if nothing else counts."""
+        disclosures = [version._replace(shifted=self.shifted) for version in self.disclosures if version.charge >= 0]
         if len(disclosures) == 1 and not (disclosures[0].base or self.together or self.shifted):
             return [disclosures[0]._replace(runs=tuple(self.runs))]
         return disclosures
@@ -416,25 +437,23 @@ class _Account:
 def verify(
     ledger: Ledger, published: Mapping[int, bytes] | None = None, policies: TrustedPolicies | None = None
 ) -> Audit:
-    """Recompute a ledger, charges and what was published.
-
-    Ticks above an allowance that was lowered later are no problem.
+    """Recompute a ledger's charges and releases, and compare. A charge above a later, lower allowance is no problem.
 
     Args:
-        published: releases that were seen, as entry number and bytes; each must be in the ledger as it was published.
-        policies: what to hold classes, tables and windows against; if empty, the ledger alone vouches for them.
+        published: releases that were received, as entry number and bytes; the ledger must hold the same bytes.
+        policies: the policies to compare classes, tables and windows with; if empty, the ledger alone vouches for them.
     """
     with ledger.snapshot() as rows:
         trusted = policies or TrustedPolicies()
-        audit = replayed(rows, published or {}, trusted)
+        audit = replay_ledger(rows, published or {}, trusted)
         return audit._replace(problems=(*audit.problems, *content_problems(rows, trusted)))
 
 
-def replayed(rows: LedgerRows, published: Mapping[int, bytes], policies: TrustedPolicies | None = None) -> Audit:
-    """Contradictions in who was charged what: nothing is computed from sums and noise."""
+def replay_ledger(rows: LedgerRows, published: Mapping[int, bytes], policies: TrustedPolicies | None = None) -> Audit:
+    """Audit accounts, charges and allowances only: nothing is computed from sums and noise."""
     accounts = {row[0]: _Account(row[0], Key(*row[1:4]), row[6]) for row in rows.accounts()}
     problems = _replay(rows, accounts, policies or TrustedPolicies())
-    problems += _compare(rows, accounts)
+    problems += _compare_accounts(rows, accounts)
     for number, payload in published.items():
         if rows.payload(number) != payload:
             problems.append(f"entry {number}: is not what was published")
@@ -455,25 +474,25 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
         shifts[group, device] = shift
     outlived: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
     for device, stream, chains, period_us, after in rows.outlived():
-        outlived[device, stream] += [(after, chain, period_us) for chain in classes_written(chains)]
-    together = _Together(rows, accounts.values())
+        outlived[device, stream] += [(after, chain, period_us) for chain in readable_classes(chains)]
+    together = _StreamsTogether(rows, accounts.values())
     together.change(0)
-    problems += _change(accounts, changes.pop(0, []), policies, 0)
+    problems += _apply_changes(accounts, changes.pop(0, []), policies, 0)
     for expected, row in enumerate(rows.entries(), start=1):
-        number, audience, stream = (row[k] for k in ("number", "audience", "stream"))
+        number, audience, stream = (row[column] for column in ("number", "audience", "stream"))
         exclusive = row["exclusive"]
         if number != expected and not problems:
             problems.append(f"entry {expected}: is missing")
         charges = members[row["in_group"]]
         problems += [] if charges else [f"entry {number}: has no devices"]
-        if problem := uncharged(audience, row["topic"], charges.values(), row["noise"]):
+        if problem := uncharged_problem(audience, row["topic"], charges.values(), row["noise"]):
             problems.append(f"entry {number}: {problem}")
-        for device, paid in charges.items():
+        for device, units in charges.items():
             shift = shifts[row["in_group"], device]
             first, last = row["first"] + shift, row["last"] + shift
-            if paid == 0:
+            if units == 0:
                 problems += [] if row["reason"] else [f"entry {number}: charges nothing and does not say why"]
-            if paid == 0 and audience == SITE:
+            if units == 0 and audience == SITE:
                 continue
             account = by_key.get(Key(device, stream, audience))
             if account is None:
@@ -481,71 +500,76 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
                 continue
             if account.mechanism != row["mechanism"]:
                 problems.append(f"entry {number}: {account.key}: is charged by another mechanism than its account")
-            every = (account, *together.beside(account.key))
-            if not account.named <= {charge.key[:2] for charge in every} | together.members(account.key):
+            members_accounts = (account, *together.others(account.key))
+            if not account.named <= {member.key[:2] for member in members_accounts} | together.members(account.key):
                 problems.append(f"entry {number}: {account.key}: is not charged with {together_name(account.named)}")
-            if any(charge.exclusive for charge in every) or (
-                exclusive and (account.base or any(charge.runs for charge in every))
+            if any(member.exclusive for member in members_accounts) or (
+                exclusive and (account.base or any(member.runs for member in members_accounts))
             ):
                 problems.append(f"entry {number}: {account.key}: does not compose with another release")
-            if paid:
-                touching = account.near(first, last + 1)
-                account.runs[touching] = overlay(account.runs[touching], first, last, paid)
+            if units:
+                nearby = account.slice_near(first, last + 1)
+                account.runs[nearby] = overlay(account.runs[nearby], first, last, units)
             elif not account.base:
                 problems.append(f"entry {number}: {account.key}: its device releases no windows")
             account.exclusive = number if exclusive else account.exclusive
-            account.shifted |= paid > 0 and shift != 0
-            account.together |= len(every) > 1
-            near = [run for charge in every for run in _charges_at(charge, first, last, shift, account.key.device)]
-            reached = peak_of_sum(near) + account.base
-            account.reach(reached, near, first)
-            account.reach_ticks(first, last)
+            account.shifted |= units > 0 and shift != 0
+            account.together |= len(members_accounts) > 1
+            runs = [run for member in members_accounts for run in _charges_at(member, first, last, shift, device)]
+            total = peak_of_sum(runs) + account.base
+            account.raise_charge(total, runs, first)
+            account.widen_ticks(first, last)
             if problem := _period_problem(account, row["payload"]):
                 problems.append(f"entry {number}: {account.key}: {problem}")
             for member in together.members(account.key) if outlived else ():
-                account.hold((chain, period) for after, chain, period in outlived.get(member, ()) if number > after)
-            if policies and (problem := _made_by(account, policies, row["inputs"], paid)):
+                account.hold_to((chain, period) for after, chain, period in outlived.get(member, ()) if number > after)
+            if policies and (problem := _maker_problem(account, policies, row["inputs"], units)):
                 problems.append(f"entry {number}: {account.key}: {problem}")
-            if reached > account.allowance:
-                allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"
-                problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {allowed}")
+            if total > account.allowance:
+                excess = f"{nats(total):.12g} of {nats(account.allowance):.12g} allowed"
+                problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {excess}")
         together.change(number)
-        problems += _change(accounts, changes.pop(number, []), policies, number)
+        problems += _apply_changes(accounts, changes.pop(number, []), policies, number)
     return problems
 
 
 def _period_problem(account: _Account, payload: bytes) -> str:
-    """Why the ticks of a release are shorter than those of which its account's stretch has so many."""
-    if not account.told or not account.told[-1].promise.seconds or not payload:
+    """The reason why a release's ticks are shorter than those for which its account's allowance was computed, or ''."""
+    if not account.disclosures or not account.disclosures[-1].promise.seconds or not payload:
         return ""
     try:
         period = _period(ReleaseFrame.decode(payload))
     except FrameError:  # `content_problems` says so
         return ""
-    if period >= account.told[-1].period_us:
+    if period >= account.disclosures[-1].period_us:
         return ""
-    return f"its ticks are of {period} us, and its allowance is for ticks of {account.told[-1].period_us} us"
+    return f"its ticks are of {period} us, and its allowance is for ticks of {account.disclosures[-1].period_us} us"
 
 
-def _made_by(account: _Account, policies: TrustedPolicies, inputs: str, charge: int) -> str:
-    """Hold what was told under the classes of the policies that made it; why none of them can have, or not so."""
-    own = account.key[:2]
-    makers = policies.makers(own, inputs, charge)
+def _maker_problem(account: _Account, policies: TrustedPolicies, inputs: str, charge: int) -> str:
+    """Add the classes of the policies that made an entry's counts to the account's newest disclosure.
+
+    Return the reason why no policy can have made them, or why the base is too small for those, else ''.
+    """
+    stream = account.key[:2]
+    makers = policies.makers(stream, inputs, charge)
     if not makers:
-        what = "of the table that was counted" if charge else "that releases windows"
-        return f"no policy of {account.key.device}/{account.key.stream} {what} was given"
-    account.hold((policy.chains, policy.clock.period_us) for policy in makers)
-    return policies.base_problem(own, makers, account.base)
+        policy_kind = "of the table that was counted" if charge else "that releases windows"
+        return f"no policy of {account.key.device}/{account.key.stream} {policy_kind} was given"
+    account.hold_to((policy.chains, policy.clock.period_us) for policy in makers)
+    return policies.base_problem(stream, makers, account.base)
 
 
 def _charges_at(account: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
-    """Charge of an account at ticks of a device; of another device by wall time, as far as that is known."""
+    """The charges of an account to ticks first..last of a device; those of another device are matched by wall time."""
     if account.key.device == device:
-        return clipped(account.runs[account.near(first, last)], first, last)
-    return beside(account.runs, first, last, None if account.shifted else shift)
+        return clip(account.runs[account.slice_near(first, last)], first, last)
+    return charges_beside(account.runs, first, last, None if account.shifted else shift)
 
 
-class _Together:
+class _StreamsTogether:
+    """Streams that share their charges, at the entry that the replay has reached."""
+
     def __init__(self, rows: LedgerRows, accounts: Iterable[_Account]) -> None:
         self._changes: dict[int, list[tuple[Stream, str]]] = defaultdict(list)
         for after, device, stream, name in rows.together():
@@ -554,20 +578,24 @@ class _Together:
         self._accounts = {account.key: account for account in accounts}
 
     def change(self, number: int) -> None:
+        """Apply the changes recorded after an entry."""
         self._names |= dict(self._changes.pop(number, []))
 
     def members(self, key: Key) -> set[Stream]:
-        """The streams that one is charged with, and itself."""
-        own = (key.device, key.stream)
-        name = self._names.get(own)
-        return {own} | {stream for stream, other in self._names.items() if other == name}
+        """The streams that share charges with a key's stream, and that stream itself."""
+        key_stream = (key.device, key.stream)
+        name = self._names.get(key_stream)
+        return {key_stream} | {stream for stream, other_name in self._names.items() if other_name == name}
 
-    def beside(self, key: Key) -> list[_Account]:
+    def others(self, key: Key) -> list[_Account]:
+        """The accounts of the streams that share charges with a key's stream, without the key's own."""
         keys = [Key(*stream, key.audience) for stream in sorted(self.members(key) - {(key.device, key.stream)})]
         return [self._accounts[key] for key in keys if key in self._accounts]
 
 
-def _change(accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies, after: int) -> list[str]:
+def _apply_changes(
+    accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies, after: int
+) -> list[str]:
     problems = []
     for number, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains in changes:
         if number in accounts:
@@ -575,19 +603,19 @@ def _change(accounts: dict[int, _Account], changes: list[_Row], policies: Truste
             account.allowance, account.base = allowance, base
             promise = Promise(epsilon, adversary, seconds)
             problem = allowance_problem(allowance, mechanism, promise, period_us, chains)
-            account.named = streams_charged(chains, account.key.device)
+            account.named = charged_streams(chains, account.key.device)
             version = Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=after)
-            account.told.append(version)
+            account.disclosures.append(version)
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             problems += [f"{account.key}: {problem}"] if problem else []
-            written = {chain for chain in classes_written(chains) if not isinstance(chain, ListedChains)}
-            if policies and written - policies.classes({account.key[:2], *account.named}):
+            written_classes = {chain for chain in readable_classes(chains) if not isinstance(chain, ListedChains)}
+            if policies and written_classes - policies.classes({account.key[:2], *account.named}):
                 problems.append(f"{account.key}: its allowance is for a class of chains of no policy that was given")
     return problems
 
 
-def _compare(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
+def _compare_accounts(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     problems = []
     stored: dict[int, list[ChargedTicks]] = defaultdict(list)
     for number, *run in rows.runs():

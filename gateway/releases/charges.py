@@ -1,8 +1,8 @@
 """Charges: per-tick losses as whole numbers of pico-nats, always rounded to the safe side.
 
-Sums are exact, so ten thousand windows that each charge exactly the allowance all pass, and the one that overlaps
-another does not. Charges by tick are run-length encoded: disjoint ascending runs, none empty, none of charge 0, and no
-equal neighbours.
+Sums are exact: ten thousand windows that each charge exactly the allowance all pass, and a window that overlaps another
+does not. Charges by tick are run-length encoded: disjoint ascending runs, none empty, none of charge 0, and no equal
+neighbours.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = [
     *(
         "PER_NAT",
         "ChargedTicks",
-        "beside",
-        "clipped",
+        "charges_beside",
+        "clip",
         "first_peak",
         "last_above",
         "nats",
@@ -35,28 +35,28 @@ _MOST_NATS = 10**6  # far above what any table can lose, and far within SQLite's
 
 
 def units_above(loss: float | Fraction) -> int:
-    """A loss in nats as a charge: rounded up. Raises ValueError if the loss is negative, or not finite."""
-    return math.ceil(_checked(loss) * PER_NAT)
+    """Convert a loss in nats to a charge, rounded up. ValueError if the loss is negative, or not finite."""
+    return math.ceil(_checked_loss(loss) * PER_NAT)
 
 
 def units_below(loss: float | Fraction) -> int:
-    """A loss in nats as an allowance: rounded down. Raises ValueError if the loss is negative, or not finite."""
-    return math.floor(_checked(loss) * PER_NAT)
+    """Convert a loss in nats to an allowance, rounded down. ValueError if the loss is negative, or not finite."""
+    return math.floor(_checked_loss(loss) * PER_NAT)
 
 
 def nats(units: int) -> float:
-    """A charge in nats, for people and for messages."""
+    """Convert a charge to nats, for people and for messages."""
     return units / PER_NAT
 
 
-def _checked(loss: float | Fraction) -> Fraction:
+def _checked_loss(loss: float | Fraction) -> Fraction:
     if not (math.isfinite(loss) and 0 <= loss <= _MOST_NATS):
         raise ValueError(f"{float(loss):g} is no loss in nats: it must be in 0..{_MOST_NATS}")
     return Fraction(loss)
 
 
 class ChargedTicks(NamedTuple):
-    """Ticks first..last, each charged the same; charges are whole units."""
+    """A run of ticks first..last, each with the same charge, in whole pico-nats."""
 
     first: int
     last: int
@@ -64,48 +64,49 @@ class ChargedTicks(NamedTuple):
 
 
 def overlay(runs: Iterable[ChargedTicks], first: int, last: int, charge: int) -> list[ChargedTicks]:
-    """Add a charge above 0 to every tick first..last, both included; runs that do not touch them stay as they are."""
-    result: list[ChargedTicks] = []
-    reached = first  # ticks of first..last below it are done
+    """Add a charge above 0 to every tick first..last, both included; runs that do not touch those ticks stay."""
+    new_runs: list[ChargedTicks] = []
+    next_tick = first  # earlier ticks of first..last are done
     for run in runs:
         if run.last < first:
-            _append(result, run)
+            _append(new_runs, run)
             continue
         if run.first < first:
-            _append(result, ChargedTicks(run.first, first - 1, run.charge))
-        stop = min(run.first - 1, last)
-        if reached <= stop:
-            _append(result, ChargedTicks(reached, stop, charge))
+            _append(new_runs, ChargedTicks(run.first, first - 1, run.charge))
+        gap_end = min(run.first - 1, last)
+        if next_tick <= gap_end:
+            _append(new_runs, ChargedTicks(next_tick, gap_end, charge))
         low, high = max(run.first, first), min(run.last, last)
         if low <= high:
-            _append(result, ChargedTicks(low, high, run.charge + charge))
-        reached = max(reached, high + 1, stop + 1)
+            _append(new_runs, ChargedTicks(low, high, run.charge + charge))
+        next_tick = max(next_tick, high + 1, gap_end + 1)
         if run.last > last:
-            _append(result, ChargedTicks(max(run.first, last + 1), run.last, run.charge))
-    if reached <= last:
-        _append(result, ChargedTicks(reached, last, charge))
-    return result
+            _append(new_runs, ChargedTicks(max(run.first, last + 1), run.last, run.charge))
+    if next_tick <= last:
+        _append(new_runs, ChargedTicks(next_tick, last, charge))
+    return new_runs
 
 
-def clipped(runs: Iterable[ChargedTicks], first: int, last: int) -> list[ChargedTicks]:
-    """Part of the runs in first..last."""
+def clip(runs: Iterable[ChargedTicks], first: int, last: int) -> list[ChargedTicks]:
+    """The parts of runs within ticks first..last."""
     return [
-        ChargedTicks(max(r.first, first), min(r.last, last), r.charge)
-        for r in runs
-        if r.first <= last and r.last >= first
+        ChargedTicks(max(run.first, first), min(run.last, last), run.charge)
+        for run in runs
+        if run.first <= last and run.last >= first
     ]
 
 
-def beside(runs: Iterable[ChargedTicks], first: int, last: int, ahead: int | None) -> list[ChargedTicks]:
-    """Charge of another device, by its own `runs`, at the wall ticks of the ticks first..last of a device.
+def charges_beside(runs: Iterable[ChargedTicks], first: int, last: int, ahead: int | None) -> list[ChargedTicks]:
+    """The charges of another device at the ticks first..last of a device, numbered as that device numbers them.
 
-    Its numbers are ahead by `ahead`; `None` if unknown, after its clock was set: then its largest charge counts for
-    all.
+    `runs` are the other device's charges, at its own tick numbers. The device's numbers are ahead of these by `ahead`.
+    With `None` nobody knows by how much, since the other clock was set: its largest charge counts for all ticks.
     """
     if ahead is None:
-        most = peak(list(runs))
-        return [ChargedTicks(first, last, most)] if most else []
-    return [ChargedTicks(r.first + ahead, r.last + ahead, r.charge) for r in clipped(runs, first - ahead, last - ahead)]
+        charge = peak(list(runs))
+        return [ChargedTicks(first, last, charge)] if charge else []
+    clipped = clip(runs, first - ahead, last - ahead)
+    return [ChargedTicks(run.first + ahead, run.last + ahead, run.charge) for run in clipped]
 
 
 def peak(runs: Sequence[ChargedTicks]) -> int:
@@ -114,30 +115,32 @@ def peak(runs: Sequence[ChargedTicks]) -> int:
 
 
 def peak_of_sum(runs: Iterable[ChargedTicks]) -> int:
-    """The largest sum of the charges of a tick, of runs that may overlap."""
+    """The largest sum of charges of a tick; the runs may overlap."""
     return max(accumulate((charge for _, charge in _changes(runs)), initial=0))
 
 
 def last_above(runs: Iterable[ChargedTicks], limit: int) -> int:
-    """The last tick whose charges add up to more than a limit, of runs that may overlap; -1 if there is none."""
+    """The last tick whose charges add up to more than a limit, -1 if there is none; the runs may overlap."""
     changes = _changes(runs)
     sums = accumulate(charge for _, charge in changes)
     ends = (tick for tick, _ in changes[1:])
     return max((end - 1 for end, charge in zip(ends, sums, strict=False) if charge > limit), default=-1)
 
 
-def first_peak(runs: Iterable[ChargedTicks], otherwise: int) -> int:
-    """The first tick with the largest sum of charges, of runs that may overlap; without runs another tick."""
+def first_peak(runs: Iterable[ChargedTicks], default: int) -> int:
+    """The first tick with the largest sum of charges, `default` without runs; the runs may overlap."""
     changes = _changes(runs)
     sums = list(accumulate(charge for _, charge in changes))
-    return changes[sums.index(max(sums))][0] if sums else otherwise
+    return changes[sums.index(max(sums))][0] if sums else default
 
 
 def _changes(runs: Iterable[ChargedTicks]) -> list[tuple[int, int]]:
+    """Each tick at which a run begins or has ended, with the change of the charge there; by tick."""
     return sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
 
 
 def _append(runs: list[ChargedTicks], run: ChargedTicks) -> None:
+    """Append a run, or lengthen the last one if the two are neighbours of the same charge."""
     if runs and runs[-1].last == run.first - 1 and runs[-1].charge == run.charge:
         runs[-1] = ChargedTicks(runs[-1].first, run.last, run.charge)
     else:

@@ -1,10 +1,10 @@
-"""The configuration of batch releases: which audiences there are, and what each of them is told, how often.
+"""The configuration of batch releases: the audiences, and what each of them is told, how often.
 
-It also says who reads releases. Leaving an audience gives nothing back, because what was read was read. Joining an
-audience brings its past releases, too: the broker keeps the newest, and other readers may have kept the rest. So a
+It also says who reads releases. A reader who leaves an audience does not forget what it was told. A reader who joins
+one may learn its past releases, too: the broker keeps the newest, and other readers may have kept earlier ones. So a
 reader is held to everything that its audiences may ever be told. `fugu deploy` refuses an account that would exceed its
-limit; a gateway whose configuration names the broker's `readers.json` refuses configurations and policies that would
-let one.
+limit. A gateway whose configuration names the broker's `readers.json` refuses configurations and policies by which an
+account would exceed its limit.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 
 
-def _seconds(value: object) -> object:
-    """Read `tick`, or a length of time; a number is of seconds."""
+def _read_seconds(value: object) -> object:
+    """Convert the text of a length of time to seconds, `tick` to 0; a number already has seconds."""
     if value == "tick":
         return 0
     if isinstance(value, str):
@@ -61,18 +61,19 @@ class Audience(Document):
     """Promise to an audience: about no stretch of any stream more than epsilon, over all releases, for ever.
 
     Attributes:
-        protect: how long a stretch is, in seconds, or as a time in words; 0, written `tick`, for a single tick.
-        sums: groups of homes whose sums it is told; what its allowance has to leave room for, homes draw themselves.
+        protect: the length of a stretch in seconds, or as a time in words; 0, written `tick`, for a single tick.
+        sums: groups of homes whose sums the audience is told. Homes draw their noise themselves: its charge is the base
+            of the audience's accounts.
     """
 
     epsilon: float = Field(gt=0.0)
     adversary: Adversary
-    protect: Annotated[Seconds, BeforeValidator(_seconds, json_schema_input_type=str | int)] = 0
+    protect: Annotated[Seconds, BeforeValidator(_read_seconds, json_schema_input_type=str | int)] = 0
     sums: tuple[Name, ...] = ()
 
     @property
     def promise(self) -> Promise:
-        """The same, as the ledger has it."""
+        """The promise, as the ledger stores it."""
         return Promise(self.epsilon, self.adversary, self.protect)
 
 
@@ -82,25 +83,25 @@ class Scheduled(Document):
     Attributes:
         name: last part of the topic; with `per_device`, the device's name is put behind it.
         stream: the stream that is counted.
-        devices: names, or all that have the stream.
-        query: what is asked.
-        states: labels of the states that are asked for; none for a histogram.
+        devices: names, or "all": every device that has the stream.
+        query: the kind of statistic.
+        states: labels of the states that are counted; none for a histogram.
         length: ticks in a window.
         stride: ticks from the beginning of one window to that of the next; the length, if not given.
-        patience: after so many ticks beyond the window's end, devices that are behind are not waited for; none waits.
-        audience: one of those configured, or "site".
+        patience: ticks beyond a window's end after which devices that are behind are no longer waited for; `None`
+            waits for ever.
+        audience: a configured audience, or "site".
         source: what is counted: "best", "both" or "symbols". "best" takes for each device the better of its own noisy
             windows and its symbols. "both" weighs the two by the inverse of their variances.
-        mechanism: by whose rule the audience's promise is kept: one of `fugu.contract.windows`, or "auto", that of
-            the
-            least noise among those that compose.
-        chains: transition matrices, started stationary, that a mechanism other than "chain" takes for true instead of
-            the classes that policies declare.
+        mechanism: the mechanism by whose rule the audience's promise is kept: one of `fugu.contract.windows`, or
+            "auto", the composing one with the least noise.
+        chains: transition matrices, started stationary, that a mechanism other than "chain" assumes instead of the
+            classes that policies declare.
         once: first tick of the only window that is ever released, for a mechanism that does not compose.
-        scale: of the noise on counts of symbols, an integer or a fraction.
-        share: instead of a scale: how much of the allowance each tick is charged.
-        per_device: a release for each device, not one of their sum.
-        confidence: of the intervals; above 0.999 their coverage is not proven.
+        scale: scale of the noise on counts of symbols, an integer or a fraction.
+        share: instead of a scale: the share of the allowance that each tick is charged.
+        per_device: whether there is a release for each device, instead of one of their sum.
+        confidence: confidence of the intervals; above 0.999 their coverage is not proven.
     """
 
     name: Name
@@ -143,19 +144,19 @@ class Scheduled(Document):
         return self
 
     def _check_alone(self) -> None:
-        """A mechanism that does not compose has one window, and the noise that its audience's epsilon asks for."""
-        alone = self.mechanism in ALONE
-        what = f"release {self.name}: mechanism {self.mechanism}"
-        if alone and (self.once is None or self.stride is not None):
-            raise ValueError(f"{what} does not compose: give once, the first tick of its only window, and no stride")
-        if alone and (self.scale is not None or self.share is not None):
-            raise ValueError(f"{what} takes all of epsilon: leave out scale and share")
-        if not alone and self.once is not None:
-            raise ValueError(f"{what} composes: once is for those that do not")
+        """Refuse several windows, or a scale, for a mechanism that does not compose, and `once` for one that does."""
+        is_alone = self.mechanism in ALONE
+        prefix = f"release {self.name}: mechanism {self.mechanism}"
+        if is_alone and (self.once is None or self.stride is not None):
+            raise ValueError(f"{prefix} does not compose: give once, the first tick of its only window, and no stride")
+        if is_alone and (self.scale is not None or self.share is not None):
+            raise ValueError(f"{prefix} takes all of epsilon: leave out scale and share")
+        if not is_alone and self.once is not None:
+            raise ValueError(f"{prefix} composes: once is for those that do not")
         if self.mechanism != "chain" and self.audience == SITE:
             raise ValueError(f"release {self.name}: the site sees the symbols, whatever the mechanism")
         if self.mechanism == "wasserstein" and not QUERIES[self.query].single:
-            raise ValueError(f"{what} releases one number, and no {self.query}")
+            raise ValueError(f"{prefix} releases one number, and no {self.query}")
 
     @cached_property
     def step(self) -> int:
@@ -164,13 +165,11 @@ class Scheduled(Document):
 
 
 class ReleaseConfig(Document):
-    """Audiences by name, and releases.
-
-    A site of sums of homes only needs neither.
+    """Audiences by name, and releases; a site that only sums homes needs neither.
 
     Attributes:
-        readers: the broker's `readers.json`, relative to the configuration; none of its accounts may ever be told more
-            than its limit.
+        readers: the path of the broker's `readers.json`, relative to the configuration; no account in that file may
+            ever be told more than its limit.
     """
 
     readers: str | None = None
@@ -215,7 +214,7 @@ class ReleaseConfig(Document):
         return read_toml(path, cls, FuguError)
 
     def audience_of(self, reader: str, name: str) -> Audience:
-        """An audience of an account. FuguError if it is not configured."""
+        """The audience with a name, of the account `reader`. FuguError if the audience is not configured."""
         if name not in self.audiences:
             raise FuguError(
                 f"account {reader}: audience {name} is not configured, so nobody can say what the account may be told"
@@ -227,9 +226,9 @@ class Reader(Document):
     """An account that reads releases, and nothing else.
 
     Attributes:
-        audiences: all that it ever belonged to.
-        epsilon, adversary: the most that it may be told about a stretch of any stream, over all of them.
-        seconds: of a stretch; 0 is a single tick.
+        audiences: all audiences that the account ever belonged to.
+        epsilon, adversary: the most that it may be told about a stretch of any stream, over all its audiences.
+        seconds: length of a stretch; 0 is a single tick.
     """
 
     name: Name
@@ -240,7 +239,7 @@ class Reader(Document):
 
     @property
     def limit(self) -> Promise:
-        """The most that it may be told."""
+        """The most that the account may be told, in the form of a promise."""
         return Promise(self.epsilon, self.adversary, self.seconds)
 
     @model_validator(mode="after")
@@ -253,24 +252,27 @@ class Reader(Document):
         self,
         config: ReleaseConfig,
         catalogue: Catalogue,
-        alone: Collection[Key] = (),
+        exclusive_keys: Collection[Key] = (),
         past: Callable[[Iterable[Stream]], Past] = lambda _streams: NO_PAST,
     ) -> list[Bound]:
-        """Compute what a reader may be told about each stream. FuguError, one line, if it is above its limit.
+        """Bound what the reader may be told about each stream. FuguError, one line, if a bound is above its limit.
 
-        Every stream of symbols counts for every audience, whether or not something is released about it today. `alone`
-        are accounts that have had their only release, still configured or not. `past` is the rest that the ledger knows
-        of streams.
+        Every stream of symbols counts for every audience, whether or not something is released about it today.
+
+        Args:
+            exclusive_keys: accounts that had a release that does not compose, whether it is still configured or not.
+            past: what a ledger knows of streams and no policy says any more.
         """
         for name in self.audiences:
             config.audience_of(self.name, name)
-        for key in alone:
+        for key in exclusive_keys:
             if key.audience in self.audiences and set(self.audiences) != {key.audience}:
                 raise FuguError(
                     f"account {self.name} may belong to no audience beside {key.audience}, which has had a release "
                     f"about {key.device}/{key.stream} that does not compose"
                 )
-        bounds = [_bound(self, config, catalogue, *stream, past([stream])) for stream in catalogue.symbol_streams()]
+        streams = catalogue.symbol_streams()
+        bounds = (_stream_bound(self, config, catalogue, *stream, past([stream])) for stream in streams)
         return [bound for bound in bounds if bound is not None]
 
 
@@ -283,7 +285,7 @@ class Readers(Document):
 
 
 class Bound(NamedTuple):
-    """Bound of a reader for a stream: at most `epsilon`, against the reader's adversary."""
+    """Bound on what a reader may be told about a stream: at most `epsilon`, against the reader's adversary."""
 
     device: str
     stream: str
@@ -303,15 +305,15 @@ def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
     return readers.readers
 
 
-def _bound(
+def _stream_bound(
     reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: str, stream: str, past: Past
 ) -> Bound | None:
-    """The largest of the bounds that the versions of a stream's policy give; `None` if none of them allows anything.
+    """The largest bound by any version of a stream's policy; `None` if no version allows anything.
 
-    What a later version allows does not bound what was told about an earlier version's ticks. The later class may leave
-    less, and its windows may take up what releases had before. About the ticks of a version, no audience was ever told
-    more than that version allows beside its own windows. The reason: its allowance is the least of all versions known
-    by then. What leaks over a change is within each audience's slack: releases stop until it is (`Maker.make`).
+    A later version does not bound what was told about an earlier version's ticks. Its class may allow less, and its
+    windows may use what releases used before. About the ticks of a version, no audience was ever told more than that
+    version allows beside its own windows. The reason: the allowance is the least of all versions known by then. The
+    leak over a change of versions is within each audience's slack: releases stop until it is (`Maker.make`).
     """
     audiences = [config.audience_of(reader.name, name) for name in reader.audiences]
     bounds = _exclusive_epsilons(reader, config, device, stream)
@@ -322,14 +324,14 @@ def _bound(
         ]
         base = max((row for *_, row in classes), default=0)
         classes += [(row, period, base) for row, period in past.classes if not isinstance(row, ListedChains)]
-        several = len({row[:2] for row in classes}) > 1 or past.lost
-        leaks = (
+        has_changed = len({row[:2] for row in classes}) > 1 or past.lost
+        leaked = (
             float_up(sum((SLACK * Fraction(audience.epsilon) for audience in audiences), Fraction(0)))
-            if several
+            if has_changed
             else 0.0
         )
         for chains, period, base in classes:
-            for slack in {False, several}:
+            for slack in {False, has_changed}:
                 allowances = [
                     allowance(
                         chains,
@@ -341,7 +343,7 @@ def _bound(
                 ]
                 if charge := joint_charge(allowances, base):
                     bound = joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period))
-                    bounds.append(float_up(Fraction(bound) + Fraction(leaks)) if slack else bound)
+                    bounds.append(float_up(Fraction(bound) + Fraction(leaked)) if slack else bound)
     except ChainClassError as error:
         raise FuguError(f"account {reader.name}: no bound for {device}/{stream}: {error}") from None
     if not bounds:
@@ -356,26 +358,30 @@ def _bound(
 
 
 def joint_charge(allowances: Sequence[int], base: int) -> int:
-    """The most that a tick is charged for all audiences of a reader together, in units of `gateway.releases.entries`.
+    """The most that a tick is charged for all audiences of a reader together, in units of `gateway.releases.charges`.
 
-    Allowances include the base, what the device itself releases to all of them: it is one release, and counts once.
-    It is 0 if there is no audience that the gateway may tell anything.
+    Each allowance includes the base, the charge of the windows that the device itself releases to all audiences. That
+    is one release, so it counts once. Returns 0 if no audience may be told anything.
     """
     excess = sum(max(allowance - base, 0) for allowance in allowances)
     return excess + base if any(allowance >= base for allowance in allowances) else 0
 
 
 def _exclusive_epsilons(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> list[float]:
+    """The epsilon of a release about a stream that does not compose, or has its own chains; empty without one.
+
+    Raises FuguError if the reader may not be told of that release.
+    """
     for release in config.releases:
-        about = release.stream == stream and (release.devices == "all" or device in release.devices)
-        if about and release.audience in reader.audiences and (release.mechanism in ALONE or release.chains):
+        is_about = release.stream == stream and (release.devices == "all" or device in release.devices)
+        if is_about and release.audience in reader.audiences and (release.mechanism in ALONE or release.chains):
             if set(reader.audiences) != {release.audience}:
-                why = (
+                reason = (
                     "has chains of its own" if release.chains else f"is by {release.mechanism}, which does not compose"
                 )
                 raise FuguError(
                     f"account {reader.name} may belong to no audience beside {release.audience}, whose release "
-                    f"{release.name} about {device}/{stream} {why}"
+                    f"{release.name} about {device}/{stream} {reason}"
                 )
             if reader.seconds:
                 raise FuguError(

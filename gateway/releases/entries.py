@@ -1,9 +1,9 @@
-"""Values of a ledger: accounts, what they allow, entries and releases.
+"""Records of a ledger: accounts and allowances, releases and entries.
 
 Equal documents have equal bytes, and their digest names them.
 
 Streams that move together share their charges. Given the states of a joint chain, releases about its streams are
-independent. So charges of a tick add up over all of them, against the allowance of the joint class. Source:
+independent. So charges of a tick add up over all these streams, against the allowance of the joint class. Source:
 docs/proofs/joint-streams.md, "Streams that move together".
 """
 
@@ -33,22 +33,22 @@ __all__ = [
     "SITE",
     "Account",
     "Allowance",
-    "Drawn",
+    "Content",
     "Entry",
     "Key",
-    "Louder",
+    "LouderTicks",
     "Past",
     "Promise",
     "Release",
     "State",
     "Stream",
-    "canonical",
+    "canonical_bytes",
     "digest",
     "inputs_digest",
     "named_streams",
     "standing_problem",
     "together_name",
-    "uncharged",
+    "uncharged_problem",
 ]
 
 
@@ -57,7 +57,7 @@ Stream = tuple[str, str]
 
 
 def named_streams(chains: ReleaseClass, device: str) -> frozenset[Stream]:
-    """The streams that a class of a device's policy is of, if they are several; else none."""
+    """The streams that a class of chains of a device's policy names, if they are several; else none."""
     if len(chains.named_streams) < 2:
         return frozenset()
     parts = [shown.name.rpartition("/") for shown in chains.named_streams]
@@ -65,15 +65,15 @@ def named_streams(chains: ReleaseClass, device: str) -> frozenset[Stream]:
 
 
 def together_name(members: Iterable[Stream]) -> str:
-    """Name of streams that move together: their names, with the device once if it is one."""
+    """Name streams that move together: the names joined by "+", with the device once if all are of one device."""
     streams = sorted(members)
     if len({device for device, _ in streams}) == 1:
         return f"{streams[0][0]}/{'+'.join(stream for _, stream in streams)}"
     return "+".join(f"{device}/{stream}" for device, stream in streams)
 
 
-def canonical(document: Mapping[str, Any]) -> bytes:
-    """The one way to write a document of plain values."""
+def canonical_bytes(document: Mapping[str, Any]) -> bytes:
+    """Write a document of plain values as JSON, so that equal documents have equal bytes."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -83,21 +83,21 @@ def digest(document: bytes) -> str:
 
 
 def inputs_digest(question: bytes, first: int, inputs: bytes) -> str:
-    """The digest of what was read for a question about the window that begins at a wall tick, all of it canonical."""
-    return digest(canonical({"question": digest(question), "first": first, "inputs": digest(inputs)}))
+    """The digest of a question, the first wall tick of its window and the inputs read for it; canonical bytes."""
+    return digest(canonical_bytes({"question": digest(question), "first": first, "inputs": digest(inputs)}))
 
 
 SITE = "site"
-"""The audience that sees the symbols anyway: a release to it is post-processing, and charges nothing."""
+"""The audience that sees the symbols anyway: a release to the site is post-processing, and charges nothing."""
 DEVICE_WINDOWS = ("device-windows", "mixed")
-"""Noise of windows which devices released themselves: an account's base is their charge."""
+"""Kinds of noise with windows that devices released themselves: an account's base is the charge of these."""
 CHARGED_BEFORE = "counted by devices: the base of their accounts holds it"
-"""Why windows of devices charge nothing once more."""
+"""The reason why a release of devices' own windows charges nothing."""
 State = Literal["reserved", "published", "abandoned"]
 
 
 class Key(NamedTuple):
-    """Whom a charge is for: what an audience may still learn about a stream of a device."""
+    """The key of an account: a stream of a device, and an audience."""
 
     device: str
     stream: str
@@ -108,28 +108,28 @@ class Key(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """Promise to an audience: any stretch of so many seconds loses at most epsilon; 0 seconds are a tick."""
+    """Promise to an audience: any stretch of `seconds` loses at most epsilon; 0 is a single tick."""
 
     epsilon: float
     adversary: Adversary
     seconds: int = 0
 
     def ticks(self, period_us: int) -> int:
-        """The most ticks of such a stretch."""
+        """The most ticks that a stretch has."""
         return stretch_ticks(self.seconds, period_us) if self.seconds else 1
 
     def __str__(self) -> str:
-        """As it is said in a sentence."""
-        about = f" about any {self.seconds} seconds" if self.seconds else ""
-        return f"{self.epsilon:.10g}{about} ({self.adversary})"
+        """The promise as part of a sentence."""
+        stretch = f" about any {self.seconds} seconds" if self.seconds else ""
+        return f"{self.epsilon:.10g}{stretch} ({self.adversary})"
 
 
 class Past(NamedTuple):
-    """Facts of streams that policies do not say.
+    """Facts of streams that a ledger knows and no policy says any more.
 
     Attributes:
-        classes: classes with periods that were in force when a store may have been lost.
-        lost: whether charges may be.
+        classes: classes of chains, with tick periods in microseconds, in force when a store may have been lost.
+        lost: whether charges may have been lost.
     """
 
     classes: tuple[tuple[ReleaseClass, int], ...] = ()
@@ -140,10 +140,13 @@ NO_PAST = Past()
 
 
 class Allowance(NamedTuple):
-    """Largest total charge to every tick of an account, and `base`, the part that the device itself releases.
+    """The terms of an account.
 
-    Of the classes of chains the least allowance counts; `period_us` is the shortest from tick to tick of their
-    policies.
+    Attributes:
+        allowance: the largest total charge to every tick: the least that any of the classes allows.
+        base: the part of the allowance that the device's own windows take.
+        period_us: the shortest tick period of the classes' policies, in microseconds.
+        chains: the classes of chains.
     """
 
     key: Key
@@ -155,12 +158,12 @@ class Allowance(NamedTuple):
     chains: tuple[ReleaseClass, ...]
 
 
-class Louder(NamedTuple):
+class LouderTicks(NamedTuple):
     """Ticks of a stream of which an audience was told more than it may be told now.
 
     Attributes:
-        last: the last of them, as its device numbers it.
-        excess: how much more that was at most; `None` if the ledger has lost what was charged.
+        last: the last such tick, as the device numbers it.
+        excess: by how much, at most, a charge is above today's allowance; `None` if a lost ledger had the charges.
     """
 
     last: int
@@ -171,12 +174,12 @@ class Account(NamedTuple):
     """The state of an account.
 
     Attributes:
-        spent: the most that releases have charged to a tick; the base is not in it.
-        first, last: ticks that have been charged, -1 if none has.
-        runs: rows that the charges take.
-        exclusive: number of the one release that this account may ever have, 0 if there is none such.
-        together: the streams that move together, to whose ticks charges are added up; empty if it is one by itself.
-        spent_together: the most that releases about all of these have charged to a tick.
+        spent: the largest charge of releases to a tick, without the base.
+        first, last: first and last tick with a charge, -1 if there is none.
+        runs: number of rows that the charges take.
+        exclusive: number of the only release that this account may ever have; 0 if it had none that does not compose.
+        together: name of the streams that move together and share their charges; empty if the stream is alone.
+        spent_together: the largest charge to a tick by releases about all these streams, without the base.
     """
 
     key: Key
@@ -193,22 +196,23 @@ class Account(NamedTuple):
 
     @property
     def remaining(self) -> int:
-        """The charge that is left for the tick that has been charged most."""
+        """The charge that is left for the tick that was charged most."""
         return 0 if self.exclusive else max(self.allowance - self.base - self.spent_together, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release that asks to be made; `name` and `first` say which window of which schedule this is.
+    """A release that the ledger may accept or refuse; `name` and `first` say which window of which schedule it is.
 
     Attributes:
         first, last: wall ticks.
-        since_us: when the first of them is, in microseconds of Unix time.
-        charges: for each device, what every one of these ticks is charged.
-        shifts: by how much a device's tick numbers, which are charged, are ahead of the wall ticks; 0 if not given.
-        noise, scale: who adds it, and how much.
-        reason: why there is no charge, if there is none.
-        basis: of a mechanism that does not compose, what its scale follows from, as JSON.
+        since_us: the beginning of the first wall tick, in microseconds of Unix time.
+        charges: the charge to every tick of the release, by device.
+        shifts: by how much a device's tick numbers, which are charged, are ahead of the wall ticks, by device; 0 if not
+            given.
+        noise, scale: who adds the noise, and its scale.
+        reason: the reason why there is no charge; empty if there is one.
+        basis: of a mechanism that does not compose, the basis of its scale, as JSON.
     """
 
     name: str
@@ -235,17 +239,22 @@ class Release:
             raise LedgerError(f"release {self.name}: every device needs a charge of at least 0, and there must be one")
         if min(self.charges.values()) == 0 and (not self.reason or self.exclusive):
             raise LedgerError(f"release {self.name}: a charge of 0 needs a reason")
-        if problem := uncharged(self.audience, self.topic, self.charges.values(), self.noise):
+        if problem := uncharged_problem(self.audience, self.topic, self.charges.values(), self.noise):
             raise LedgerError(f"release {self.name}: {problem}")
 
     @property
     def exclusive(self) -> bool:
-        """True if the mechanism does not compose: no other release of these streams to this audience, ever."""
+        """Tell whether the mechanism does not compose: no other release of these streams to this audience, ever."""
         return self.mechanism in ALONE
 
 
-class Drawn(NamedTuple):
-    """A release with its noise: the bytes to publish; question and inputs as `gateway.releases.inputs` writes them."""
+class Content(NamedTuple):
+    """The content of a release with its noise.
+
+    Attributes:
+        payload: the bytes to publish.
+        question, inputs, tables: documents of the release, as `gateway.releases.inputs` writes them.
+    """
 
     payload: bytes
     question: bytes
@@ -254,7 +263,7 @@ class Drawn(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A release that was reserved: its charge stands, whatever became of it."""
+    """A reserved release: its charge stands, whatever its state."""
 
     number: int
     name: str
@@ -274,11 +283,11 @@ class Entry(NamedTuple):
     payload: bytes
 
 
-def uncharged(audience: str, topic: str, charges: Iterable[int], noise: str) -> str:
-    """Why a release would tell somebody something that is not charged to them; empty if it would not.
+def uncharged_problem(audience: str, topic: str, charges: Iterable[int], noise: str) -> str:
+    """The reason why a release would tell somebody something that is not charged to them, or ''.
 
-    Only the site is told things without a charge, and what devices released themselves, with which an account begins. A
-    release is charged to those whom its topic lets read it.
+    Only a release to the site, or of windows that devices released themselves, charges nothing: an account's base has
+    the charge of the latter. A release is charged to the audience that may read its topic.
     """
     try:
         readers = parse_topic(topic).audience
@@ -292,7 +301,7 @@ def uncharged(audience: str, topic: str, charges: Iterable[int], noise: str) -> 
 
 
 def standing_problem(key: Key, allowance: int, base: int) -> str:
-    """Why nothing can be released of a stream to an audience, and what to change; empty if something can."""
+    """The reason why nothing can be released of a stream to an audience, with what to change, or ''."""
     if base <= allowance:
         return ""
     return (

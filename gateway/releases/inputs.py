@@ -1,15 +1,15 @@
-"""The request of a release to its devices, how their answers are put together, and their record in the ledger.
+"""The question of a release, the answers of symbols and windows, how they are combined, and their record in the ledger.
 
 A question has all that is needed to count symbols and windows, and nothing else. Its canonical bytes are the same
-wherever they are made, so that their digest names it.
+wherever they are made, so that their digest names the question.
 
-An addend is an unbiased answer for some devices. The bound on its variance depends only on scales, tables and how many
-ticks there were. So which of two answers is taken, and how much each counts, depends on nothing private, and what is
-put together is unbiased. Two answers for the same devices have independent errors given the states, and are weighed by
-the inverse of their variances.
+An addend is an unbiased answer for some devices. The bound on its variance depends only on scales, tables and the
+number of ticks. So the choice between two answers, and their weights, depend on nothing private, and a combination is
+unbiased, too. Two answers for the same devices have independent errors given the states, and are weighed by the inverse
+of their variances.
 
-The ledger stores each noise table's counts of symbols before noise, the noise on each, and the answers of devices' own
-windows. So a release can be computed once more when its symbols are gone.
+The ledger stores each noise table's counts of symbols before noise, the noise on each count, and the answers of
+devices' own windows. So a release can be computed once more when its symbols are gone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.reports import Noise
 from fugu.contract.windows import Mechanism, Window
 from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
-from gateway.releases.entries import canonical, digest
+from gateway.releases.entries import canonical_bytes, digest
 from gateway.releases.statistics import (
     Estimates,
     Part,
@@ -46,11 +46,11 @@ from gateway.releases.statistics import (
 __all__ = [
     "Addend",
     "Inputs",
-    "Noisy",
+    "NoisyInputs",
     "Question",
-    "added",
     "canonical_table",
     "classes_of_release",
+    "sum_addends",
     "symbols_variances",
     "table_of",
 ]
@@ -58,16 +58,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question about some devices.
+    """A query about some devices, over windows of a length.
 
     Attributes:
-        devices: whose symbols are counted together.
-        labels: of all states, in order; symbols of policies that mean other states are not counted with them.
+        devices: the devices that are counted together.
+        labels: labels of all states, in order; symbols of policies with other labels are not counted.
         length: ticks of a window.
         source: as in the configuration of the release.
-        windows: by device, that of its windows which answers the query, if it is to be answered from them.
-        silent: the devices that have windows only.
-        chains: transition matrices of its own, if its mechanism takes them for true; else the classes of policies are.
+        windows: by device, its own window that answers the query; devices that answer by symbols only are left out.
+        silent: the devices that have windows and no symbols.
+        chains: transition matrices that the mechanism assumes; empty if it assumes the classes of policies.
     """
 
     name: str
@@ -84,17 +84,17 @@ class Question:
     chains: tuple[Rows, ...] = ()
 
     def classes(self, policies: Iterable[Policy]) -> tuple[ReleaseClass, ...]:
-        """Classes of streams with these policies; as `classes_of_release`."""
+        """The classes of chains for streams with these policies; raises as `classes_of_release` does."""
         return classes_of_release(self.chains, policies)
 
     def document(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """The question as plain values, for JSON."""
         document: dict[str, Any] = _QUESTION.dump_python(self, mode="json")
         return document | {"silent": sorted(self.silent)}
 
     @classmethod
     def read(cls, document: bytes) -> Question:
-        """Read what `document` wrote, as JSON. ValueError if it was not made so."""
+        """Read the JSON of a `document`. Raises ValueError if it is none."""
         return _QUESTION.validate_json(document)
 
 
@@ -102,9 +102,9 @@ _QUESTION = TypeAdapter(Question)
 
 
 def classes_of_release(chains: tuple[Rows, ...], policies: Iterable[Policy]) -> tuple[ReleaseClass, ...]:
-    """The classes of policies, or a release's own chains, if it has some.
+    """The classes of chains of policies, or a release's own chains, if it has some.
 
-    Raises ChainClassError if these are of another number of states, or of streams that are told about together.
+    Raises ChainClassError if own chains have another number of states, or policies are of streams that move together.
     """
     declared = tuple(dict.fromkeys(policy.chains for policy in policies))
     if not chains:
@@ -123,8 +123,9 @@ class Addend(NamedTuple):
 
     Attributes:
         values: (n,) unbiased counts of ticks, n = 1 but for a histogram.
-        variances: (n,) bounds of their variances.
-        steps: (n,) the largest weight of a single noise in each.
+        variances: (n,) bounds of the values' variances.
+        steps: (n,) the largest weight of a single noise in each value.
+        ticks: number of ticks that the answer is about.
     """
 
     values: Floats
@@ -133,66 +134,70 @@ class Addend(NamedTuple):
     ticks: int
 
     def document(self) -> list[Any]:
-        """As plain values, for JSON."""
+        """The addend as plain values, for JSON."""
         return [*(column.tolist() for column in self[:3]), self.ticks]
 
 
 def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Addend:
-    """The answer of noisy counts of symbols; `scale` is that of their noise."""
+    """The answer of noisy counts of symbols; `scale` is the scale of their noise."""
     addends = []
     for part in parts:
         steps = np.abs(weights_of(query, part.table).noises).max(axis=1)
         variances = symbols_variances(query, part.table, part.ticks, scale)
         addends.append(Addend(values_of(query, part), variances, steps, part.ticks))
-    return added(addends)
+    return sum_addends(addends)
 
 
 def symbols_variances(query: Query, table: NoiseTable, ticks: int, scale: Fraction | None) -> Floats:
-    """Bounds (n,) of the variances of a table's answer (no dwell time) with noise of a scale, for the worst states."""
+    """Bounds (n,) of the variances of an answer of `ticks` symbols of a table, for the worst states; no dwell time.
+
+    `scale` is the scale of the noise on the counts, `None` for no noise.
+    """
     _, noises, spread = weights_of(query, table)
     noise = 0.0 if scale is None else noise_variance(scale)
     return np.asarray(ticks * spread.max(axis=1) + noise * (noises**2).sum(axis=1), dtype=np.float64)
 
 
-def combined(addend: Addend, other: Addend) -> Addend:
-    """Two answers for the same devices and ticks, weighed by the inverse of their variances."""
+def weighted_mean(addend: Addend, other: Addend) -> Addend:
+    """Combine two answers for the same devices and ticks, weighed by the inverse of their variances."""
     weight = other.variances / (addend.variances + other.variances)
-    rest = 1.0 - weight
+    other_weight = 1.0 - weight
     return Addend(
-        weight * addend.values + rest * other.values,
-        weight**2 * addend.variances + rest**2 * other.variances,
-        np.maximum(weight * addend.steps, rest * other.steps),
+        weight * addend.values + other_weight * other.values,
+        weight**2 * addend.variances + other_weight**2 * other.variances,
+        np.maximum(weight * addend.steps, other_weight * other.steps),
         max(addend.ticks, other.ticks),
     )
 
 
-def added(addends: Sequence[Addend]) -> Addend:
-    """Answers for different devices, added up."""
+def sum_addends(addends: Sequence[Addend]) -> Addend:
+    """Add up answers for different devices."""
     values, variances, steps, ticks = zip(*addends, strict=True)
     return Addend(np.sum(values, axis=0), np.sum(variances, axis=0), np.max(steps, axis=0), sum(ticks))
 
 
-def answer(query: Query, total: Addend, confidence: float) -> Estimates:
-    """Values (no dwell time) with standard errors and intervals, which are too wide rather than too narrow.
+def answer(query: Query, addend: Addend, confidence: float) -> Estimates:
+    """Compute values (no dwell time) with standard errors and intervals, too wide rather than too narrow.
 
-    Half of an interval is the larger of the normal and the Laplace quantile, and one step, because noise is whole.
+    Half of an interval is the larger of the normal and the Laplace quantile, plus one step, because noise is whole.
     """
-    errors = np.sqrt(total.variances)
-    width = quantile(confidence) * errors + total.steps
-    divisor = query.asked.divisor(total.ticks)
+    errors = np.sqrt(addend.variances)
+    width = quantile(confidence) * errors + addend.steps
+    divisor = query.definition.divisor(addend.ticks)
     return Estimates(
-        *(column / divisor for column in (total.values, errors, total.values - width, total.values + width))
+        *(column / divisor for column in (addend.values, errors, addend.values - width, addend.values + width))
     )
 
 
 class Inputs(NamedTuple):
-    """Whole numbers of symbols, and answers of windows that devices have made noisy themselves.
+    """Counts of symbols before noise, and answers of windows that devices have made noisy themselves.
 
     Attributes:
-        symbols, beside: of devices whose windows are not used, and of those whose windows are used as well.
-        windows: what the devices answer of which windows alone are used; `None` without such devices.
-        doubled: what the windows of those devices answer whose symbols are in `beside`.
-        windows_scale: the largest scale of the noise of windows, `None` without windows.
+        symbols: counts of devices whose symbols alone are used.
+        beside: counts of devices whose symbols and windows are both used.
+        windows: answer of the devices whose windows alone are used; `None` without such devices.
+        doubled: answer of the windows of the devices in `beside`; `None` without such devices.
+        windows_scale: the largest scale of the noise of windows; `None` without windows.
     """
 
     symbols: tuple[Part, ...]
@@ -203,7 +208,7 @@ class Inputs(NamedTuple):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All counts of symbols, which get noise."""
+        """All counts of symbols: these get noise."""
         return self.symbols + self.beside
 
     @property
@@ -214,91 +219,92 @@ class Inputs(NamedTuple):
         return "mixed" if self.parts else "device-windows"
 
     def largest_scale(self, own: Fraction) -> Fraction:
-        """Of the noise, if counts of symbols get noise of a scale."""
+        """The largest scale of all noise, if counts of symbols get noise of scale `own`."""
         return max([*([own] if self.parts else []), *([] if self.windows_scale is None else [self.windows_scale])])
 
 
-class Noisy(NamedTuple):
-    """Inputs, and `inputs.parts` with noise of a scale."""
+class NoisyInputs(NamedTuple):
+    """Inputs with noise: `counts` are `inputs.parts` with noise of scale `own_scale`."""
 
     inputs: Inputs
     own_scale: Fraction
     counts: tuple[Part, ...]
 
     def answer(self, query: Query, confidence: float) -> tuple[Estimates, int]:
-        """The answer, and the ticks that it is about; from noisy sums only. FuguError if nothing was counted."""
+        """Compute the answer from noisy counts only, and the number of ticks it is about. FuguError without ticks."""
         _, _, windows, doubled, _ = self.inputs
-        scale, place = self.own_scale, len(self.inputs.symbols)
-        symbols, beside = self.counts[:place], self.counts[place:]
+        scale, symbol_count = self.own_scale, len(self.inputs.symbols)
+        symbols, beside = self.counts[:symbol_count], self.counts[symbol_count:]
         if windows is None and doubled is None:
             return estimate(query, symbols, scale, confidence), sum(part.ticks for part in symbols)
         addends = [] if windows is None else [windows]
         if doubled is not None:
-            addends.append(combined(doubled, symbols_addend(query, beside, scale)))
+            addends.append(weighted_mean(doubled, symbols_addend(query, beside, scale)))
         if symbols:
             addends.append(symbols_addend(query, symbols, scale))
-        total = added(addends)
+        total = sum_addends(addends)
         if not total.ticks:
             raise FuguError("no tick of the window was counted")
         return answer(query, total, confidence), total.ticks
 
     def document(self) -> dict[str, Any]:
-        """As plain values, for JSON; what is not there takes no room."""
-        place = len(self.inputs.symbols)
+        """The counts before noise, the noise and the answers as plain values, for JSON; empty fields are left out."""
+        symbol_count = len(self.inputs.symbols)
         parts = [
             [digest(canonical_table(sums.table)), sums.ticks, sums.steps, sums.counts.tolist(), noise.tolist()]
             for sums, counts in zip(self.inputs.parts, self.counts, strict=True)
             for noise in [counts.counts - sums.counts]
         ]
         _, _, windows, doubled, windows_scale = self.inputs
-        every = {
-            "beside": parts[place:],
+        fields = {
+            "beside": parts[symbol_count:],
             "doubled": doubled and doubled.document(),
             "scale": parts and str(self.own_scale),
-            "symbols": parts[:place],
+            "symbols": parts[:symbol_count],
             "windows": windows and windows.document(),
             "windows_scale": windows_scale and str(windows_scale),
         }
-        return {name: value for name, value in every.items() if value}
+        return {name: value for name, value in fields.items() if value}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> Noisy:
-        """Read the object of `document`, with tables by digest. KeyError, TypeError or ValueError if it is none."""
-        symbols, beside = (_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
-        windows, doubled = (_addend(document.get(name)) for name in ("windows", "doubled"))
-        largest = Fraction(document["windows_scale"]) if "windows_scale" in document else None
-        alone, doubly = (tuple(part for part, _ in parts) for parts in (symbols, beside))
-        inputs = Inputs(alone, doubly, windows, doubled, largest)
+    def read(cls, document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> NoisyInputs:
+        """Read a `document`, with tables by digest. KeyError, TypeError or ValueError if it is none."""
+        symbols, beside = (_read_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
+        windows, doubled = (_read_addend(document.get(name)) for name in ("windows", "doubled"))
+        windows_scale = Fraction(document["windows_scale"]) if "windows_scale" in document else None
+        symbol_sums, beside_sums = (tuple(part for part, _ in parts) for parts in (symbols, beside))
+        inputs = Inputs(symbol_sums, beside_sums, windows, doubled, windows_scale)
         if not inputs.parts and windows is None:
             raise ValueError("there is nothing in it")
         counts = tuple(noisy for _, noisy in (*symbols, *beside))
-        return Noisy(inputs, Fraction(document["scale"]) if counts else Fraction(1), counts)
+        return NoisyInputs(inputs, Fraction(document["scale"]) if counts else Fraction(1), counts)
 
 
-def _addend(listed: Sequence[Any] | None) -> Addend | None:
-    """Read the object of `Addend.document`."""
-    if listed is None:
+def _read_addend(columns: Sequence[Any] | None) -> Addend | None:
+    """Read an `Addend.document`; `None` stays `None`."""
+    if columns is None:
         return None
-    values, variances, steps = (np.array(column, dtype=np.float64) for column in listed[:3])
-    return Addend(values, variances, steps, listed[3])
+    values, variances, steps = (np.array(column, dtype=np.float64) for column in columns[:3])
+    return Addend(values, variances, steps, columns[3])
 
 
-def _parts(listed: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Part, Part]]:
-    noisy = []
-    for name, ticks, steps, counts, noise in listed:
-        sums, added_noise = np.array(counts, dtype=np.int64), np.array(noise, dtype=np.int64)
-        if sums.shape != added_noise.shape:
+def _read_parts(rows: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Part, Part]]:
+    """Read parts of a `NoisyInputs.document`: each before noise, and with noise."""
+    pairs = []
+    for name, ticks, steps, counts, noise in rows:
+        sums, noises = np.array(counts, dtype=np.int64), np.array(noise, dtype=np.int64)
+        if sums.shape != noises.shape:
             raise ValueError("a sum has no noise")
         part = Part(tables[name], ticks, steps, sums)
-        noisy.append((part, part._replace(counts=sums + added_noise)))
-    return noisy
+        pairs.append((part, part._replace(counts=sums + noises)))
+    return pairs
 
 
 def canonical_table(table: NoiseTable) -> bytes:
-    """The one way to write a table of symbols."""
-    return canonical({"rows": [list(row) for row in table.rows]})
+    """Write a noise table as JSON, so that equal tables have equal bytes."""
+    return canonical_bytes({"rows": [list(row) for row in table.rows]})
 
 
 def table_of(document: bytes) -> NoiseTable:
-    """Read the text of `canonical_table`. KeyError, TypeError or ValueError if it is none."""
+    """Read the bytes of `canonical_table`. KeyError, TypeError or ValueError if they hold none."""
     return NoiseTable(tuple(tuple(row) for row in json.loads(document)["rows"]))

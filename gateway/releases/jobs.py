@@ -1,4 +1,4 @@
-"""Configured releases, applied to the policies of a fleet: whose symbols, which states, and what may be charged."""
+"""Configured releases, applied to the policies of a fleet: the devices, states and allowances of each."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from gateway.releases.entries import (
 from gateway.releases.inputs import Question, classes_of_release
 from gateway.releases.statistics import Query, noise_variance
 
-__all__ = ["Counted", "Job", "allowances", "answers", "jobs", "release_window", "streams_together"]
+__all__ = ["CountedTicks", "Job", "allowances", "answer_rows", "jobs", "release_window", "streams_together"]
 
 
 def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
-    """The streams of each joint chain, or of several chains that share some; of policies in force and retired.
+    """The groups of streams that move together: those of a joint chain, or of several chains that share streams.
 
-    A document that was only sent ties none: its device may refuse it, and the ledger ties streams for ever. Nothing is
-    released of its ticks before there are frames of it.
+    Policies in force and retired ones count. A policy that was only sent ties no streams: its device may refuse it, and
+    the ledger ties streams for ever. Nothing is released of its ticks before there are frames of it.
 
-    Raises FuguError if such streams do not have one clock, so that nothing can be charged to their ticks.
+    Raises FuguError if the streams of a group do not have one clock: nothing can be charged to their ticks then.
     """
     groups: dict[Stream, frozenset[Stream]] = {}
     clocks: dict[Stream, set[Clock]] = {}
     for device, stream in catalogue.symbol_streams():
         for policy in catalogue.running(device, stream):
-            if named := named_streams(policy.chains, device):
+            if own_streams := named_streams(policy.chains, device):
                 clocks.setdefault((device, stream), set()).add(policy.clock)
-                joined = named.union(*(groups.get(member, ()) for member in named))
+                joined = own_streams.union(*(groups.get(member, ()) for member in own_streams))
                 groups |= dict.fromkeys(joined, joined)
     streams = list(dict.fromkeys(groups.values()))
     for members in streams:
@@ -67,8 +67,8 @@ _NAME_LENGTH = 64
 _TIED = 1.0 + 1e-6
 
 
-class Counted(NamedTuple):
-    """Ticks of a stream that are counted, first..last, of one version of its policy; `dated` has its promise."""
+class CountedTicks(NamedTuple):
+    """Counted ticks first..last of a stream under one version of its policy; `dated` is that version in its history."""
 
     policy: Policy
     dated: Dated
@@ -76,17 +76,19 @@ class Counted(NamedTuple):
     last: int
 
     def epsilon(self, ticks: int) -> float:
-        """Bound every stretch of so many ticks that has one of these; infinite without a bound."""
+        """Bound the loss in nats of every stretch of `ticks` that has one of these ticks; infinite without a bound."""
         return self.dated.epsilon(self.policy.bound(), max(0, self.first - ticks + 1), self.last, ticks)
 
 
 class Job(NamedTuple):
-    """One release of every window.
+    """A release of every window: a configured release, or one device's part of it.
 
-    `name` is as in its topic and in the ledger. `audience`: what it is promised; None for the site, which has no
-    promise of its own. `useful`: the plans of all devices found shares worth knowing, and one is asked for. `compared`:
-    what each mechanism allows for a tick, where the least noise was chosen. `helper` and `honest`: of a sum of homes
-    the digits of its helper, and how many of the homes its promise needs.
+    Attributes:
+        audience: the audience's promise; `None` for the site, which has none of its own.
+        useful: whether the plans of all devices found shares worth knowing, and a share is asked for.
+        compared: the allowance of a tick by each mechanism, if the one with the least noise was chosen; else empty.
+        helper: of a sum of homes, the digits of its helper.
+        honest: of a sum of homes, how many honest homes its promise needs.
     """
 
     plan: Scheduled
@@ -101,31 +103,32 @@ class Job(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The release's."""
+        """The release's name in its topic and in the ledger."""
         return self.question.name
 
     @property
     def epsilon(self) -> float:
-        """The audience's, which is not the site."""
+        """The epsilon that the audience is promised; only for another audience than the site."""
         assert self.audience is not None
         return self.audience.epsilon
 
-    def promise(self, counted: Sequence[Counted]) -> tuple[Audience, int]:
-        """The audience's promise as a frame tells it, and how many ticks in a row it is about.
+    def promise(self, counted: Sequence[CountedTicks]) -> tuple[Audience, int]:
+        """The promise that a frame states, and how many ticks in a row it is about.
 
-        To the site it is what the policies of all that is counted promise it anyway. Raises FuguError if, beside a
-        change of policy, that has no bound.
+        To the site it is the promise of the policies of all counted ticks. Raises FuguError if these have no bound,
+        next to a change of policy.
         """
         if self.audience is None:
-            return _site(self.name, counted)
+            return _site_promise(self.name, counted)
         return self.audience, self.audience.promise.ticks(self.clock.period_us)
 
 
 def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
-    """All jobs of a configuration.
+    """List the jobs of a configuration.
 
-    Raises FuguError if a release names an unknown device or state, or sums up what is not comparable. Raises it, too,
-    if an audience is told sums of a group that no policy has, or a release has the name of such a sum.
+    Raises FuguError if a release names an unknown device or state, or its devices have other states or clocks than each
+    other. Raises FuguError, too, if an audience is told sums of a group that no policy has, or a release has the name
+    of such a sum.
     """
     _check_groups(config, catalogue)
     jobs: list[Job] = []
@@ -142,7 +145,7 @@ def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
 
 
 def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
-    """Refuse an audience that is told sums of a group that no policy has, and a release that is called like a sum."""
+    """Refuse an audience that is told sums of a group that no policy has, and a release with the name of a sum."""
     groups = catalogue.groups().values()
     for audience, terms in config.audiences.items():
         for name in set(terms.sums) - {group.name for group in groups}:
@@ -152,25 +155,26 @@ def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
 
 
 def _check_accounts(jobs: Iterable[Job]) -> None:
-    """Refuse what the ledger would: an account has one mechanism, and one release if that does not compose."""
+    """Refuse an account with two mechanisms, or with two releases by one that does not compose: the ledger would."""
     first_jobs: dict[tuple[str, str, str], Job] = {}
     for job in jobs:
         mechanism = job.question.mechanism
         for device in job.question.devices if job.plan.audience != SITE else ():
             other = first_jobs.setdefault((device, job.plan.stream, job.plan.audience), job)
-            what = (
+            prefix = (
                 f"releases {other.name} and {job.name} both tell {job.plan.audience} about {device}/{job.plan.stream}"
             )
             if other.question.mechanism != mechanism:
                 raise FuguError(
-                    f"{what}, by {other.question.mechanism} and by {mechanism}: give them one mechanism, or two "
+                    f"{prefix}, by {other.question.mechanism} and by {mechanism}: give them one mechanism, or two "
                     "audiences"
                 )
             if other is not job and mechanism in ALONE:
-                raise FuguError(f"{what}, and mechanism {mechanism} does not compose with anything")
+                raise FuguError(f"{prefix}, and mechanism {mechanism} does not compose with anything")
 
 
 def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catalogue: Catalogue) -> Job:
+    """The job of a configured release about some devices. FuguError if their policies do not fit."""
     name = f"{plan.name}-{devices[0]}" if plan.per_device else plan.name
     if len(name) > _NAME_LENGTH:
         raise FuguError(f"release {name}: its name is longer than {_NAME_LENGTH} characters")
@@ -188,10 +192,10 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     for state in plan.states:
         if state not in labels:
             raise FuguError(f"release {name}: stream {plan.stream} has no state {state!r}")
-    wanted = plan.states or labels
-    if plan.states and len(wanted) == len(labels):
+    states = plan.states or labels
+    if plan.states and len(states) == len(labels):
         raise FuguError(f"release {name} asks for all states together, which says nothing")
-    query = Query(plan.query, tuple(labels.index(state) for state in wanted))
+    query = Query(plan.query, tuple(labels.index(state) for state in states))
     windows = {
         device: window
         for device, policy in zip(devices, newest, strict=True)
@@ -206,84 +210,90 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
             )
     audience = None if plan.audience == SITE else config.audiences[plan.audience]
     topic = topic_of("release", catalogue.fleet, plan.audience, name)
-    allowed = _allowed(plan, devices, audience, catalogue)
-    mechanism = _least_noise(allowed)
-    useful = not query.asked.pairs and all(policy.useful_for == "share" for policy in newest)
+    comparison = _compare_mechanisms(plan, devices, audience, catalogue)
+    mechanism = _least_noise(comparison)
+    useful = not query.definition.pairs and all(policy.useful_for == "share" for policy in newest)
     question = Question(
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent, plan.chains),
     )
-    compared = tuple(allowed.items()) if plan.mechanism == "auto" else ()
+    compared = tuple(comparison.items()) if plan.mechanism == "auto" else ()
     job = Job(plan, question, audience, topic, newest[0].clock, useful, compared)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job
 
 
-def _allowed(
+def _compare_mechanisms(
     plan: Scheduled, devices: tuple[str, ...], audience: Audience | None, catalogue: Catalogue
 ) -> dict[Mechanism, int]:
-    """Allowances of a tick by each mechanism in question, for all devices; "chain" needs no comparison."""
+    """The allowance of a tick by each mechanism that the release may use, the least of all devices.
+
+    A release to the site, or by mechanism "chain", needs no comparison: 0.
+    """
     if plan.mechanism == "chain" or audience is None:
         return {"chain": 0}
-    allowed: dict[Mechanism, int] = {}
+    comparison: dict[Mechanism, int] = {}
     for name in get_args(Composing) if plan.mechanism == "auto" else (plan.mechanism,):
         if covers(name, audience.adversary):
             try:
-                every = (catalogue.planned(device, plan.stream) for device in devices)
-                allowed[name] = min(_allowance(_classes(plan.chains, policies), audience, name) for policies in every)
+                classes = [_classes(plan.chains, catalogue.planned(device, plan.stream)) for device in devices]
+                comparison[name] = min(_allowance(device_classes, audience, name) for device_classes in classes)
             except ChainClassError as error:
                 if plan.mechanism != "auto":
                     raise FuguError(f"release {plan.name}: mechanism {name}: {error}") from None
-    if not allowed:
+    if not comparison:
         raise FuguError(f"release {plan.name}: no mechanism protects these streams")
-    return allowed
+    return comparison
 
 
-def _least_noise(allowed: Mapping[Mechanism, int]) -> Mechanism:
-    """The mechanism that allows most for a tick; the accountant, unless another allows more."""
-    if "chain" in allowed and allowed["chain"] * _TIED >= max(allowed.values()):
+def _least_noise(comparison: Mapping[Mechanism, int]) -> Mechanism:
+    """The mechanism that allows most for a tick; "chain", unless another one allows more."""
+    if "chain" in comparison and comparison["chain"] * _TIED >= max(comparison.values()):
         return "chain"
-    return max(allowed, key=lambda name: allowed[name])
+    return max(comparison, key=lambda name: comparison[name])
 
 
 def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST) -> list[tuple[ReleaseClass, int]]:
-    """Classes with periods that a release is held to; those of its own or of policies, and such ones of the past."""
+    """The classes that a release is held to, each with a period: its own chains or those of policies.
+
+    Classes of the past are added if they are of the same kind.
+    """
     period = min(policy.clock.period_us for policy in policies)
-    own = classes_of_release(chains, policies)
+    own_classes = classes_of_release(chains, policies)
     classes = (
-        [(chain, period) for chain in own]
+        [(chain, period) for chain in own_classes]
         if chains
         else [(policy.chains, policy.clock.period_us) for policy in policies]
     )
-    before = [chain for chain in past.classes if isinstance(chain[0], ListedChains) == bool(chains)]
-    return list(dict.fromkeys([*classes, *before]))
+    past_classes = [chain for chain in past.classes if isinstance(chain[0], ListedChains) == bool(chains)]
+    return list(dict.fromkeys([*classes, *past_classes]))
 
 
 def _allowance(
     classes: Sequence[tuple[ReleaseClass, int]], audience: Audience, mechanism: Mechanism, past: Past = NO_PAST
 ) -> int:
-    """The least that any class allows, for the most ticks that a stretch has by any of them.
+    """The least allowance by any class, for the most ticks that a stretch has by any period.
 
-    A part of epsilon is left to what leaks over a change, unless there was none.
+    A part of epsilon is left for the leak over a change of classes, if there was one.
     """
     ticks = audience.promise.ticks(min(period for _, period in classes))
 
-    def allowed(epsilon: float) -> set[int]:
+    def allowances(epsilon: float) -> set[int]:
         return {allowance(chains, epsilon, audience.adversary, mechanism, ticks) for chains, _ in classes}
 
-    every = allowed(audience.epsilon)
-    unchanged = len(every) == 1 and len({period for _, period in classes}) == 1 and not past.lost
-    return min(every if unchanged else allowed(with_slack(audience.epsilon)))
+    full_allowances = allowances(audience.epsilon)
+    unchanged = len(full_allowances) == 1 and len({period for _, period in classes}) == 1 and not past.lost
+    return min(full_allowances if unchanged else allowances(with_slack(audience.epsilon)))
 
 
 def _check_alone(job: Job, catalogue: Catalogue) -> None:
-    """Refuse what no mechanism that does not compose can be right about, before anything is counted."""
+    """Refuse streams of which a mechanism that does not compose has no bound, before anything is counted."""
     for device in job.question.devices:
         policies = catalogue.planned(device, job.plan.stream)
-        what = f"release {job.name}: mechanism {job.question.mechanism}"
+        prefix, stream = f"release {job.name}: mechanism {job.question.mechanism}", f"{device}/{job.plan.stream}"
         if any(policy.window_rate for policy in policies):
-            raise FuguError(f"{what} composes with nothing, and {device}/{job.plan.stream} releases windows of its own")
+            raise FuguError(f"{prefix} composes with nothing, and {stream} releases windows of its own")
         if job.question.mechanism == "wasserstein":
             if any(
                 policy.discretiser.kind == "baseline"
@@ -291,45 +301,51 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
                 for policy in policies
             ):  # a symbol without a state has another distribution
                 raise FuguError(
-                    f"{what} needs the distribution of every symbol, and a tick of {device}/{job.plan.stream} "
-                    "without a reading has no state. Declare a missing state, or, without a baseline, missing_share 0 "
-                    "if there are no such ticks"
+                    f"{prefix} needs the distribution of every symbol, and a tick of {stream} without a reading has no "
+                    "state. Declare a missing state, or, without a baseline, missing_share 0 if there are no such ticks"
                 )
             try:
                 ticks, chains = [True] * job.plan.length, job.question.classes(policies)
                 for table in {policy.table for policy in policies if policy.table is not None}:
                     counted_symbols(chains, table, job.question.query.states, ticks).check()
             except FuguError as error:
-                raise FuguError(f"{what}: {device}/{job.plan.stream}: {error}") from None
+                raise FuguError(f"{prefix}: {stream}: {error}") from None
 
 
 def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | None:
-    """The window of which a whole number, side by side, is every window of a release; the one with the least noise."""
-    fit = [
+    """The device window with the least noise of which a whole number, side by side, make up a release's window.
+
+    Returns `None` if the policy has no such window that answers the query.
+    """
+    windows = [
         window
         for window in policy.windows
-        if answers(window, policy.discretiser.states, query) is not None
+        if answer_rows(window, policy.discretiser.states, query) is not None
         and plan.length % window.length == plan.step % window.length == 0
         and window.length % window.stride == window.start % window.stride == 0
     ]
-    return min(fit, key=lambda window: noise_variance(Fraction(window.scale)) / window.length, default=None)
+    return min(windows, key=lambda window: noise_variance(Fraction(window.scale)) / window.length, default=None)
 
 
-def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
-    """The counts of a window that add up to each answer, (answers, counts) of 0 and 1; `None` if they do not."""
-    if not (query.asked.additive and window.query.additive):
+def answer_rows(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
+    """The matrix (answers, counts) of 0 and 1 that says which counts of a window add up to each number of the answer.
+
+    Returns `None` if the counts do not add up to the answer.
+    """
+    if not (query.definition.additive and window.query.additive):
         return None
     counts = window.groups(tuple(labels))
-    rows = np.array([[set(counted) <= set(states) for counted in counts] for states in query.groups], dtype=np.int64)
+    rows = np.array([[set(group) <= set(states) for group in counts] for states in query.groups], dtype=np.int64)
     return rows if list(rows @ list(map(len, counts))) == list(map(len, query.groups)) else None
 
 
-def _site(name: str, counted: Sequence[Counted]) -> tuple[Audience, int]:
-    """Promise to the site: the weakest of the streams' guarantees, about the shortest stretch of any of them."""
+def _site_promise(name: str, counted: Sequence[CountedTicks]) -> tuple[Audience, int]:
+    """The promise to the site: the weakest of the streams' guarantees, about the shortest stretch of any of them."""
     ranks: tuple[Adversary, ...] = get_args(Adversary)
-    weakest = min((counted_stream.policy.guarantee.adversary for counted_stream in counted), key=ranks.index)
-    ticks = min(counted_stream.policy.guarantee.stretch_ticks for counted_stream in counted)
-    worst = max(counted, key=lambda counted_stream: counted_stream.epsilon(ticks))
+    guarantees = [stream_ticks.policy.guarantee for stream_ticks in counted]
+    weakest = min((guarantee.adversary for guarantee in guarantees), key=ranks.index)
+    ticks = min(guarantee.stretch_ticks for guarantee in guarantees)
+    worst = max(counted, key=lambda stream_ticks: stream_ticks.epsilon(ticks))
     if math.isinf(epsilon := worst.epsilon(ticks)):
         stream = f"{worst.policy.device}/{worst.policy.stream}"
         raise FuguError(
@@ -345,43 +361,44 @@ def allowances(
     catalogue: Catalogue,
     past: Callable[[Iterable[Stream]], Past] = lambda _streams: NO_PAST,
 ) -> tuple[list[Allowance], dict[str, str]]:
-    """Largest charge to each stream for each audience, the least that any of its policies allows; and impossible jobs.
+    """Compute the terms of each stream's account with each audience, and the reasons why jobs are impossible.
 
-    Streams that move together have one allowance, and the windows of all of them stand against it. A job that can never
-    release anything is there by its name, with the reason and what to change. For a sum that an audience is told, the
-    name is its group's.
+    The allowance is the least that any of the stream's policies allows. Streams that move together have one allowance,
+    and the windows of all of them are in the base. The reasons, each with what to change, are by the names of jobs
+    that can never release anything. For a sum that an audience is told, the name is the group's.
     """
     groups = {stream: group for group in streams_together(catalogue) for stream in group}
-    asking: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}
+    askers_of: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}
     for job in jobs:
         for device in job.question.devices if job.plan.audience != SITE else ():
-            asked = (device, job.plan.stream, job.plan.audience, job.question.mechanism)
-            asking.setdefault(asked, []).append((job.name, job.plan.chains))
+            account = (device, job.plan.stream, job.plan.audience, job.question.mechanism)
+            askers_of.setdefault(account, []).append((job.name, job.plan.chains))
     for name, audience in config.audiences.items():
         for device, stream in catalogue.symbol_streams() if audience.sums else ():
             sums = {shared.group.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
-            for shared_with in sorted(sums & set(audience.sums)):
-                asking.setdefault((device, stream, name, "chain"), []).append((shared_with, ()))
+            for group_name in sorted(sums & set(audience.sums)):
+                askers_of.setdefault((device, stream, name, "chain"), []).append((group_name, ()))
     allowances: list[Allowance] = []
     impossible: dict[str, str] = {}
-    for (device, stream, name, mechanism), asked_by in sorted(asking.items()):
-        key, names = Key(device, stream, name), [asker for asker, _ in asked_by]
+    for (device, stream, name, mechanism), askers in sorted(askers_of.items()):
+        key, names = Key(device, stream, name), [asker for asker, _ in askers]
         audience = config.audiences[name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
         members = {row: charged for row in streams if (charged := catalogue.charged(*row))}
-        if (device, stream) not in members:  # nothing that could be told, and no tick to be charged for it
+        if (device, stream) not in members:  # no ticks to tell of, and none to charge
             continue
         policies = [policy for charged in members.values() for policy in charged]
         base = sum(max(units_above(policy.window_rate) for policy in charged) for charged in members.values())
-        before = past(members)
+        streams_past = past(members)
         try:
-            classes = list(dict.fromkeys(row for _, own in asked_by for row in _classes(own, policies, before)))
-            most = _allowance(classes, audience, mechanism, before)
+            rows = (row for _, chains in askers for row in _classes(chains, policies, streams_past))
+            classes = list(dict.fromkeys(rows))
+            largest = _allowance(classes, audience, mechanism, streams_past)
         except ChainClassError as error:
             impossible |= dict.fromkeys(names, f"{key}: nothing can be released: {error}")
             continue
-        if problem := standing_problem(key, most, base):
+        if problem := standing_problem(key, largest, base):
             impossible |= dict.fromkeys(names, problem)
         chains, period = tuple(dict.fromkeys(row for row, _ in classes)), min(row for _, row in classes)
-        allowances.append(Allowance(key, most, base, audience.promise, period, mechanism, chains))
+        allowances.append(Allowance(key, largest, base, audience.promise, period, mechanism, chains))
     return allowances, impossible

@@ -2,12 +2,13 @@
 
 A release is one transaction, written through to the disk BEFORE it is published: its charges on all devices, its entry,
 and the bytes to publish. If one tick of one device would exceed its allowance, nothing is written. So a crash never
-under-counts: what was reserved stays charged, and is published from the stored bytes or abandoned, never drawn again.
+under-counts. A reserved release stays charged, and its stored bytes are published or abandoned. No noise is drawn
+again.
 
-An account is a device's stream and an audience. Charges of releases add up tick by tick, on top of the account's base;
-so do those to streams that move together. A release is about wall ticks; each device is charged at its own tick
-numbers, which are ahead of them once its clock was set. From then on nobody knows which of them coincide with ticks of
-another device that moves with it. So its largest charge counts for all of them. Source:
+An account is a device's stream and an audience. Charges of releases add up tick by tick, on top of the account's base.
+Charges to streams that move together add up likewise. A release is about wall ticks. Each device is charged at its own
+tick numbers, which are ahead of the wall ticks once its clock was set. From then on nobody knows which of its ticks
+coincide with ticks of another device that moves with it. So its largest charge counts for all of them. Source:
 docs/proofs/releases-over-symbols.md and docs/proofs/audiences.md.
 """
 
@@ -23,15 +24,15 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
 from fugu.contract.windows import Mechanism
 from fugu.host.database import LEDGER
-from gateway.releases.charges import ChargedTicks, beside, clipped, last_above, nats, overlay, peak, peak_of_sum
+from gateway.releases.charges import ChargedTicks, charges_beside, clip, last_above, nats, overlay, peak, peak_of_sum
 from gateway.releases.entries import (
     SITE,
     Account,
     Allowance,
-    Drawn,
+    Content,
     Entry,
     Key,
-    Louder,
+    LouderTicks,
     Promise,
     Release,
     State,
@@ -68,7 +69,7 @@ class _Row(NamedTuple):
 
     @property
     def clock(self) -> str:
-        """Its device if its clock was set; all others have one."""
+        """The device if its clock was set, else "": all devices whose clock was never set share one clock."""
         return self.device if self.shifted else ""
 
 
@@ -76,9 +77,13 @@ _ACCOUNT = f"SELECT {', '.join(_Row._fields)} FROM intact_accounts"
 
 
 class _Book(NamedTuple):
-    """A stream's account, if it has one; the `members` that share its charges, and the accounts of the `others`.
+    """A stream's account with an audience, and the accounts that share its charges.
 
-    `together` is what the members are called, empty if the stream is alone.
+    Attributes:
+        account: `None` if the stream has none.
+        together: the name of the streams that move together; empty if the stream is alone.
+        members: the streams that move together, with the stream itself.
+        others: the accounts of the other members.
     """
 
     account: _Row | None
@@ -88,12 +93,12 @@ class _Book(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """Which ledger it is, and of which store.
+    """The identities of a ledger and of its store.
 
     Attributes:
-        identity: random; a ledger that begins anew has another one.
-        store: the identity of the store that it charges releases of, empty before there is one.
-        not_before_us: windows that begin before this Unix time are refused; 0 unless an operator has set it.
+        identity: random; a resumed ledger gets another one.
+        store: the identity of the store whose releases the ledger charges; empty before the first.
+        not_before_us: Unix time in microseconds; windows that begin earlier are refused. 0 unless an operator set it.
     """
 
     identity: str
@@ -102,17 +107,20 @@ class Binding(NamedTuple):
 
 
 class _RehearsalError(Exception):
-    """Nothing is to be kept of a transaction."""
+    """Raised to roll a transaction back that only tried whether a release would be refused."""
 
 
 class Ledger:
-    """An open ledger; one thread uses it at a time, several processes may have it open. `transaction` is the engine's.
+    """An open ledger; one thread uses it at a time, several processes may have it open.
 
     Args:
-        lease: that this process alone makes releases, and who takes that from it; `None` if others may.
-        read_only: nothing is written, and no gateway ever waits for this process; the ledger must be there.
+        lease: the right to be the only process that makes releases; `None` if other processes may make some, too.
+        read_only: nothing is written, and no gateway ever waits for this process; the ledger must exist.
 
-    Raises LedgerError if it cannot be opened, is no ledger, is of a later version, or another process holds it.
+    Attributes:
+        transaction: the engine's context manager of a transaction.
+
+    Raises LedgerError if the file cannot be opened, is no ledger, is of a later version, or another process holds it.
     """
 
     def __init__(
@@ -122,61 +130,62 @@ class Ledger:
         self.transaction = self._db.transaction
 
     def close(self) -> None:
-        """Close it."""
+        """Close the database."""
         self._db.close()
 
     def refuse_damage(self, name: str) -> None:
-        """Read the whole file (`name` in messages). Raises LedgerError, one line, if its pages do not fit together."""
+        """Read the whole file. Raises LedgerError, one line with the ledger's `name`, if its pages are damaged."""
         if problem := self._db.damage():
             raise LedgerError(f"the ledger {name} is damaged ({problem}): {LEDGER.remedy}")
 
     @contextmanager
     def snapshot(self) -> Iterator[LedgerRows]:
-        """The rows of one state of the ledger; reading them holds nobody up."""
+        """Give the rows of one state of the ledger; reading them blocks no writer."""
         with self._db.snapshot():
             yield LedgerRows(self._db)
 
     def set_allowances(self, allowances: Iterable[Allowance], *, time_us: int) -> None:
-        """Open accounts, or change them; every change is recorded.
+        """Open accounts or change their allowances; every change is recorded.
 
-        An allowance may be lower than what is spent: future releases are then refused. It never gets larger than one
-        under which something was told: louder ticks would leak back to that. What an audience is promised
-        never changes, because limits of accounts are computed from it. Nor does an account's mechanism: charges by one
-        rule say nothing by another. Raises LedgerError if either differs from before; nothing is changed then.
+        A new allowance may be below the charges so far: future releases are then refused. It is capped at the least
+        allowance under which the audience was told anything, because later, louder ticks leak back to earlier ticks.
+        An audience's promise never changes, because limits of readers are computed from it. An account's mechanism
+        never changes either: charges by one rule say nothing by another. Raises LedgerError if one of the two differs
+        from before; nothing is changed then.
         """
         with self.transaction():
-            entry, before = self.newest, self._granted()
-            keep_promise, classes = cache(self._keep_promise), cache(self._class)
-            for wanted in allowances:
-                keep_promise(wanted.key.audience, wanted.promise)
-                account, *row = before.get(wanted.key, (None, 0))
-                allowed = wanted.allowance
-                if allowed > row[0]:
-                    allowed = min(allowed, self._least_told(wanted.key, row[0], allowed))
-                number = classes(wanted.chains)
-                terms = [allowed, wanted.base, *wanted.promise, wanted.period_us, wanted.mechanism, number]
-                if row == terms:
+            newest_entry, granted = self.newest_entry, self._newest_allowances()
+            refuse_other_promise, class_id_of = cache(self._refuse_other_promise), cache(self._class_id)
+            for grant in allowances:
+                refuse_other_promise(grant.key.audience, grant.promise)
+                account, *old_terms = granted.get(grant.key, (None, 0))
+                allowance = grant.allowance
+                if allowance > old_terms[0]:
+                    allowance = min(allowance, self._least_used_allowance(grant.key, old_terms[0], allowance))
+                class_id = class_id_of(grant.chains)
+                terms = [allowance, grant.base, *grant.promise, grant.period_us, grant.mechanism, class_id]
+                if old_terms == terms:
                     continue
                 if account is None:
                     columns = "device, stream, audience, allowance, base, mechanism"
-                    account = self._insert("accounts", columns, *wanted.key, allowed, wanted.base, wanted.mechanism)
-                elif row[6] != wanted.mechanism:
+                    account = self._insert("accounts", columns, *grant.key, allowance, grant.base, grant.mechanism)
+                elif old_terms[6] != grant.mechanism:
                     raise LedgerError(
-                        f"{wanted.key}: its releases are charged by mechanism {row[6]} and cannot be by "
-                        f"{wanted.mechanism} now: give the new audience another name"
+                        f"{grant.key}: its releases are charged by mechanism {old_terms[6]} and cannot be by "
+                        f"{grant.mechanism} now: give the new audience another name"
                     )
                 else:
-                    values = (allowed, wanted.base, account)
+                    values = (allowance, grant.base, account)
                     self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", values)
                 self._db.execute(
                     "INSERT INTO allowances (account, allowance, base, epsilon, adversary, seconds, period_us, "
                     "mechanism, class, after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (account, *terms, entry, time_us),
+                    (account, *terms, newest_entry, time_us),
                 )
-                before[wanted.key] = [account, *terms]
+                granted[grant.key] = [account, *terms]
 
-    def _granted(self) -> dict[Key, list[Any]]:
-        """Every account's number, and its newest allowance as `set_allowances` writes it."""
+    def _newest_allowances(self) -> dict[Key, list[Any]]:
+        """The id of each account, by its key, followed by the terms of its newest row of the table `allowances`."""
         query = (
             "SELECT device, stream, audience, accounts.id, accounts.allowance, accounts.base, epsilon, adversary, "
             "seconds, period_us, accounts.mechanism, class FROM accounts JOIN allowances ON account=accounts.id "
@@ -184,14 +193,14 @@ class Ledger:
         )
         return {Key(*row[:3]): [*row[3:]] for row in self._db.execute(query)}
 
-    def _least_told(self, key: Key, before: int, wanted: int) -> int:
-        """The least allowance of streams that move together under which an audience was told of any; else `wanted`.
+    def _least_used_allowance(self, key: Key, old_allowance: int, allowance: int) -> int:
+        """Return the least allowance under which an audience was told of a stream, or of one that moves with it.
 
-        `before` is 0 without an account.
+        If there is none, return `allowance`. `old_allowance` is that of the stream's account, 0 without one.
         """
         members = self._members([key[:2]])
-        if not before and len(members) == 1:
-            return wanted
+        if not old_allowance and len(members) == 1:
+            return allowance
         query = (
             "SELECT MIN(allowance) FROM (SELECT device, stream, allowances.allowance AS allowance, after_entry, "
             "LEAD(after_entry) OVER (PARTITION BY account ORDER BY serial) AS through "
@@ -200,84 +209,85 @@ class Ledger:
             "WHERE (members.device, entries.stream, entries.audience)=(?, ?, ?) "
             "AND number>after_entry AND number<=COALESCE(through, number))"
         )
-        pairs = ((own, other) for own in members for other in members)
-        least = (self._one(query, key.audience, *own, *other, key.audience)[0] for own, other in pairs)
-        return min((allowed for allowed in least if allowed is not None), default=wanted)
+        pairs = ((member, other) for member in members for other in members)
+        used = (self._row(query, key.audience, *member, *other, key.audience)[0] for member, other in pairs)
+        return min((used_allowance for used_allowance in used if used_allowance is not None), default=allowance)
 
     def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
-        """Add up charges to streams that move together, past and future, for ever; changes are recorded."""
+        """Let the streams of each group share their charges, past and future, for ever; every change is recorded."""
         with self.transaction():
             ties = self._ties()
             for group in groups:
                 members = frozenset(group).union(*(ties[stream][1] for stream in group if stream in ties))
                 tie = together_name(members), members
-                new = [stream for stream in sorted(members) if ties.get(stream) != tie]
+                changed_streams = [stream for stream in sorted(members) if ties.get(stream) != tie]
                 self._db.executemany(
                     "INSERT INTO together (device, stream, name, after_entry, time_us) VALUES (?, ?, ?, ?, ?)",
-                    [(*stream, tie[0], self.newest, time_us) for stream in new],
+                    [(*stream, tie[0], self.newest_entry, time_us) for stream in changed_streams],
                 )
-                ties |= dict.fromkeys(new, tie)
+                ties |= dict.fromkeys(changed_streams, tie)
 
     def _ties(self, devices: Sequence[str] | None = None) -> dict[Stream, tuple[str, frozenset[Stream]]]:
-        """By stream, of some devices or of all, the name of those that share its charges, and these; none if alone."""
+        """Map streams to the name and the members of the group that shares their charges; streams alone are left out.
+
+        Only streams of `devices` are looked up, or all of them with `None`.
+        """
         query = "SELECT serial, device, stream, name FROM intact_together"
         rows = self._db.execute(query) if devices is None else among(self._db, f"{query} WHERE device", devices)
         names = {(device, stream): name for _, device, stream, name in sorted(rows)}
         query, members = "SELECT name, device, stream FROM intact_together WHERE name", dict[str, list[Stream]]()
-        for name, *stream in among(self._db, query, [*set(names.values())]):
-            members.setdefault(name, []).append((stream[0], stream[1]))
-        sets = {name: frozenset(streams) for name, streams in members.items()}
-        return {stream: (name, sets[name]) for stream, name in names.items()}
+        for name, device, stream in among(self._db, query, [*set(names.values())]):
+            members.setdefault(name, []).append((device, stream))
+        groups = {name: frozenset(streams) for name, streams in members.items()}
+        return {stream: (name, groups[name]) for stream, name in names.items()}
 
     def _members(self, streams: Collection[Stream]) -> list[Stream]:
-        """Some streams, and all that share the charges of one of them."""
+        """List the given streams and all streams that share charges with one of them, in order."""
         ties = self._ties([device for device, _ in streams])
         return sorted({*streams}.union(*(ties[stream][1] for stream in streams if stream in ties)))
 
     def _books(self, audience: str, streams: Collection[Stream]) -> dict[Stream, _Book]:
-        """An audience's accounts of some streams, and of those that move with them."""
+        """Look up an audience's accounts of the given streams, and of the streams that move with them."""
         ties = self._ties([device for device, _ in streams])
-        devices = {
-            device for members_of in (streams, *{members for _, members in ties.values()}) for device, _ in members_of
-        }
-        accounts = map(_Row._make, among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience))
-        rows, books = {(row.device, row.stream): row for row in accounts}, dict[Stream, _Book]()
+        devices = {device for group in (streams, *{members for _, members in ties.values()}) for device, _ in group}
+        found_rows = among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience)
+        rows, books = {row[1:3]: _Row._make(row) for row in found_rows}, dict[Stream, _Book]()
         for stream in streams:
             together, members = ties.get(stream, ("", frozenset([stream])))
             others = [rows[member] for member in sorted(members - {stream}) if member in rows]
             books[stream] = _Book(rows.get(stream), together, members, others)
         return books
 
-    def _class(self, classes: tuple[ReleaseClass, ...]) -> int:
+    def _class_id(self, classes: tuple[ReleaseClass, ...]) -> int:
         chains = json.dumps([chain.model_dump(mode="json") for chain in classes])
-        return self._find("classes", "chains", chains) or self._insert("classes", "chains", chains)
+        return self._find_id("classes", "chains", chains) or self._insert("classes", "chains", chains)
 
-    def _keep_promise(self, audience: str, wanted: Promise) -> None:
-        before = self._one(
+    def _refuse_other_promise(self, audience: str, promise: Promise) -> None:
+        old_promise = self._row(
             "SELECT epsilon, adversary, seconds FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? "
             "AND (epsilon, adversary, seconds)<>(?, ?, ?) LIMIT 1",
-            *(audience, *wanted),
+            *(audience, *promise),
         )
-        if before is not None:
+        if old_promise is not None:
             raise LedgerError(
-                f"audience {audience} was promised epsilon {Promise(*before)} and cannot be given {wanted} now: give "
-                "the new audience another name"
+                f"audience {audience} was promised epsilon {Promise(*old_promise)} and cannot be given {promise} now: "
+                "give the new audience another name"
             )
 
     def reserve(
-        self, release: Release, draw: Callable[[int], Drawn], *, time_us: int, progress: int | None = None
+        self, release: Release, draw: Callable[[int], Content], *, time_us: int, progress: int | None = None
     ) -> Entry:
-        """Charge a release and keep what will be published and what it was made of, durably, or refuse it as a whole.
+        """Charge a release and store its content durably, or refuse it as a whole. Return the reserved entry.
 
         Args:
-            draw: makes what to publish from the entry's number. It is called only when nothing stands against the
-                release any more, so that no noise is drawn for a refused one.
-            progress: if given, this is a window of the schedule `release.name`, which goes on with the one that begins
-                there. No window of a schedule is ever released twice, wherever it is set to go on.
+            draw: makes the content from the entry's number. It is called only after every check has passed, so that no
+                noise is drawn for a refused release.
+            progress: the first tick of the next window of the schedule `release.name`, whose window this is; `None`
+                outside of a schedule. No window of a schedule is ever released twice, wherever the schedule goes on.
 
         Raises LedgerError if a tick would exceed its allowance, there is no allowance, or the window was released
-        before: nothing is charged. After a DatabaseError nothing is charged, or, if a server went away at the very end,
-        all of it may be, and is waiting to be published.
+        before: nothing is charged then. After a DatabaseError nothing is charged. If a server went away at the very
+        end, the release may be charged all the same, and is waiting to be published.
         """
         with self.transaction():
             if progress is not None and (entry := self.released_as(release.name, release.first)):
@@ -286,19 +296,19 @@ class Ledger:
                     "has released the window that begins there"
                 )
             group = self._admit(release)
-            number = self.newest + 1
-            drawn = draw(number)
-            for table in drawn.tables:
-                self._document(table)
+            number = self.newest_entry + 1
+            content = draw(number)
+            for table in content.tables:
+                self._document_id(table)
             self._db.execute(
                 f"INSERT INTO entries ({_ENTRY}, in_group, question, inputs, inputs_digest) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?)",
                 (
                     *(number, release.name, release.audience, release.stream, time_us, release.mechanism),
                     *(release.noise, release.scale, release.first, release.last, int(release.exclusive)),
-                    *(release.basis, release.reason, release.topic, drawn.payload, group),
-                    *(self._document(drawn.question), drawn.inputs.decode()),
-                    inputs_digest(drawn.question, release.first, drawn.inputs),
+                    *(release.basis, release.reason, release.topic, content.payload, group),
+                    *(self._document_id(content.question), content.inputs.decode()),
+                    inputs_digest(content.question, release.first, content.inputs),
                 ),
             )
             if release.exclusive:
@@ -310,117 +320,120 @@ class Ledger:
             return self._entries("number=?", number)[0]
 
     def refuse(self, release: Release) -> None:
-        """Raise LedgerError if a release that charges nothing would be refused now; it is not made."""
+        """Raise LedgerError if a release that charges nothing would be refused now; nothing is written."""
         assert not any(release.charges.values())
         with suppress(_RehearsalError), self.transaction():
             self._admit(release)
             raise _RehearsalError
 
     def _admit(self, release: Release) -> int:
-        """Charge a release; the group of its devices. Raises LedgerError."""
+        """Charge a release. Return the id of its group of devices. Raises LedgerError if the release is refused."""
         if release.since_us < (limit := self.binding.not_before_us):
             raise LedgerError(
                 f"release {release.name}: ticks {release.first}..{release.last} are refused, because they begin at "
                 f"{instant_text(instant(release.since_us))}: {no_release_before(limit)}"
             )
-        group = self._group(release)
+        group = self._group_id(release)
         self._charge(release, group)
         return group
 
     def released_as(self, name: str, first: int) -> int:
-        """The entry that has released the window of a schedule that begins at a tick; 0 if none has."""
-        row = self._one("SELECT number FROM entries WHERE name=? AND first=? LIMIT 1", name, first)
+        """The number of the entry that released the window of a schedule from tick `first` on; 0 if there is none."""
+        row = self._row("SELECT number FROM entries WHERE name=? AND first=? LIMIT 1", name, first)
         return int(row[0]) if row else 0
 
-    def _refuse_before(self, release: Release, key: Key, members: Iterable[Stream]) -> None:
-        """Refuse ticks of a device, or of those that move with it, from before a ledger that was lost."""
+    def _refuse_lost_ticks(self, release: Release, key: Key, members: Iterable[Stream]) -> None:
+        """Refuse ticks whose charges were in a lost ledger: of a device's stream, or of streams that move with it."""
         for member in members:
-            begins, _ = self._beginning(member)
+            beginning, _ = self._beginning(member)
             first = release.first + (release.shifts.get(key.device, 0) if member[0] == key.device else 0)
-            if first < begins:
+            if first < beginning:
                 last = first + release.last - release.first
                 raise LedgerError(
                     f"release {release.name}: ticks {first}..{last} are refused, because this ledger begins with tick "
-                    f"{begins} of stream {release.stream}: what was told before is not in it"
+                    f"{beginning} of stream {release.stream}: what was told before is not in it"
                 )
 
     def _beginning(self, stream: Stream) -> tuple[int, int]:
-        """The first tick that releases may hold, and the first of those whose charges are all known; 0 by default."""
-        row = self._one("SELECT first, uncharged FROM intact_beginnings WHERE (device, stream)=(?, ?)", *stream)
+        """The first tick of a stream that releases may hold, and the first from which on all charges are known.
+
+        Both are 0 unless a ledger was lost.
+        """
+        row = self._row("SELECT first, uncharged FROM intact_beginnings WHERE (device, stream)=(?, ?)", *stream)
         return (row[0], row[1]) if row else (0, 0)
 
     def _charge(self, release: Release, group: int) -> None:
-        """Charge the devices of a release, which are the members of a group; what it needs of all is read at once."""
+        """Charge the devices of a release, which are the members of a group; their rows are read all at once."""
         books = self._books(release.audience, [(device, release.stream) for device in release.charges])
-        begun = self._one("SELECT 1 FROM beginnings LIMIT 1") is not None
-        near, gone, new = self._near_members(release, group), list[tuple[int, int]](), list[tuple[int, ...]]()
-        shifted = list[tuple[int]]()
+        has_beginnings = self._row("SELECT 1 FROM beginnings LIMIT 1") is not None
+        runs_near, shifted_ids = self._runs_of_members(release, group), list[tuple[int]]()
+        old_runs, new_runs = list[tuple[int, int]](), list[tuple[int, ...]]()
         for device, charge in release.charges.items():
             key, shift = Key(device, release.stream, release.audience), release.shifts.get(device, 0)
             book = books[key[:2]]
-            if begun:
-                self._refuse_before(release, key, book.members)
+            if has_beginnings:
+                self._refuse_lost_ticks(release, key, book.members)
             if not charge and release.audience == SITE:
                 continue
             if (account := book.account) is None:
                 raise _no_allowance(key)
             if book.others:
-                self._put_runs(gone, new)  # each sees what was charged to those before it
-            before = near.get(account.id, [])
-            after = overlay(before, release.first + shift, release.last + shift, charge) if charge else before
-            self._refuse(release, key, account, book, after)
-            gone += [(account.id, run.first) for run in set(before) - set(after)]
-            new += [(account.id, *run) for run in set(after) - set(before)]
+                self._replace_runs(old_runs, new_runs)  # so that the charges of earlier devices count
+            runs = runs_near.get(account.id, [])
+            charged = overlay(runs, release.first + shift, release.last + shift, charge) if charge else runs
+            self._refuse_charge(release, key, account, book, charged)
+            old_runs += [(account.id, run.first) for run in set(runs) - set(charged)]
+            new_runs += [(account.id, *run) for run in set(charged) - set(runs)]
             if charge and shift:
-                shifted.append((account.id,))
-        self._put_runs(gone, new)
-        self._db.executemany("UPDATE accounts SET shifted=1 WHERE id=?", shifted)
+                shifted_ids.append((account.id,))
+        self._replace_runs(old_runs, new_runs)
+        self._db.executemany("UPDATE accounts SET shifted=1 WHERE id=?", shifted_ids)
 
-    def _put_runs(self, gone: list[tuple[int, int]], new: list[tuple[int, ...]]) -> None:
-        self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", gone)
-        self._db.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", new)
-        gone.clear()
-        new.clear()
+    def _replace_runs(self, old_runs: list[tuple[int, int]], new_runs: list[tuple[int, ...]]) -> None:
+        self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", old_runs)
+        self._db.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", new_runs)
+        old_runs.clear()
+        new_runs.clear()
 
-    def _refuse(self, release: Release, key: Key, account: _Row, book: _Book, after: list[ChargedTicks]) -> None:
-        """Refuse ticks of a device that would have these charges `after` the release."""
+    def _refuse_charge(self, release: Release, key: Key, account: _Row, book: _Book, runs: list[ChargedTicks]) -> None:
+        """Refuse a release to a device's account, which would have the charges `runs` after it."""
         together, others = book.together, book.others
         shift, charge, base = release.shifts.get(key.device, 0), release.charges[key.device], account.base
         first, last = release.first + shift, release.last + shift
-        exclusive = next((row.exclusive for row in (account, *others) if row.exclusive), 0)
+        exclusive_entry = next((row.exclusive for row in (account, *others) if row.exclusive), 0)
         problem = ""
         if release.mechanism != account.mechanism:
             rule = account.mechanism
             problem = f"mechanism {release.mechanism} keeps no promise whose releases are charged by {rule}"
-        elif exclusive:
-            problem = f"entry {exclusive} does not compose with any other release of {together or 'this stream'}"
+        elif exclusive_entry:
+            problem = f"entry {exclusive_entry} does not compose with any other release of {together or 'this stream'}"
         elif release.exclusive and (base or any(self._runs(row.id) for row in (account, *others))):
             problem = (
                 f"mechanism {release.mechanism} does not compose and something was charged to "
                 f"{together or 'this stream'} before"
             )
-        # A charge of nothing is for what the device has released itself, which the base holds, once for all releases.
+        # A release of the device's own windows charges 0: the base holds their charge, once for all releases.
         elif not (charge or base):
             problem = "its device releases no windows"
         if problem:
             raise LedgerError(f"{key}: ticks {first}..{last} are refused, because {problem}")
-        total = clipped(after, first, last)
+        total = clip(runs, first, last)
         total = total if charge else [ChargedTicks(first, last, peak(total))]
         for other in others:
             ahead = 0 if other.device == key.device else None if other.shifted else shift  # a device has one clock
             runs = self._runs(other.id) if ahead is None else self._runs_at(other.id, first - ahead, last - ahead)
-            for run in beside(runs, first, last, ahead):
+            for run in charges_beside(runs, first, last, ahead):
                 total = overlay(total, *run)
-        above = [run for run in total if run.charge + base > account.allowance]
-        if above:
-            raise _refusal(key, above[0].first, above[-1].last, peak(above) + base, account.allowance, together)
+        excess = [run for run in total if run.charge + base > account.allowance]
+        if excess:
+            raise _excess_error(key, excess[0].first, excess[-1].last, peak(excess) + base, account.allowance, together)
 
     def _runs(self, account: int) -> list[ChargedTicks]:
         query = "SELECT first, last, charge FROM intact_runs WHERE account=?"
         return [ChargedTicks._make(row) for row in self._db.execute(query, (account,))]
 
     def _runs_at(self, account: int, first: int, last: int) -> list[ChargedTicks]:
-        """The runs that overlap or touch the ticks; at most one of them begins before the first."""
+        """The runs of an account that overlap or touch ticks first..last; at most one of them begins earlier."""
         rows = self._db.execute(
             "SELECT first, last, charge FROM intact_runs WHERE account=? AND first<=? AND first>=COALESCE("
             "(SELECT MAX(first) FROM runs WHERE account=? AND first<?), 0) ORDER BY first",
@@ -428,8 +441,8 @@ class Ledger:
         )
         return [run for run in map(ChargedTicks._make, rows) if run.last >= first - 1]
 
-    def _near_members(self, release: Release, group: int) -> dict[int, list[ChargedTicks]]:
-        """By account of a release's devices, which are the members of a group, the runs of `_runs_at`."""
+    def _runs_of_members(self, release: Release, group: int) -> dict[int, list[ChargedTicks]]:
+        """The runs of `_runs_at` for each account of a release's devices, which are the members of a group, by id."""
         rows = self._db.execute(
             "SELECT runs.account, runs.first, runs.last, runs.charge, shift FROM intact_runs runs "
             "JOIN accounts ON accounts.id=runs.account JOIN members ON members.device=accounts.device "
@@ -437,43 +450,43 @@ class Ledger:
             "(SELECT MAX(first) FROM runs WHERE account=accounts.id AND first<?+shift), 0) ORDER BY 1, 2",
             (group, release.stream, release.audience, release.last + 1, release.first),
         )
-        near: dict[int, list[ChargedTicks]] = {}
+        runs: dict[int, list[ChargedTicks]] = {}
         for account, first, last, charge, shift in rows:
             if last >= release.first + shift - 1:
-                near.setdefault(account, []).append(ChargedTicks(first, last, charge))
-        return near
+                runs.setdefault(account, []).append(ChargedTicks(first, last, charge))
+        return runs
 
-    def _group(self, release: Release) -> int:
+    def _group_id(self, release: Release) -> int:
         members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
         name = digest(json.dumps(members).encode())
-        if not (group := self._find("groups", "digest", name)):
+        if not (group := self._find_id("groups", "digest", name)):
             group = self._insert("groups", "digest", name)
             self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
         return group
 
-    def _document(self, document: bytes) -> int:
+    def _document_id(self, document: bytes) -> int:
         columns, row = "digest, document", (digest(document), document.decode())
-        return self._find("documents", "digest", row[0]) or self._insert("documents", columns, *row)
+        return self._find_id("documents", "digest", row[0]) or self._insert("documents", columns, *row)
 
-    def _find(self, table: str, column: str, value: str) -> int:
-        """The number of the row that has a text in a column, 0 without one."""
-        row = self._one(f"SELECT id FROM {table} WHERE {column}=?", value)
+    def _find_id(self, table: str, column: str, value: str) -> int:
+        """The id of the row whose column has a value; 0 if there is no such row."""
+        row = self._row(f"SELECT id FROM {table} WHERE {column}=?", value)
         return row[0] if row else 0
 
     def _insert(self, table: str, columns: str, *row: object) -> int:
-        """Insert a row, and return its number."""
+        """Insert a row. Return its id."""
         query = f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))}) RETURNING id"
-        return int(self._one(query, *row)[0])
+        return int(self._row(query, *row)[0])
 
     @property
     def binding(self) -> Binding:
-        """Which ledger it is, and of which store."""
-        return Binding(*self._one("SELECT identity, store, not_before_us FROM intact_binding"))
+        """The identities of the ledger and of its store."""
+        return Binding(*self._row("SELECT identity, store, not_before_us FROM intact_binding"))
 
     @property
-    def newest(self) -> int:
-        """The number of the newest entry, 0 if there is none."""
-        return int(self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0])
+    def newest_entry(self) -> int:
+        """The number of the newest entry; 0 if there is none."""
+        return int(self._row("SELECT COALESCE(MAX(number), 0) FROM entries")[0])
 
     def begin(
         self,
@@ -484,21 +497,25 @@ class Ledger:
         *,
         complete: bool = True,
     ) -> None:
-        """Become another ledger, of a store, that refuses releases before a first tick of each device and stream.
+        """Take a new identity, bind to a store, and refuse releases of ticks before the beginnings.
 
-        `complete`: it has all charges of the ticks before. `not_before_us` replaces that of the binding, unless
-        it is `None`. If anything begins, classes that are in force count for ever: the store may have forgotten them.
+        If there are beginnings, the classes now in force count for ever: the store may have lost them.
+
+        Args:
+            beginnings: device, stream and first tick that releases may hold.
+            complete: whether the ledger has all charges of the ticks before the beginnings.
+            not_before_us: replaces the binding's, unless it is `None`.
         """
-        begins = [(*beginning, 0 if complete else beginning[2]) for beginning in beginnings]
+        rows = [(*beginning, 0 if complete else beginning[2]) for beginning in beginnings]
         with self.transaction():
             self._db.executemany(
                 "INSERT INTO beginnings VALUES (?, ?, ?, ?) ON CONFLICT (device, stream) "
                 "DO UPDATE SET first=CASE WHEN beginnings.first<excluded.first THEN excluded.first "
                 "ELSE beginnings.first END, uncharged=CASE WHEN beginnings.uncharged<excluded.uncharged "
                 "THEN excluded.uncharged ELSE beginnings.uncharged END",
-                begins,
+                rows,
             )
-            if begins:
+            if rows:
                 self._db.execute(
                     "INSERT INTO outlived SELECT DISTINCT device, stream, class, period_us, "
                     "(SELECT COALESCE(MAX(number), 0) FROM entries) "
@@ -510,25 +527,25 @@ class Ledger:
                 self._db.execute("UPDATE binding SET not_before_us=?", (not_before_us,))
 
     def beginning(self, devices: Iterable[str], stream: str) -> int:
-        """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
+        """The first tick that a release about the stream of all these devices may hold; 0 unless a ledger was lost."""
         return max(self._beginning(member)[0] for member in self._members([(device, stream) for device in devices]))
 
     def beginnings(self, devices: Iterable[str], stream: str) -> dict[str, int]:
-        """The same by device; empty unless the ledger was lost."""
-        if self._one("SELECT 1 FROM beginnings LIMIT 1") is None:
+        """The first tick that a release about each device's stream may hold; empty unless a ledger was lost."""
+        if self._row("SELECT 1 FROM beginnings LIMIT 1") is None:
             return {}
         return {device: self.beginning([device], stream) for device in devices}
 
     @property
     def has_past(self) -> bool:
-        """True if there may be such facts of any stream."""
+        """Tell whether `past` may say anything of any stream."""
         query = "SELECT 1 FROM outlived UNION ALL SELECT 1 FROM beginnings WHERE uncharged>0 LIMIT 1"
-        return bool(self.binding.not_before_us or self._one(query))
+        return bool(self.binding.not_before_us or self._row(query))
 
     def past(self, streams: Iterable[Stream]) -> tuple[list[tuple[str, int]], bool]:
-        """Facts of streams, and of those that move with them, from before `begin`, which no policy may tell.
+        """Tell of streams, and of those that move with them, what was so before `begin` and no policy may say any more.
 
-        Their classes of chains, as JSON with periods, and if they may have been charged without a trace of it here.
+        Returns their classes of chains, each as JSON with a period in microseconds, and whether charges may be lost.
         """
         query = "SELECT chains, period_us FROM intact_outlived JOIN classes ON class=id WHERE (device, stream)=(?, ?) "
         query += "ORDER BY class, period_us"
@@ -537,67 +554,75 @@ class Ledger:
         return classes, bool(self.binding.not_before_us) or any(self._beginning(member)[1] for member in members)
 
     def classes(self, key: Key) -> str:
-        """The classes of chains, as JSON, that an account's newest allowance is for."""
+        """The classes of chains, as JSON, of an account's newest allowance."""
         query = (
             "SELECT chains FROM intact_allowances JOIN classes ON class=id WHERE account=? ORDER BY serial DESC LIMIT 1"
         )
-        return str(self._one(query, self._account(key).id)[0])
+        return str(self._row(query, self._account(key).id)[0])
 
-    def louder(self, key: Key, ahead: int) -> list[Louder]:
-        """Find ticks of a stream, and of those that move with it, of which more was told than may be told now.
+    def louder_ticks(self, key: Key, ahead: int) -> list[LouderTicks]:
+        """Find ticks of a stream, or of streams that move with it, of which more was told than may be told now.
 
-        `ahead`: by how much its device's numbers are ahead of wall ticks. Where clocks were set, the largest charges of
-        devices count together.
+        `ahead` is by how much the device's tick numbers are ahead of wall ticks. The largest charges of devices whose
+        clocks were set are added up. Raises LedgerError if the stream has no account.
         """
-        later_charges = []
-        own, _, members, others = self._books(key.audience, [key[:2]])[key[:2]]
-        lost = [(self._beginning(member)[1], member[0] != key.device) for member in members]
-        if last := max(tick + (ahead if other else 0) for tick, other in lost if tick or not other):
-            later_charges.append(Louder(last - 1, None))
-        if own is None:
+        stretches = []
+        account, _, members, others = self._books(key.audience, [key[:2]])[key[:2]]
+        uncharged_ticks = [(self._beginning(member)[1], member[0] != key.device) for member in members]
+        if end := max(tick + (ahead if is_other else 0) for tick, is_other in uncharged_ticks if tick or not is_other):
+            stretches.append(LouderTicks(end - 1, None))
+        if account is None:
             raise _no_allowance(key)
         query = "SELECT MAX(allowance), MAX(base) FROM intact_allowances WHERE account=?"
-        most, base = map(max, zip(*(self._one(query, row.id) for row in (own, *others)), strict=True))
-        clocks = self._by_clock((own, *others))
-        above = sum(peak_of_sum(runs) for runs in clocks.values()) + base - own.allowance
-        if above > 0 and most > own.allowance:
-            moved = {row.clock for row in others if row.device != key.device and self._runs(row.id)}
-            lasts = (
-                last_above(runs, peak_of_sum(runs) - above) + (ahead if clock in moved else 0)
+        limits = [self._row(query, row.id) for row in (account, *others)]
+        largest, base = map(max, zip(*limits, strict=True))
+        clocks = self._by_clock((account, *others))
+        excess = sum(peak_of_sum(runs) for runs in clocks.values()) + base - account.allowance
+        if excess > 0 and largest > account.allowance:
+            shifted_clocks = {row.clock for row in others if row.device != key.device and self._runs(row.id)}
+            last_ticks = (
+                last_above(runs, peak_of_sum(runs) - excess) + (ahead if clock in shifted_clocks else 0)
                 for clock, runs in clocks.items()
             )
-            later_charges.append(Louder(max(lasts), min(above, most - own.allowance)))
-        return later_charges
+            stretches.append(LouderTicks(max(last_ticks), min(excess, largest - account.allowance)))
+        return stretches
 
-    def never_louder(self, audience: str) -> int | None:
-        """Return an allowance at which no account of an audience has louder ticks; `None` if charges were lost."""
-        if self._one("SELECT 1 FROM intact_beginnings WHERE uncharged>0 LIMIT 1"):
+    def largest_allowance(self, audience: str) -> int | None:
+        """The largest allowance that any account of an audience ever had; `None` if charges were lost.
+
+        An account whose allowance is as large has no louder ticks.
+        """
+        if self._row("SELECT 1 FROM intact_beginnings WHERE uncharged>0 LIMIT 1"):
             return None
         query = "SELECT MAX(granted.allowance) FROM intact_allowances granted JOIN accounts ON account=accounts.id "
-        return int(self._one(query + "WHERE audience=?", audience)[0] or 0)
+        return int(self._row(query + "WHERE audience=?", audience)[0] or 0)
 
     def allowances(self, stream: str, audience: str, devices: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """By device the allowance of its account, and what its own windows take of that. LedgerError without one."""
+        """The allowance and the base of each account of an audience with a stream, by device.
+
+        Raises LedgerError if one of `devices` has no account.
+        """
         query = "SELECT device, allowance, base FROM intact_accounts WHERE (stream, audience)=(?, ?)"
-        every = {device: (allowance, base) for device, allowance, base in self._db.execute(query, (stream, audience))}
+        rows = self._db.execute(query, (stream, audience))
+        accounts = {device: (allowance, base) for device, allowance, base in rows}
         for device in devices:
-            if device not in every:
+            if device not in accounts:
                 raise _no_allowance(Key(device, stream, audience))
-        return every
+        return accounts
 
     def newest_end_us(self) -> int:
-        """Compute the end of the newest window that was released, in microseconds of Unix time; 0 without one."""
+        """The end of the newest released window, in microseconds of Unix time; 0 if there is none."""
         newest = "SELECT topic AS newest_topic, MAX(last) AS newest_last FROM entries GROUP BY topic"
         query = f"SELECT payload FROM intact_entries JOIN ({newest}) n ON topic=newest_topic AND last=newest_last"
         ends = (unix_us(ReleaseFrame.decode(bytes(payload)).time) for (payload,) in self._db.execute(query))
         return max(ends, default=0)
 
     def fleets(self) -> set[str]:
-        """The fleets whose releases were charged here."""
+        """The fleets whose releases the ledger has charged."""
         return {topic.split("/")[2] for (topic,) in self._db.execute("SELECT DISTINCT topic FROM entries")}
 
     def released(self) -> list[tuple[str, str, int]]:
-        """Device, stream and the last of its ticks that any entry is about."""
+        """Device, stream and the last tick, as the device numbers it, of each stream that an entry is about."""
         query = (
             "SELECT device, stream, MAX(last + shift) FROM entries JOIN members USING (in_group) "
             "GROUP BY device, stream"
@@ -605,7 +630,10 @@ class Ledger:
         return self._db.execute(query).fetchall()
 
     def forget(self, device: str, *, time_us: int) -> int:
-        """Erase the sums of all releases that a device was a part of, and count them; charges and publications stay."""
+        """Erase the sums of all releases that a device was a part of. Return how many entries were erased.
+
+        Charges and publications stay.
+        """
         with self.transaction():
             rowcount = self._db.execute(
                 "UPDATE entries SET inputs='', inputs_digest='' WHERE inputs<>'' AND in_group IN "
@@ -614,46 +642,46 @@ class Ledger:
             ).rowcount
             query = "INSERT INTO forgotten VALUES (?, ?, ?) ON CONFLICT (device) DO UPDATE SET "
             query += "through=excluded.through, time_us=excluded.time_us"
-            self._db.execute(query, (device, self.newest, time_us))
+            self._db.execute(query, (device, self.newest_entry, time_us))
         self._db.rewrite()
         return rowcount
 
     def mark(self, number: int, state: State) -> None:
-        """Record what became of a reserved release; its charge stays, whatever it is."""
+        """Set the state of a reserved release; its charge stays, whatever the state."""
         with self.transaction():
             self._db.execute("UPDATE entries SET state=? WHERE number=? AND state='reserved'", (state, number))
 
     def newest_published(self, through: int) -> list[int]:
-        """Numbers of the newest entry of each topic that was published, or reserved and is not above a number."""
+        """The numbers of each topic's newest entry, of all published ones, and of reserved ones up to `through`."""
         query = "SELECT MAX(number) FROM entries WHERE state='published' OR state='reserved' AND number<=? "
         return [row[0] for row in self._db.execute(query + "GROUP BY topic ORDER BY 1", (through,))]
 
     def entry(self, number: int) -> Entry | None:
-        """An entry, by its number."""
+        """The entry with a number; `None` if there is none."""
         return next(iter(self._entries("number=?", number)), None)
 
     def entries(self, after: int = 0, limit: int = 2**62, *, pending: bool = False) -> list[Entry]:
-        """Entries above a number, oldest first; all, or those that are not known to be published."""
+        """Up to `limit` entries above a number, oldest first; with `pending` only those still reserved."""
         state = "state='reserved' AND " if pending else ""
         return self._entries(f"{state}number>? ORDER BY number LIMIT ?", after, limit)
 
     def charges(self, number: int) -> dict[str, int]:
-        """For each device of an entry, what its ticks were charged."""
+        """The charge of every tick of an entry, by device."""
         query = "SELECT device, charge FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
         return dict(self._db.execute(query, (number,)).fetchall())
 
     def shifts(self, number: int) -> dict[str, int]:
-        """For each device of an entry, by how much its ticks are ahead of the entry's wall ticks."""
+        """By how much each device's tick numbers are ahead of an entry's wall ticks, by device."""
         query = "SELECT device, shift FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
         return dict(self._db.execute(query, (number,)).fetchall())
 
     def progress(self, name: str) -> int | None:
-        """The tick at which a schedule goes on; `None` before its first window."""
-        row = self._one("SELECT next FROM intact_progress WHERE name=?", name)
+        """The first tick of a schedule's next window; `None` before its first window."""
+        row = self._row("SELECT next FROM intact_progress WHERE name=?", name)
         return None if row is None else int(row[0])
 
     def set_progress(self, name: str, following: int) -> None:
-        """Let a schedule go on with the window that begins at a tick, without a release; one released stays so."""
+        """Let a schedule go on with the window that begins at tick `following`."""
         query = "INSERT INTO progress VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next=excluded.next"
         with self.transaction():
             self._db.execute(query, (name, following))
@@ -670,14 +698,14 @@ class Ledger:
         """A device's accounts, in the order of stream and audience."""
         return self._accounts("WHERE device=?", device)
 
-    def promised(self, audience: str) -> Promise | None:
-        """Promise to an audience; `None` without an account."""
+    def promise_of(self, audience: str) -> Promise | None:
+        """The promise to an audience; `None` if it has no account."""
         query = "SELECT epsilon, adversary, seconds FROM allowances JOIN accounts ON account=accounts.id "
-        row = self._one(query + "WHERE audience=? LIMIT 1", audience)
+        row = self._row(query + "WHERE audience=? LIMIT 1", audience)
         return None if row is None else Promise(*row)
 
-    def alone(self) -> list[Key]:
-        """The accounts that have had a release that does not compose."""
+    def exclusive_keys(self) -> list[Key]:
+        """The keys of accounts that have had a release that does not compose."""
         rows = self._db.execute("SELECT device, stream, audience FROM accounts WHERE exclusive<>0 ORDER BY 1, 2, 3")
         return list(map(Key._make, rows))
 
@@ -686,46 +714,46 @@ class Ledger:
         return self._accounts("WHERE id=?", self._account(key).id)[0]
 
     def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
-        """The charges of releases for ticks first..last; ticks between runs have 0. LedgerError if no account."""
-        return clipped(self._runs_at(self._account(key).id, first, last), first, last)
+        """The charges of releases to ticks first..last; ticks between runs have 0. LedgerError without an account."""
+        return clip(self._runs_at(self._account(key).id, first, last), first, last)
 
     def _account(self, key: Key) -> _Row:
-        if (row := self._one(f"{_ACCOUNT} WHERE (device, stream, audience)=(?, ?, ?)", *key)) is None:
+        if (row := self._row(f"{_ACCOUNT} WHERE (device, stream, audience)=(?, ?, ?)", *key)) is None:
             raise _no_allowance(key)
         return _Row._make(row)
 
-    def _accounts(self, where: str, *values: object) -> list[Account]:
+    def _accounts(self, where: str, *parameters: object) -> list[Account]:
         rows = self._db.execute(
             "SELECT device, stream, audience, allowance, base, COALESCE(MAX(charge), 0), COALESCE(MIN(first), -1), "
             "COALESCE(MAX(last), -1), COUNT(charge), exclusive, mechanism "
             f"FROM intact_accounts LEFT JOIN runs ON account=id {where} GROUP BY id ORDER BY 1, 2, 3",
-            values,
+            parameters,
         )
         accounts = [Account(Key(*row[:3]), *row[3:]) for row in rows.fetchall()]
         keys = [account.key for account in accounts]
         books = {name: self._books(name, [key[:2] for key in keys]) for name in {key.audience for key in keys}}
-        return [self._spent_together(account, books[account.key.audience][account.key[:2]]) for account in accounts]
+        return [self._shared_account(account, books[account.key.audience][account.key[:2]]) for account in accounts]
 
-    def _spent_together(self, account: Account, book: _Book) -> Account:
-        """An account with what all streams have been told that move with its own."""
+    def _shared_account(self, account: Account, book: _Book) -> Account:
+        """Add to an account the name and the largest charge of all streams that move with its own."""
         spent = account.spent
         if book.account is not None and book.others:
             spent = sum(map(peak_of_sum, self._by_clock((book.account, *book.others)).values()))
         return account._replace(together=book.together, spent_together=spent)
 
     def _by_clock(self, accounts: Iterable[_Row]) -> dict[str, list[ChargedTicks]]:
-        """The charges of accounts by device where its clock was set; those of all others together."""
+        """The charges of accounts by clock: a device's own if it was set, "" for all accounts of other devices."""
         clocks: dict[str, list[ChargedTicks]] = {}
         for account in accounts:
             clocks.setdefault(account.clock, []).extend(self._runs(account.id))
         return clocks
 
-    def _entries(self, where: str, *values: object) -> list[Entry]:
-        rows = self._db.execute(f"SELECT {_ENTRY} FROM intact_entries WHERE {where}", values)
+    def _entries(self, where: str, *parameters: object) -> list[Entry]:
+        rows = self._db.execute(f"SELECT {_ENTRY} FROM intact_entries WHERE {where}", parameters)
         return [Entry._make((*row[:10], bool(row[10]), *row[11:])) for row in rows]
 
-    def _one(self, query: str, *values: object) -> Any:
-        return self._db.execute(query, values).fetchone()
+    def _row(self, query: str, *parameters: object) -> Any:
+        return self._db.execute(query, parameters).fetchone()
 
 
 def _no_allowance(key: Key) -> LedgerError:
@@ -733,17 +761,20 @@ def _no_allowance(key: Key) -> LedgerError:
 
 
 def no_release_before(time_us: int) -> str:
-    """Say which windows a ledger refuses, and how that is changed."""
+    """Say that no window before a time is released, why, and how to change that time."""
     return (
         f"no release before {instant_text(instant(time_us))}, as was said when copies were put back "
         "(fugu gateway ledger resume --after sets another time)"
     )
 
 
-def _refusal(key: Key, first: int, last: int, reached: int, allowance: int, together: str = "") -> LedgerError:
-    """The error of a release that would push ticks above their allowance, with all streams that move together."""
+def _excess_error(key: Key, first: int, last: int, charge: int, allowance: int, together: str = "") -> LedgerError:
+    """The error for a release that would raise the charge of ticks above the allowance.
+
+    `together` names the streams that move with the account's own; empty if it is alone.
+    """
     who = f"{key}, with all of {together}, which move together" if together else f"{key}"
     return LedgerError(
-        f"{who}: ticks {first}..{last} would reach {nats(reached):.12g} of {nats(allowance):.12g} allowed, "
-        f"{nats(reached - allowance):.12g} too much"
+        f"{who}: ticks {first}..{last} would reach {nats(charge):.12g} of {nats(allowance):.12g} allowed, "
+        f"{nats(charge - allowance):.12g} too much"
     )

@@ -1,8 +1,8 @@
-"""Makes one release: sums of symbols or windows, noise, the ledger's entry. Publishing is somebody else's.
+"""Makes one release: sums of symbols or windows, noise, the ledger's entry. Other modules publish it.
 
-It is one call: whatever is needed of all devices is read at once, from one state of the store. Nothing is drawn and
-nothing is charged before the last step, which is one transaction of the ledger. A process that is killed before has
-told nobody anything, and the window is made again. After it, the drawn release is published from the ledger.
+A release is made by one call, which reads the rows of all devices at once, from one state of the store. Nothing is
+drawn and nothing is charged before the last step, which is one transaction of the ledger. A process that is killed
+before that has told nobody anything, and the window is made again. After it, the release is published from the ledger.
 """
 
 from __future__ import annotations
@@ -35,36 +35,49 @@ from gateway.releases.allowance import (
     charge,
     classes_of,
     counted_symbols,
-    moved_by_all,
     smallest_scale,
+    window_sensitivity,
 )
 from gateway.releases.charges import PER_NAT, nats, units_above, units_below
 from gateway.releases.config import Audience
-from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Entry, Key, Louder, Release, canonical
-from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, canonical_table, symbols_variances
-from gateway.releases.jobs import Counted, Job, answers
+from gateway.releases.entries import CHARGED_BEFORE, SITE, Content, Entry, Key, LouderTicks, Release, canonical_bytes
+from gateway.releases.inputs import (
+    Addend,
+    Inputs,
+    NoisyInputs,
+    Question,
+    canonical_table,
+    sum_addends,
+    symbols_variances,
+)
+from gateway.releases.jobs import CountedTicks, Job, answer_rows
 from gateway.releases.ledger import Ledger
-from gateway.releases.statistics import UNOBSERVED, SymbolCounter, noise_variance, noisy, sensitivity
+from gateway.releases.statistics import UNOBSERVED, SymbolCounter, add_noise, noise_variance, sensitivity
 from gateway.store.engine import LedgerError
 from gateway.store.journal import wall_time
 from gateway.store.store import Store
 
-__all__ = ["EmptyWindowError", "LaterError", "Maker", "drawn_of", "windows_addend"]
+__all__ = ["EmptyWindowError", "LaterError", "Maker", "content_of", "windows_addend"]
 
 
 Versions = dict[int, tuple[Policy, int, int]]
-"""Policies of a stream by version, with the first and last tick that was drawn under each."""
+"""Policies of a stream by version, with the first and last counted tick of each."""
 
 
-def _take_in(versions: Versions, policy: Policy, first: int, last: int) -> None:
+def _widen_version(versions: Versions, policy: Policy, first: int, last: int) -> None:
+    """Add a policy with ticks first..last to `versions`, or widen the ticks that it has there."""
     _, low, high = versions.get(policy.version, (policy, first, last))
     versions[policy.version] = policy, min(low, first), max(high, last)
 
 
 class DeviceWindows(NamedTuple):
-    """A device's own windows' answer, the largest scale of their noise, and how long a start leaves no states.
+    """The answer of a device's own windows.
 
-    `shift` is by how much their tick numbers are ahead of the release's wall ticks; `versions` are those of the frames.
+    Attributes:
+        scale: the largest scale of the windows' noise.
+        versions: the policies of the windows.
+        beginning: ticks at the start of a baseline, which windows leave out.
+        shift: by how much the windows' tick numbers are ahead of the release's wall ticks.
     """
 
     addend: Addend
@@ -75,9 +88,12 @@ class DeviceWindows(NamedTuple):
 
 
 class DeviceSymbols(NamedTuple):
-    """A device's symbols of a release's wall ticks: (length,) for each table, -1 where it made none.
+    """A device's symbols of a release's wall ticks.
 
-    `shift` and `versions` are as for its windows.
+    Attributes:
+        shift: by how much the device's tick numbers are ahead of the wall ticks.
+        tables: for each noise table the symbols (length,) made by it, -1 where there is none.
+        versions: the policies of the symbols.
     """
 
     shift: int
@@ -85,161 +101,167 @@ class DeviceSymbols(NamedTuple):
     versions: Versions
 
 
-def _by_shift(
-    store: Store, name: str, devices: Sequence[str], walls: tuple[int, int], window: Window | None = None
+def _devices_by_shift(
+    store: Store, name: str, devices: Sequence[str], wall_ticks: tuple[int, int], window: Window | None = None
 ) -> dict[int, dict[int, str]]:
-    """Devices by the numbers of their sequences of a name, by how far these are ahead of the wall ticks first..last.
+    """Group devices by how far their tick numbers are ahead of wall ticks.
 
-    Whose clock was set within them is left out.
+    A device is left out if its clock was set within the wall ticks, given as first and last. Each group maps the
+    store's numbers of the devices' sequences `name` to the devices. `window` is the device window that the sequence
+    is of, `None` for symbols.
     """
     numbers, groups = store.numbers(name, devices), dict[int, dict[int, str]]()
     shifts = store.shifts_of([*numbers.values()])
     for device, number in numbers.items():
-        own = shifts[number] if window is None else shifts[number].in_ticks(window)
-        if (shift := own.owner(*walls)[0]) is not None:
+        tick_shifts = shifts[number] if window is None else shifts[number].in_ticks(window)
+        if (shift := tick_shifts.owner(*wall_ticks)[0]) is not None:
             groups.setdefault(shift, {})[number] = device
     return groups
 
 
 def device_symbols(
-    store: Store, catalogue: Catalogue, question: Question, devices: Sequence[str], wall: int
+    store: Store, catalogue: Catalogue, question: Question, devices: Sequence[str], first_wall: int
 ) -> dict[str, DeviceSymbols]:
-    """Devices' symbols of the wall ticks from one on.
+    """Read devices' symbols of a question's window from a wall tick on, by device.
 
-    A device is left out if its clock was set within them, or some are of other states. A device chooses the version of
-    its policy, and must not stop the release of the others.
+    A device is left out if its clock was set within the window, or some of its symbols are of other states. A device
+    chooses the version of its policy, and must not stop the release about other devices.
     """
     stream, length = question.stream, question.length
     symbols: dict[str, DeviceSymbols] = {}
-    for shift, owners in _by_shift(store, stream, devices, (wall, wall + length - 1)).items():
-        first, last = wall + shift, wall + shift + length - 1
+    for shift, owners in _devices_by_shift(store, stream, devices, (first_wall, first_wall + length - 1)).items():
+        first, last = first_wall + shift, first_wall + shift + length - 1
         frames = store.symbols.across([*owners], first, last)
-        device_symbols = {device: DeviceSymbols(shift, {}, {}) for device in owners.values()}
-        lines, picked = dict[NoiseTable, dict[str, int]](), dict[NoiseTable, list[tuple[int, int]]]()
+        by_device = {device: DeviceSymbols(shift, {}, {}) for device in owners.values()}
+        lines, picks = dict[NoiseTable, dict[str, int]](), dict[NoiseTable, list[tuple[int, int]]]()
         columns = (frames.number, frames.version, frames.shift, frames.first, frames.last)
         for row, (number, version, ahead, low, high) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
             device = owners[number]
             policy = catalogue.recall(device, stream, version, SymbolModel).policy
             if policy.discretiser.states != question.labels:
-                device_symbols.pop(device, None)
-            elif ahead == shift and device in device_symbols:
+                by_device.pop(device, None)
+            elif ahead == shift and device in by_device:
                 assert policy.table is not None  # it made these
-                line = lines.setdefault(policy.table, {})
-                picked.setdefault(policy.table, []).append((row, line.setdefault(device, len(line))))
-                _take_in(device_symbols[device].versions, policy, max(low, first), min(high, last))
-        for table, rows in picked.items():
-            laid = np.full((len(lines[table]), length), UNOBSERVED, dtype=np.int64)
-            frames.lay_out([row for row, _ in rows], [line for _, line in rows], first, laid)
-            for device, place in lines[table].items():
-                if device in device_symbols:
-                    device_symbols[device].tables[table] = laid[place]
-        symbols |= {device: symbols_of for device, symbols_of in device_symbols.items() if symbols_of.tables}
+                table_lines = lines.setdefault(policy.table, {})
+                picks.setdefault(policy.table, []).append((row, table_lines.setdefault(device, len(table_lines))))
+                _widen_version(by_device[device].versions, policy, max(low, first), min(high, last))
+        for table, rows in picks.items():
+            symbol_lines = np.full((len(lines[table]), length), UNOBSERVED, dtype=np.int64)
+            frames.lay_out([row for row, _ in rows], [line for _, line in rows], first, symbol_lines)
+            for device, line in lines[table].items():
+                if device in by_device:
+                    by_device[device].tables[table] = symbol_lines[line]
+        symbols |= {device: symbols_of for device, symbols_of in by_device.items() if symbols_of.tables}
     return symbols
 
 
 def device_windows(
-    store: Store, catalogue: Catalogue, question: Question, devices: Sequence[str], wall: int
+    store: Store, catalogue: Catalogue, question: Question, devices: Sequence[str], first_wall: int
 ) -> dict[str, DeviceWindows]:
-    """The answers of devices' windows to a release's wall ticks, as far as they have counted any of them."""
-    asked: dict[Window, list[str]] = {}
+    """Read the answers of devices' own windows to a question from a wall tick on, by device.
+
+    Devices without such an answer are left out.
+    """
+    devices_of: dict[Window, list[str]] = {}
     for device in devices:
         if (window := question.windows.get(device)) is not None:
-            asked.setdefault(window, []).append(device)
-    answered: dict[str, DeviceWindows] = {}
-    for wanted, owners_asked in asked.items():
-        name = sequence_name(question.stream, wanted.name)
-        for shift, owners in _by_shift(store, name, owners_asked, (wall, wall + question.length - 1), wanted).items():
-            first = wall + shift
+            devices_of.setdefault(window, []).append(device)
+    answers: dict[str, DeviceWindows] = {}
+    wall_ticks = first_wall, first_wall + question.length - 1
+    for window, window_devices in devices_of.items():
+        name = sequence_name(question.stream, window.name)
+        for shift, owners in _devices_by_shift(store, name, window_devices, wall_ticks, window).items():
+            first = first_wall + shift
             frames: dict[str, list[WindowFrame]] = {}
             for number, frame in store.windows.across([*owners], first, first + question.length - 1):
                 frames.setdefault(owners[number], []).append(frame)
-            for device, own in frames.items():
-                answer = _answered(catalogue, question, device, own, wanted, first, shift)
+            for device, device_frames in frames.items():
+                answer = _windows_answer(catalogue, question, device, device_frames, first, shift)
                 if answer is not None:
-                    answered[device] = answer
-    return answered
+                    answers[device] = answer
+    return answers
 
 
-def _answered(
-    catalogue: Catalogue,
-    question: Question,
-    device: str,
-    frames: list[WindowFrame],
-    wanted: Window,
-    first: int,
-    shift: int,
+def _windows_answer(
+    catalogue: Catalogue, question: Question, device: str, frames: list[WindowFrame], first: int, shift: int
 ) -> DeviceWindows | None:
+    """Add up the frames of a device's windows that lie side by side from tick `first` on.
+
+    Returns `None` if there are none, or a frame's policy has other states or no such window.
+    """
     counts, scales, rows, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
-    used: list[WindowFrame] = []
+    length, ticks = question.windows[device].length, 0
     versions: Versions = {}
     for frame in frames:
         policy = catalogue.recall(device, question.stream, frame.policy_version, SymbolModel).policy
         window = policy.window(frame.window)
-        groups = None if window is None else answers(window, policy.discretiser.states, question.query)
+        groups = None if window is None else answer_rows(window, policy.discretiser.states, question.query)
         if window is None or groups is None or policy.discretiser.states != question.labels:
             return None
-        if (frame.first - first) % wanted.length or frame.length != wanted.length or frame.shift != shift:
-            continue  # between two that are side by side
+        if (frame.first - first) % length or frame.length != length or frame.shift != shift:
+            continue  # it overlaps two windows that lie side by side
         rows, beginning = groups, getattr(policy.discretiser, "baseline_ticks", 0)
         counts.append(rows @ np.array(frame.counts, dtype=np.int64))
         scales.append(Fraction(window.scale))
-        used.append(frame)
-        _take_in(versions, policy, frame.first, frame.last)
-    if not used:
+        ticks += frame.observed
+        _widen_version(versions, policy, frame.first, frame.last)
+    if not counts:
         return None
-    ticks = sum(frame.observed for frame in used)
     addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
     return DeviceWindows(addend, max(scales), versions, beginning, shift)
 
 
-def windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
-    """The answer of a device's own windows.
+def windows_addend(counts: Ints, number_counts: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
+    """Compute the answer of w windows of a device.
 
     Args:
-        counts: (w, n) noisy counts of each window that answer the query, added up over its states.
-        numbers: (n,) how many noisy numbers of a window were added up.
-        scales: (w,) of each window's noise.
+        counts: (w, n) noisy counts of each window, added up over the states of each value.
+        number_counts: (n,) how many noisy counts of a window were added up for each value.
+        scales: (w,) scale of each window's noise.
+        ticks: number of ticks that the windows have counted.
     """
     variance = sum(noise_variance(scale) for scale in scales)
     return Addend(
         counts.sum(axis=0).astype(np.float64),
-        np.asarray(numbers * variance, dtype=np.float64),
-        np.ones(len(numbers)),
+        np.asarray(number_counts * variance, dtype=np.float64),
+        np.ones(len(number_counts)),
         ticks,
     )
 
 
 def observed(symbols: dict[NoiseTable, Ints]) -> int:
-    """The ticks that have a symbol."""
-    return sum(int((laid >= 0).sum()) for laid in symbols.values())
+    """The number of ticks that have a symbol."""
+    return sum(int((symbol_row >= 0).sum()) for symbol_row in symbols.values())
 
 
-def better(question: Question, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
-    """True if a device's windows answer better than its symbols: of no fewer ticks, with no more variance.
+def windows_are_better(question: Question, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
+    """Tell whether a device's windows answer better than its symbols: about no fewer ticks, with no more variance.
 
-    The ticks that a baseline begins with have symbols of a public distribution, and windows leave them out. The
-    variance is the bound for the worst of states, without the noise that symbols would get on top: it depends on
-    nothing private.
+    The first ticks of a baseline have symbols of a public distribution, and windows leave these ticks out. The variance
+    is the bound for the worst states, without the noise that counts of symbols would get: it depends on nothing
+    private.
     """
     if windows is None or not symbols:
         return windows is not None
     if windows.addend.ticks + windows.beginning < observed(symbols):
         return False
-    seen = {table: int((laid >= 0).sum()) for table, laid in symbols.items()}
-    variance = sum(symbols_variances(question.query, table, ticks, None).sum() for table, ticks in seen.items())
+    ticks_of = {table: int((symbol_row >= 0).sum()) for table, symbol_row in symbols.items()}
+    variance = sum(symbols_variances(question.query, table, ticks, None).sum() for table, ticks in ticks_of.items())
     return bool(windows.addend.variances.sum() <= variance)
 
 
 @dataclass(slots=True)
 class Counts:
-    """Result of counting.
+    """The counts of a window.
 
     Attributes:
-        tally, beside: symbols of devices whose windows are not used, and of those whose windows are used as well.
-        windows, tables: by device, its windows that are used, and the tables of its symbols that are.
-        counted: by device, what the distribution of its count follows from, for the mechanism that needs it.
-        shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
-        versions: of all that is counted: policies, with their first and last tick.
+        tally: symbols of devices whose windows are not used.
+        beside: symbols of devices whose windows are used as well.
+        windows: the windows that are used, by device.
+        tables: the noise tables of the symbols that are used, by device.
+        counted: inputs of the distribution of a device's count, by device; for the Wasserstein mechanism only.
+        shifts: by how much a device's tick numbers are ahead of the window's wall ticks, by device.
+        versions: policies of all that is counted, with the first and last tick of each.
     """
 
     tally: SymbolCounter
@@ -252,39 +274,42 @@ class Counts:
 
     @property
     def inputs(self) -> Inputs:
-        """The numbers that the answer is computed from, once noise is on them."""
-        alone = [window for device, window in self.windows.items() if device not in self.tables]
-        doubled = [window for device, window in self.windows.items() if device in self.tables]
+        """The numbers that the answer is computed from, before noise is added to the counts of symbols."""
+        alone = [window.addend for device, window in self.windows.items() if device not in self.tables]
+        doubled = [window.addend for device, window in self.windows.items() if device in self.tables]
         return Inputs(
             self.tally.parts,
             self.beside.parts,
-            added([released.addend for released in alone]) if alone else None,
-            added([released.addend for released in doubled]) if doubled else None,
+            sum_addends(alone) if alone else None,
+            sum_addends(doubled) if doubled else None,
             max((window.scale for window in self.windows.values()), default=None),
         )
 
 
 _MOST_TICKS = 1 << 20
-"""Of devices that are counted at once."""
+"""Most ticks of all devices that are counted at once."""
 _STORED_SECONDS = 0.001
 _NO_SYMBOLS = DeviceSymbols(0, {}, {})
 _NO_CHARGE = "post-processing: this audience sees the symbols"
 
 
 class EmptyWindowError(FuguError):
-    """There is nothing to count."""
+    """Raised if a window has nothing to count."""
 
 
 class LaterError(Exception):
-    """A part of the work is done and kept: once more, and it goes on from there."""
+    """Raised when the time is up: a part of the work is done and cached, and the next call goes on from there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Inputs and tools of releases.
+    """Makes releases from a store, and charges them to a ledger.
 
-    The catalogue has the policies that made the symbols in the store. `history` tells which ticks of a device's stream
-    are of which policy. draw(below) is uniform in range(below), from the operating system.
+    Attributes:
+        catalogue: the policies that made the symbols in the store.
+        draw: draw(below) is uniform in range(below), from the operating system.
+        now_us: the time now, in microseconds of Unix time.
+        history: the history of a device's stream: which ticks are of which policy.
     """
 
     store: Store
@@ -295,29 +320,30 @@ class Maker:
     history: Callable[[str, str], History]
 
     def make(self, job: Job, first: int, progress: int | None = None, *, seconds: float = math.inf) -> Entry:
-        """Release the window from a wall tick on; returns the reserved entry.
+        """Release the window that begins at a wall tick. Return the reserved entry.
 
-        `progress` is where the schedule goes on, if this is part of one. Raises EmptyWindowError without symbols and
-        counts, FuguError if they do not answer the query, LedgerError if the ledger refuses, or DatabaseError.
-        Raises LaterError if exact distributions of single devices take more than so many seconds.
+        `progress` is the first tick of the schedule's next window, `None` outside of a schedule. Raises
+        EmptyWindowError without symbols and counts, FuguError if they do not answer the query, LedgerError if the
+        ledger refuses, or DatabaseError. Raises LaterError if exact distributions of single devices take more than
+        `seconds`.
         """
-        count = self.count(job.question, first)
-        if not count.tables and not count.windows:
+        counts = self.count(job.question, first)
+        if not counts.tables and not counts.windows:
             raise EmptyWindowError(
                 f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
             )
-        basis = self._basis(job, count, seconds) if job.question.mechanism in ALONE else None
-        inputs = count.inputs
-        scale = self._scale(job, count, inputs, basis) if count.tables else Fraction(1)
+        basis = self._basis(job, counts, seconds) if job.question.mechanism in ALONE else None
+        inputs = counts.inputs
+        scale = self._scale(job, counts, inputs, basis) if counts.tables else Fraction(1)
         spread = float_up(sensitivity(inputs.parts) / scale)
         to_site = job.plan.audience == SITE
-        promise = job.promise([self.counted(*version) for version in count.versions] if to_site else ())
-        charges = dict.fromkeys((*count.windows, *count.tables), 0)
+        promise = job.promise([self.counted_ticks(*version) for version in counts.versions] if to_site else ())
+        charges = dict.fromkeys((*counts.windows, *counts.tables), 0)
         if basis is not None:
             charges = dict.fromkeys(charges, units_below(job.epsilon))
         elif not to_site:
-            loss = cache(lambda table: units_above(charge(table, spread)))
-            charges |= {device: max(map(loss, tables)) for device, tables in count.tables.items()}
+            charge_of = cache(lambda table: units_above(charge(table, spread)))
+            charges |= {device: max(map(charge_of, tables)) for device, tables in counts.tables.items()}
         release = Release(
             name=job.name,
             audience=job.plan.audience,
@@ -326,7 +352,7 @@ class Maker:
             last=first + job.plan.length - 1,
             since_us=job.clock.epoch_us + first * job.clock.period_us,
             charges=charges,
-            shifts=count.shifts,
+            shifts=counts.shifts,
             mechanism=job.question.mechanism,
             noise=inputs.noise,
             scale=str(inputs.largest_scale(scale)),
@@ -338,42 +364,42 @@ class Maker:
             self.refuse_loud(job, release)
         return self.ledger.reserve(
             release,
-            lambda number: drawn_of(
-                job, release, promise, Noisy(inputs, scale, noisy(inputs.parts, scale, self.draw)), number
+            lambda number: content_of(
+                job, release, promise, NoisyInputs(inputs, scale, add_noise(inputs.parts, scale, self.draw)), number
             ),
             time_us=self.now_us(),
             progress=progress,
         )
 
     def refuse_loud(self, job: Job, release: Release) -> None:
-        """Refuse ticks to which more leaks than the promise has room for, from before a policy that allows less.
+        """Refuse ticks to which louder ticks leak more than the promise has room for.
 
-        Charges that were made cannot be undone. What a lost ledger had charged may be anything. Raises FuguError
-        with the tick from which on all of that is far enough.
+        Louder ticks were charged before a policy that allows less. Charges of a lost ledger may have been anything.
+        Raises FuguError, which names the first tick that is far enough from all louder ticks.
         """
         since_us = max(0, self.ledger.binding.not_before_us - job.clock.epoch_us)
         allowances = self.ledger.allowances(job.plan.stream, job.plan.audience, release.charges)
-        enough = None if since_us else self.ledger.never_louder(job.plan.audience)
+        largest = None if since_us else self.ledger.largest_allowance(job.plan.audience)
         for device in release.charges:
-            if enough is not None and allowances[device][0] >= enough:
+            if largest is not None and allowances[device][0] >= largest:
                 continue
             key, ahead = Key(device, job.plan.stream, job.plan.audience), release.shifts.get(device, 0)
-            first, louder = release.first + ahead, self.ledger.louder(key, ahead)
+            first, stretches = release.first + ahead, self.ledger.louder_ticks(key, ahead)
             if since_us:
-                louder.append(Louder(-(-since_us // job.clock.period_us) - 1 + ahead, None))
-            # The ledger itself refuses what lies before a border.
-            louder = [stretch for stretch in louder if stretch.excess is not None or stretch.last < first]
-            if not louder:
+                stretches.append(LouderTicks(-(-since_us // job.clock.period_us) - 1 + ahead, None))
+            # The ledger itself refuses ticks before a beginning.
+            stretches = [stretch for stretch in stretches if stretch.excess is not None or stretch.last < first]
+            if not stretches:
                 continue
-            worst_odds = [stretch.worst_odds for stretch in classes_of(self.ledger.classes(key))]
-            history, slack = self.history(device, job.plan.stream), SLACK * Fraction(job.epsilon) / len(louder)
-            since: int | None = 0
-            for last, excess in louder:
-                above = None if excess is None else Fraction(excess, PER_NAT)
-                far = quiet_from(history, worst_odds, last, above, slack) if release.mechanism == "chain" else None
-                since = None if far is None or since is None else max(since, far)
-            if since is None or first < since:
-                when = "never again" if since is None else f"again from tick {since} on"
+            worst_odds = [chains.worst_odds for chains in classes_of(self.ledger.classes(key))]
+            history, slack = self.history(device, job.plan.stream), SLACK * Fraction(job.epsilon) / len(stretches)
+            quiet: int | None = 0
+            for last, excess in stretches:
+                loss = None if excess is None else Fraction(excess, PER_NAT)
+                tick = quiet_from(history, worst_odds, last, loss, slack) if release.mechanism == "chain" else None
+                quiet = None if tick is None or quiet is None else max(quiet, tick)
+            if quiet is None or first < quiet:
+                when = "never again" if quiet is None else f"again from tick {quiet} on"
                 raise FuguError(
                     f"release {job.name}: ticks {first}..{first + job.plan.length - 1} of {device}/{job.plan.stream} "
                     f"are next to ticks of which more was told, or may have been: it may be told of {when}"
@@ -382,28 +408,29 @@ class Maker:
     def count(self, question: Question, first: int) -> Counts:
         """Count the window that begins at a wall tick.
 
-        Raises FuguError if what was found does not answer the query; DatabaseError if a file cannot be used.
+        Raises FuguError if the symbols do not answer the query, or DatabaseError.
         """
         counts = Counts(SymbolCounter(question.query), SymbolCounter(question.query))
-        most = max(1, _MOST_TICKS // question.length)
+        batch_size = max(1, _MOST_TICKS // question.length)
         with self.store.snapshot():
-            for begin in range(0, len(question.devices), most):
-                self._count(question, question.devices[begin : begin + most], first, counts)
+            for begin in range(0, len(question.devices), batch_size):
+                self._count(question, question.devices[begin : begin + batch_size], first, counts)
         return counts
 
     def _count(self, question: Question, devices: Sequence[str], first: int, counts: Counts) -> None:
-        every = device_symbols(self.store, self.catalogue, question, devices, first)
-        answered = device_windows(self.store, self.catalogue, question, devices, first)
+        """Add the symbols and windows of some devices to `counts`."""
+        symbols_of = device_symbols(self.store, self.catalogue, question, devices, first)
+        windows_of = device_windows(self.store, self.catalogue, question, devices, first)
         rows: dict[tuple[bool, NoiseTable], list[Ints]] = {}
         for device in devices:
-            shift, symbols, versions = every.get(device, _NO_SYMBOLS)
-            windows = answered.get(device)
-            both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
-            if windows is not None and (both or better(question, windows, symbols)):
+            shift, symbols, versions = symbols_of.get(device, _NO_SYMBOLS)
+            windows = windows_of.get(device)
+            use_both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
+            if windows is not None and (use_both or windows_are_better(question, windows, symbols)):
                 counts.windows[device] = windows
                 counts.shifts[device] = windows.shift
                 counts.versions += windows.versions.values()
-                if not both:
+                if not use_both:
                     continue
             if symbols:
                 counts.tables[device] = set(symbols)
@@ -411,50 +438,53 @@ class Maker:
                 counts.versions += versions.values()
                 if question.mechanism == "wasserstein":
                     counts.counted[device] = self._counted(question, device, symbols)
-                for table, laid_out in symbols.items():
-                    rows.setdefault((both, table), []).append(laid_out)
-        for (both, table), laid in rows.items():
-            (counts.beside if both else counts.tally).add(np.stack(laid), table)
+                for table, symbol_row in symbols.items():
+                    rows.setdefault((use_both, table), []).append(symbol_row)
+        for (use_both, table), table_rows in rows.items():
+            (counts.beside if use_both else counts.tally).add(np.stack(table_rows), table)
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
+        """The inputs of the distribution of a device's count. FuguError if the Wasserstein mechanism cannot use it."""
         if len(symbols) > 1:
             raise FuguError(
                 f"release {question.name}: mechanism wasserstein releases one number, and the symbols of "
                 f"{device}/{question.stream} are of {len(symbols)} tables in this window"
             )
-        ((table, laid_out),) = symbols.items()
-        if (np.diff(np.flatnonzero(laid_out >= 0)) > 1).any():
-            # how much time has passed where ticks are absent, numbers do not say: the device's clock may have been set
+        ((table, symbol_row),) = symbols.items()
+        if (np.diff(np.flatnonzero(symbol_row >= 0)) > 1).any():
+            # Numbers do not say how much time has passed over absent ticks: the device's clock may have been set.
             raise FuguError(
                 f"release {question.name}: mechanism wasserstein needs ticks next to one another, and "
                 f"{device}/{question.stream} has some in this window without those between them"
             )
         chains = question.classes(self.catalogue.charged(device, question.stream))
-        return counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
+        return counted_symbols(chains, table, question.query.states, (symbol_row >= 0).tolist())
 
     def _basis(self, job: Job, counts: Counts, seconds: float) -> WholeWindow:
+        """The basis of the noise of a mechanism that does not compose. LaterError after `seconds`."""
         if job.question.mechanism == "wasserstein":
-            spent = 0.0
-            for counted in counts.counted.values():
-                began = time.monotonic()
-                _ = counted.distance  # of half a minute at most, and kept
-                took = time.monotonic() - began
-                spent += took if took > _STORED_SECONDS else 0.0
-                if spent > seconds:
+            spent_seconds = 0.0
+            for symbols in counts.counted.values():
+                start = time.monotonic()
+                _ = symbols.distance  # takes half a minute at most, and is cached
+                duration = time.monotonic() - start
+                spent_seconds += duration if duration > _STORED_SECONDS else 0.0
+                if spent_seconds > seconds:
                     raise LaterError
             return WholeWindow(symbols=tuple(counts.counted.values()))
-        numbers = max(part.counts.size for part in counts.tally.parts)
-        return WholeWindow(moved=moved_by_all(job.question.query.kind, numbers, job.plan.length))
+        count = max(part.counts.size for part in counts.tally.parts)
+        return WholeWindow(moved=window_sensitivity(job.question.query.kind, count, job.plan.length))
 
     def _scale(self, job: Job, counts: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:
+        """The scale of the noise on counts of symbols. LedgerError if a share of the allowance is nothing."""
         if basis is not None:
             return basis.scale(job.epsilon)
         if job.plan.scale is not None:
             return Fraction(job.plan.scale)
         assert job.plan.share is not None
         allowances = self.ledger.allowances(job.plan.stream, job.plan.audience, counts.tables)
-        free = min(allowances[device][0] - allowances[device][1] for device in counts.tables)
-        budget = int(Fraction(job.plan.share) * free)
+        free_charge = min(allowances[device][0] - allowances[device][1] for device in counts.tables)
+        budget = int(Fraction(job.plan.share) * free_charge)
         if budget < 1:
             raise LedgerError(
                 f"release {job.name}, audience {job.plan.audience}: nothing of the allowance is left beside the "
@@ -462,25 +492,25 @@ class Maker:
             )
         return smallest_scale(set.union(*counts.tables.values()), sensitivity(inputs.parts), budget)
 
-    def counted(self, policy: Policy, first: int, last: int) -> Counted:
-        """Date ticks that are counted of a stream, of one version of its policy."""
-        return Counted(policy, dated(policy, self.history(policy.device, policy.stream)), first, last)
+    def counted_ticks(self, policy: Policy, first: int, last: int) -> CountedTicks:
+        """The counted ticks of a stream under one version of its policy, with the history that dates them."""
+        return CountedTicks(policy, dated(policy, self.history(policy.device, policy.stream)), first, last)
 
 
-def drawn_of(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noisy, number: int) -> Drawn:
-    """Write out for the ledger a release with this entry number."""
-    tables = dict.fromkeys(part.table for part in drawn.counts)
-    return Drawn(
-        _frame(job, release, promise, drawn, number).encode(),
-        canonical(job.question.document()),
-        canonical(drawn.document()),
+def content_of(job: Job, release: Release, promise: tuple[Audience, int], noisy: NoisyInputs, number: int) -> Content:
+    """Write the content of a release for the ledger, with the number of its entry."""
+    tables = dict.fromkeys(part.table for part in noisy.counts)
+    return Content(
+        _frame(job, release, promise, noisy, number).encode(),
+        canonical_bytes(job.question.document()),
+        canonical_bytes(noisy.document()),
         tuple(map(canonical_table, tables)),
     )
 
 
-def _frame(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noisy, number: int) -> ReleaseFrame:
-    estimates, ticks = drawn.answer(job.question.query, job.plan.confidence)
-    limit, stretch_ticks = promise
+def _frame(job: Job, release: Release, promise: tuple[Audience, int], noisy: NoisyInputs, number: int) -> ReleaseFrame:
+    estimates, ticks = noisy.answer(job.question.query, job.plan.confidence)
+    audience, stretch_ticks = promise
     return ReleaseFrame(
         name=job.name,
         stream=job.plan.stream,
@@ -495,10 +525,10 @@ def _frame(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noi
         standard_errors=tuple(estimates.standard_errors.tolist()),
         low=tuple(estimates.low.tolist()),
         high=tuple(estimates.high.tolist()),
-        unit=job.question.query.asked.unit,
+        unit=job.question.query.definition.unit,
         confidence=job.plan.confidence,
-        epsilon=limit.epsilon,
-        adversary=limit.adversary,
+        epsilon=audience.epsilon,
+        adversary=audience.adversary,
         stretch_ticks=stretch_ticks,
         mechanism=release.mechanism,
         noise=release.noise,

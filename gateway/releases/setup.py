@@ -1,11 +1,11 @@
-"""A store and its ledger, and what is released with them: in a gateway, or once by hand outside of one.
+"""A store and its ledger, and releases with them: in a gateway, or once by hand outside of one.
 
-Neither store nor ledger can be replaced or restored unnoticed: each has a random identity, and holds that of the other.
-The store also holds the number of the newest entry that may have been published, and each stream's last released tick.
-A release is written in one order: its charge in the ledger, then its number in the store, then it is published. So the
-ledger's newest entry is never older than the store's. If it is, the ledger was restored, and what it has forgotten was
-told to somebody. Where the two do not fit, the only way on is `resume`: nothing is released any more about ticks that
-may have been.
+Neither store nor ledger can be replaced or restored unnoticed: each has a random identity, and holds the other's. The
+store also holds the number of the newest entry that may have been published, and each stream's last released tick. The
+order is always the same: a release's charge in the ledger, its number in the store, publication. So the ledger's newest
+entry is never older than the store's. If it is, an old ledger was restored, and entries that it lacks were published.
+If store and ledger do not fit, the only way on is `resume`. Then nothing more is released about ticks that may have
+been released.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class Beginning(NamedTuple):
 
 
 class ReleaseRecord:
-    """The store's side."""
+    """A store's record of its releases and of the ledger that they are charged to."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._releases = store.releases
 
     def open(self, ledger: Location, lease: Lease | None = None) -> Ledger:
-        """Open the store's ledger, a new one only if the store has published nothing. LedgerError if that fails."""
+        """Open the store's ledger, or create it if the store has published nothing. LedgerError if that fails."""
         if self._releases.charged().entry and not is_there(ledger, KIND):
             raise LedgerError(
                 f"there is no ledger {ledger.name}, and releases of this store were charged to one: {_RESUME}"
@@ -85,51 +85,51 @@ class ReleaseRecord:
         return Ledger(ledger, lease=lease)
 
     def bind(self, ledger: Ledger) -> None:
-        """Check that a ledger is the store's own and newest one; both learn of each other if neither has published.
+        """Check that a ledger is the store's own and newest one; if neither has published, write each into the other.
 
-        Raises LedgerError, one line that says what to do, if it is another's, another one or was restored.
+        Raises LedgerError, one line that says what to do, if the ledger is not the store's, or is an old copy.
         """
-        own, _, entry = self._releases.charged()
-        if not entry and not ledger.newest:
-            ledger.begin((), ledger.binding.identity, own)
+        store_identity, _, entry = self._releases.charged()
+        if not entry and not ledger.newest_entry:
+            ledger.begin((), ledger.binding.identity, store_identity)
             with self._store.transaction():
                 self._releases.begin(ledger.binding.identity, 0)
             return
         if problem := self.problem(ledger):
             raise LedgerError(f"{problem}: {_RESUME}")
-        self.note(ledger, ledger.newest)
+        self.note(ledger, ledger.newest_entry)
 
     def problem(self, ledger: Ledger) -> str:
-        """Why a ledger and this store do not fit, empty if they do; of a gateway that runs, too."""
-        own, identity, entry = self._releases.charged()  # before the ledger is looked at, which goes ahead
-        if not entry and not ledger.newest:
+        """The reason why a ledger and this store do not fit, or ''. A gateway may be running."""
+        store_identity, identity, entry = self._releases.charged()  # read first: the ledger is ahead of the store
+        if not entry and not ledger.newest_entry:
             return ""
         if entry and ledger.binding.identity != identity:
             return "the ledger is not the one that this store's releases were charged to"
-        if ledger.binding.store != own:
+        if ledger.binding.store != store_identity:
             return "the ledger has charged releases of another store"
-        if ledger.newest < entry:
-            return f"the ledger ends with entry {ledger.newest}, and entry {entry} may have been published: it is old"
+        if (newest := ledger.newest_entry) < entry:
+            return f"the ledger ends with entry {newest}, and entry {entry} may have been published: it is old"
         return ""
 
     def note(self, ledger: Ledger, number: int) -> None:
-        """Write down that entries up to a number may be published; durable before it returns, and before they are.
+        """Record durably in the store that entries up to a number may be published from now on.
 
         After LedgerError (the store has another ledger by now) or DatabaseError nothing may be published.
         """
-        _, identity, noted = self._releases.charged()
+        _, identity, noted_entry = self._releases.charged()
         if identity != ledger.binding.identity:
             raise LedgerError("the store has begun another ledger meanwhile: start the gateway again")
-        if number <= noted:
+        if number <= noted_entry:
             return
         with self._store.transaction():
-            for entry in ledger.entries(noted, number - noted):
+            for entry in ledger.entries(noted_entry, number - noted_entry):
                 shifts = ledger.shifts(entry.number).items()
-                ends = [Released(device, entry.stream, entry.last + by) for device, by in shifts]
-                self._releases.note(entry.number, ends)
+                released = [Released(device, entry.stream, entry.last + shift) for device, shift in shifts]
+                self._releases.note(entry.number, released)
 
     def newest_us(self, ledger: Ledger) -> int:
-        """The end of the newest release that the store or a ledger has, in microseconds of Unix time; 0 without one."""
+        """The end of the newest release that store or ledger knows, in microseconds of Unix time; 0 without any."""
         ends = [ledger.newest_end_us()]
         clocks = _clocks(self._store.policy_documents())
         for device, stream, last in self._releases.released():
@@ -137,117 +137,117 @@ class ReleaseRecord:
         return max(ends)
 
     def resume(self, ledger: Ledger, not_before_us: int | None = None) -> list[Beginning]:
-        """Let a store and a ledger go on together, after all ticks that either may have released; where streams begin.
+        """Bind store and ledger to each other, and refuse releases of all ticks that either may have released.
 
-        `not_before_us` replaces the time before which no window of any stream may begin, unless it is `None`. After a
-        DatabaseError do it once more.
+        `not_before_us` replaces the time before which no window of any stream may begin, unless it is `None`. Returns
+        the first tick of each stream that may be released. After a DatabaseError call it once more.
         """
-        lasts = {(account.key.device, account.key.stream): -1 for account in ledger.accounts()}
+        last_ticks = {(account.key.device, account.key.stream): -1 for account in ledger.accounts()}
         for device, stream, last in [*self._releases.released(), *ledger.released()]:
-            lasts[device, stream] = max(last, lasts.get((device, stream), -1))
-        own, ledger_identity, entry = self._releases.charged()
-        complete = not entry or (ledger.binding.identity == ledger_identity and ledger.newest >= entry)
-        identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
-        begins = [(*key, last + 1) for key, last in lasts.items()]
-        ledger.begin(begins, identity, own, not_before_us, complete=complete)
+            last_ticks[device, stream] = max(last, last_ticks.get((device, stream), -1))
+        store_identity, ledger_identity, entry = self._releases.charged()
+        complete = not entry or (ledger.binding.identity == ledger_identity and ledger.newest_entry >= entry)
+        identity = secrets.token_hex(16)  # from now on no copy of the old ledger fits
+        beginnings = [(*key, last + 1) for key, last in last_ticks.items()]
+        ledger.begin(beginnings, identity, store_identity, not_before_us, complete=complete)
         with self._store.transaction():
-            self._releases.begin(identity, ledger.newest)
-        return [Beginning(*key, ledger.beginning(key[:1], key[1])) for key in sorted(lasts)]
+            self._releases.begin(identity, ledger.newest_entry)
+        return [Beginning(*key, ledger.beginning(key[:1], key[1])) for key in sorted(last_ticks)]
 
 
 def ledger_problem(ledger: Ledger, store: Location) -> str:
-    """Why a ledger is not the newest of a store's releases, or empty. StoreError if the store cannot be opened."""
+    """The reason why a ledger does not fit a store, or ''. StoreError if the store cannot be opened."""
     with closing(Store(store, create=False)) as opened:
         return ReleaseRecord(opened).problem(ledger)
 
 
 def set_progress(ledger: Location, store: Location, name: str, first: int) -> int:
-    """Let a schedule go on with the first window from a tick on; returns where it would have. The gateway must not run.
+    """Let a schedule go on with the first window from tick `first` on. Return the tick at which it would have gone on.
 
-    The ledger refuses windows that were released, so that none is released twice, whatever is said here. Raises
-    FuguError, one line, if there is no such schedule, or a gateway runs.
+    No window is released twice, because the ledger refuses windows that were released. Raises FuguError, one line, if
+    there is no such schedule, or a gateway runs.
     """
-    with closing(Store(store, create=False, lease=Lease())), closing(Ledger(ledger, create=False)) as opened:
-        before = opened.progress(name)
-        if before is None:
-            names = ", ".join(opened.schedules()) or "none"
+    with closing(Store(store, create=False, lease=Lease())), closing(Ledger(ledger, create=False)) as opened_ledger:
+        old_tick = opened_ledger.progress(name)
+        if old_tick is None:
+            names = ", ".join(opened_ledger.schedules()) or "none"
             raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {names}")
         try:
-            opened.set_progress(name, first)
+            opened_ledger.set_progress(name, first)
         except DatabaseError as error:
             raise LedgerError(f"cannot use the ledger {ledger.name}: {error}") from None
-        return before
+        return old_tick
 
 
 def _clocks(documents: Iterable[str]) -> dict[tuple[str, str], list[Clock]]:
-    """The clocks of all policies of a stream, by its device and name."""
+    """The clocks of all policies of a stream, by device and stream."""
     clocks: dict[tuple[str, str], list[Clock]] = {}
     for policy in map(json.loads, documents):
         clocks.setdefault((policy["device"], policy["stream"]), []).append(Clock(**policy["clock"]))
     return clocks
 
 
-def _newest_at(broker: Broker, fleets: Iterable[str]) -> int:
-    """The end of the newest release that a broker has, in microseconds of Unix time; LinkError if it shows none."""
-    heard = listen(broker, [topic_of("release", fleet, "+", "+") for fleet in sorted(fleets)], _LISTEN_SECONDS)
-    if not heard:
+def _newest_release_us(broker: Broker, fleets: Iterable[str]) -> int:
+    """The end of the newest release that a broker retains, in microseconds of Unix time. LinkError if it shows none."""
+    messages = listen(broker, [topic_of("release", fleet, "+", "+") for fleet in sorted(fleets)], _LISTEN_SECONDS)
+    if not messages:
         raise LinkError(f"the broker {broker.address} shows this account no release: name an account of role site")
-    return max(unix_us(ReleaseFrame.decode(payload).time) for _, payload in heard)
+    return max(unix_us(ReleaseFrame.decode(payload).time) for _, payload in messages)
 
 
 def resume_ledger(
     ledger: Location, store: Location, after: int | None = None, broker: Broker | None = None
 ) -> list[Beginning]:
-    """Let a store and a ledger that do not belong together go on, after all that may have been published.
+    """Bind a store and a ledger that do not fit, and refuse releases of all ticks that may have been released.
 
-    One of the two, if lost, is begun anew. Returns where each stream begins.
+    If one of the two was lost, it is created. Returns the first tick of each stream that may be released.
 
     Args:
-        after: Unix time in seconds, at whose end no release is under way any more; none begins before that, of any
-            stream. It is not in the future, nor before the newest release of the ledger, the store or the broker.
-        broker: has the newest releases; needed if a time is to be earlier than the one that the ledger has.
+        after: Unix time in seconds: no window of any stream that begins by then is released. It must not be in the
+            future, nor before the newest release of the ledger, the store or the broker. `None` leaves the limit as is.
+        broker: the broker that retains the newest releases; needed to set an earlier limit than the ledger's.
 
-    Raises FuguError with one line, also if a gateway runs.
+    Raises FuguError, one line, also if a gateway runs.
     """
     now_us = time.time_ns() // 1000
-    limit = None if after is None else (after + 1) * 10**6
+    not_before_us = None if after is None else (after + 1) * 10**6
     if after is not None and after * 10**6 > now_us:
-        here = instant_text(instant(now_us // 10**6 * 10**6))
+        now = instant_text(instant(now_us // 10**6 * 10**6))
         raise LedgerError(
-            f"the time is in the future (by this machine's clock it is {here}): say when the gateway last ran, or now"
+            f"the time is in the future (by this machine's clock it is {now}): say when the gateway last ran, or now"
         )
     if not (is_there(ledger, KIND) or is_there(store, STORE_KIND)):
         raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")
-    with closing(Store(store, lease=Lease())) as opened, closing(Ledger(ledger)) as resumed:
+    with closing(Store(store, lease=Lease())) as opened_store, closing(Ledger(ledger)) as opened_ledger:
         try:
-            record = ReleaseRecord(opened)
-            if limit is not None:
-                newest = min(record.newest_us(resumed), now_us)
+            record = ReleaseRecord(opened_store)
+            if not_before_us is not None:
+                newest_us = min(record.newest_us(opened_ledger), now_us)
+                old_us = opened_ledger.binding.not_before_us
                 if broker is not None:
-                    fleets = resumed.fleets() | {
-                        json.loads(document)["fleet"] for document in opened.policy_documents()
-                    }
-                    newest = max(newest, _newest_at(broker, fleets))
-                elif limit < resumed.binding.not_before_us:
+                    store_fleets = {json.loads(document)["fleet"] for document in opened_store.policy_documents()}
+                    newest_us = max(newest_us, _newest_release_us(broker, opened_ledger.fleets() | store_fleets))
+                elif not_before_us < old_us:
                     raise LedgerError(
-                        f"{no_release_before(resumed.binding.not_before_us)}: to set an earlier time, name the broker "
-                        "too (--broker): it has the newest releases"
+                        f"{no_release_before(old_us)}: to set an earlier time, name the broker too (--broker): it has "
+                        "the newest releases"
                     )
-                if limit < newest:
-                    raise LedgerError(
-                        f"a release is newer: it ends at {instant_text(instant(newest))}; say that time, or a later one"
-                    )
-            return record.resume(resumed, limit)
+                if not_before_us < newest_us:
+                    end = instant_text(instant(newest_us))
+                    raise LedgerError(f"a release is newer: it ends at {end}; say that time, or a later one")
+            return record.resume(opened_ledger, not_before_us)
         except DatabaseError as error:
             raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
 
 
 class Releases(NamedTuple):
-    """Ready to release, with allowances and streams that move together as the policies of this moment give them.
+    """Everything that is needed to make releases.
 
-    `renew` updates the ledger's accounts, and `impossible`: by its name, why a job can never release anything;
-    FuguError if something cannot be accounted for; DatabaseError. `useless`: by the name of a release, how far off it
-    will be, if guessing is about as good.
+    Attributes:
+        impossible: the reasons why jobs can never release anything, by name.
+        useless: how far off releases will be that are about as good as guessing, by name.
+        renew: updates the ledger's accounts and `impossible` to the catalogue's policies. It raises FuguError if a
+            policy cannot be accounted for, or DatabaseError.
     """
 
     ledger: Ledger
@@ -269,58 +269,63 @@ def open_releases(
     lease: Lease | None = None,
     history: Callable[[str, str], History] | None = None,
 ) -> Releases:
-    """Read the configuration, open the store's ledger and bring its allowances up to date.
+    """Read the configuration, open the store's ledger and update its allowances.
 
-    The ledger is made if it is not there and the store has published nothing. The catalogue has retired policies, too.
-    `history` is that of a device's stream, by default as the store has it.
-    Raises FuguError with one line that says what is wrong.
+    A missing ledger is created if the store has published nothing. Raises FuguError with one line that says what is
+    wrong.
+
+    Args:
+        catalogue: the fleet's policies, retired ones, too.
+        history: the history of a device's stream; by default as the store has it.
     """
     now = now_us or (lambda: time.time_ns() // 1000)
     plan = ReleaseConfig.load(config)
-    wanted = jobs(plan, catalogue)
+    configured_jobs = jobs(plan, catalogue)
     impossible: dict[str, str] = {}
 
-    def renewed(ledger: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
+    def compute_allowances(ledger: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
         past = partial(_past, ledger) if ledger and ledger.has_past else lambda _streams: NO_PAST
         if plan.readers is not None:
-            alone = ledger.alone() if ledger else []
+            exclusive_keys = ledger.exclusive_keys() if ledger else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
-                reader.check(plan, catalogue, alone, past)
-        return allowances(plan, wanted, catalogue, past)
+                reader.check(plan, catalogue, exclusive_keys, past)
+        return allowances(plan, configured_jobs, catalogue, past)
 
-    useless = not_useful(wanted, renewed()[0], catalogue)
+    useless = not_useful(configured_jobs, compute_allowances()[0], catalogue)
     record = ReleaseRecord(store)
-    opened = record.open(ledger, lease)
+    opened_ledger = record.open(ledger, lease)
     try:
-        opened.refuse_damage(ledger.name)
-        record.bind(opened)
+        opened_ledger.refuse_damage(ledger.name)
+        record.bind(opened_ledger)
         history = history or partial(history_in_store, store, catalogue)
-        maker = Maker(store, catalogue, opened, secrets.randbelow, now, history)
+        maker = Maker(store, catalogue, opened_ledger, secrets.randbelow, now, history)
 
         def renew() -> None:
-            (granted, problems), together = renewed(opened), streams_together(catalogue)
-            opened.charge_together(together, time_us=now())
-            opened.set_allowances(granted, time_us=now())
+            (accounts, problems), together = compute_allowances(opened_ledger), streams_together(catalogue)
+            opened_ledger.charge_together(together, time_us=now())
+            opened_ledger.set_allowances(accounts, time_us=now())
             impossible.clear()
             impossible.update(problems)
 
         renew()
     except BaseException:
-        opened.close()
+        opened_ledger.close()
         raise
-    return Releases(opened, maker, record, wanted, plan.audiences, impossible, useless, renew)
+    return Releases(opened_ledger, maker, record, configured_jobs, plan.audiences, impossible, useless, renew)
 
 
 def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
+    """Read `Ledger.past` of streams, with classes of chains instead of JSON."""
     rows, lost = ledger.past(streams)
     return Past(tuple(dict.fromkeys((chains, period) for text, period in rows for chains in classes_of(text))), lost)
 
 
 @contextmanager
 def histories_in(location: Location, fleet: str) -> Iterator[Callable[[str, str], History]]:
-    """Give the ticks of a stream, and of those that move with it, as a gateway has stored them; empty without any.
+    """Give a function that looks up a stream's history, by device and stream, in a gateway's store.
 
-    Raises FuguError if the store cannot be read.
+    It has the streams that move with that stream, and is empty if no ticks are stored. Raises FuguError if the store
+    cannot be read.
     """
     catalogue = Catalogue(fleet)
     with closing(Store(location, create=False)) as store:
@@ -329,13 +334,13 @@ def histories_in(location: Location, fleet: str) -> Iterator[Callable[[str, str]
 
 
 def history_in_store(store: Store, catalogue: Catalogue, device: str, stream: str) -> History:
-    """The ticks of a stream as a store has them, under policies that a catalogue has."""
+    """The history of a stream, with that of the streams that move with it: a store's ticks, a catalogue's policies."""
 
-    def own(device: str, stream: str) -> History:
+    def stream_history(device: str, stream: str) -> History:
         noises = {policy.version: Noise.of(policy) for policy in catalogue.policies(device, stream)}
         return history_of(store.versions.timeline(device, stream).rows, noises)
 
-    return own(device, stream)._replace(beside=catalogue.beside(device, stream, own))
+    return stream_history(device, stream)._replace(beside=catalogue.beside(device, stream, stream_history))
 
 
 def release_now(
@@ -349,62 +354,67 @@ def release_now(
     broker: Broker | None = None,
     say: Callable[[str], None] = lambda _why: None,
 ) -> list[ReleaseFrame]:
-    """Make a configured release for the window that begins at a tick; of one with `per_device`, for every device.
+    """Make a configured release of the window that begins at a tick; with `per_device` one for every device.
 
-    The ledger is beside the store if not given. Without a broker nothing is published. `say` is told how far off it
-    will be, if guessing is about as good. If there has been no connection for 3 seconds, it is told once for which
-    fleet and broker. Raises FuguError with one line that says what is wrong; what was charged before stays charged.
+    Raises FuguError with one line that says what is wrong; charges that were made before stay.
+
+    Args:
+        policies: the folder of the fleet's policies.
+        ledger: by default beside the store.
+        broker: publishes the releases; with `None` they are only returned.
+        say: is told how far off a release is that is about as good as guessing. It is told once of a broker without a
+            connection for 3 seconds.
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)
-    catalogue, whose = Catalogue.load(policies, fleet), f"waiting for fleet {fleet}"
-    with closing(Store(store, create=False)) as opened:
-        catalogue.retire(opened.policy_documents())
-        releases = open_releases(config, ledger, opened, catalogue)
+    catalogue, waiting = Catalogue.load(policies, fleet), f"waiting for fleet {fleet}"
+    with closing(Store(store, create=False)) as opened_store:
+        catalogue.retire(opened_store.policy_documents())
+        releases = open_releases(config, ledger, opened_store, catalogue)
         with closing(releases.ledger):
-            wanted = [job for job in releases.jobs if name in (job.name, job.plan.name)]
-            if not wanted:
+            named_jobs = [job for job in releases.jobs if name in (job.name, job.plan.name)]
+            if not named_jobs:
                 raise FuguError(f"no release {name} is configured")
             if problem := next(
-                (releases.impossible[job.name] for job in wanted if job.name in releases.impossible), ""
+                (releases.impossible[job.name] for job in named_jobs if job.name in releases.impossible), ""
             ):
                 raise LedgerError(f"release {name}: {problem}")
             entries: list[Entry] = []
             try:
-                for job in wanted:
+                for job in named_jobs:
                     entries.append(releases.maker.make(job, first))
-                _hand_out(entries, releases, broker, "published", lambda why: say(f"{why}; {whose}"))
+                _publish_or_mark(entries, releases, broker, "published", lambda why: say(f"{why}; {waiting}"))
             except LinkError:
                 raise
             except FuguError:
-                _hand_out(entries, releases, broker, "abandoned")
+                _publish_or_mark(entries, releases, broker, "abandoned")
                 raise
             except DatabaseError as error:
                 raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
-            if why := releases.useless.get(wanted[0].plan.name):
+            if why := releases.useless.get(named_jobs[0].plan.name):
                 say(f"release {name}: {why}")
     return [ReleaseFrame.decode(entry.payload) for entry in entries]
 
 
-def _hand_out(
+def _publish_or_mark(
     entries: list[Entry],
     releases: Releases,
     broker: Broker | None,
-    printed: State,
-    waiting: Callable[[str], None] = lambda _why: None,
+    unsent_state: State,
+    say: Callable[[str], None] = lambda _why: None,
 ) -> None:
-    """Publish what was made, or record what became of it without a broker: it is printed, or nobody will see it."""
+    """Publish entries, or set their state to `unsent_state` if there is no broker."""
     record, ledger = releases.record, releases.ledger
     for entry in entries:
         record.note(ledger, entry.number)
     if broker is None:
         for entry in entries:
-            ledger.mark(entry.number, printed)
+            ledger.mark(entry.number, unsent_state)
         return
-    with closing(deliver(broker, [(entry.topic, entry.payload) for entry in entries], waiting)) as answers:
+    with closing(deliver(broker, [(entry.topic, entry.payload) for entry in entries], say)) as answer_rows:
         for entry in entries:
             try:
-                problem = "" if next(answers) else "the broker does not take it"
+                problem = "" if next(answer_rows) else "the broker does not take it"
             except LinkError as error:
                 problem = str(error)
             if problem:
@@ -416,6 +426,7 @@ def _hand_out(
 
 
 def _fleet(policies: Path) -> str:
+    """The fleet of the first policy in a folder. Raises PolicyError."""
     try:
         path = min(path for path in policies.iterdir() if path.suffix == ".json")
         return str(json.loads(path.read_bytes())["fleet"])

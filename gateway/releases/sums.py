@@ -1,9 +1,9 @@
-"""Releases of the sums of groups: an opened sum becomes entries of the ledger, and from there messages.
+"""Releases of the sums of groups: an opened sum becomes entries of the ledger, which are then published.
 
-What the homes' noise is, and whom it protects, is said with it: the helper and how many homes have to be honest. The
-charge stands in each home's policy, as that of a window which a device releases itself does: the base of an audience's
-accounts holds it. The site is told each sum. Another audience is told those of its configured groups, while its
-allowance leaves room for what all homes in a sum draw themselves. Source: docs/proofs/sums.md.
+Each release states the homes' noise and whom it protects: the helper, and how many homes have to be honest. The charge
+follows from each home's policy, like the charge of a window that a device releases itself: an account's base holds it.
+The site is told each sum. Another audience is told the sums of its configured groups, as long as its allowance covers
+the windows of all homes in a sum. Source: docs/proofs/sums.md.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
 from gateway.estimates.beliefs import SymbolModel
 from gateway.releases.config import Audience, Scheduled
-from gateway.releases.entries import CHARGED_BEFORE, SITE, Drawn, Release
-from gateway.releases.inputs import Addend, Inputs, Noisy, Question
-from gateway.releases.jobs import Counted, Job
-from gateway.releases.maker import Maker, drawn_of
+from gateway.releases.entries import CHARGED_BEFORE, SITE, Content, Release
+from gateway.releases.inputs import Addend, Inputs, NoisyInputs, Question
+from gateway.releases.jobs import CountedTicks, Job
+from gateway.releases.maker import Maker, content_of
 from gateway.releases.statistics import Query, noise_variance
 from gateway.store.engine import LedgerError
 
@@ -33,7 +33,7 @@ _CONFIDENCE = 0.95
 
 
 class SumWindow(NamedTuple):
-    """A window of a group, and the members of its set: device, and policy version."""
+    """A window of a group, and the homes in its sum: device and policy version of each."""
 
     group: GroupDocument
     number: int
@@ -41,12 +41,12 @@ class SumWindow(NamedTuple):
 
     @property
     def first(self) -> int:
-        """First wall tick of the window."""
+        """The first wall tick of the window."""
         return self.group.start + self.number * self.group.length
 
 
-class _Telling(NamedTuple):
-    """A release of a part of a window to an audience that may be told of it."""
+class _SumRelease(NamedTuple):
+    """A release of a part of a window to an audience that may be told of that."""
 
     job: Job
     release: Release
@@ -54,24 +54,24 @@ class _Telling(NamedTuple):
 
 
 class SumReleases:
-    """Tells audiences the sums of groups.
+    """Makes the releases of sums of groups.
 
     Args:
-        audiences: all but the site.
-        taken: names of other releases, which no sum has.
+        audiences: all audiences but the site, by name.
+        taken_names: names of other releases, which no sum may have.
 
     Attributes:
-        site_only: whether accounts wait for a policy that cannot be accounted for: nobody else is told anything.
+        site_only: whether only the site is told anything, because a policy cannot be accounted for yet.
     """
 
-    def __init__(self, maker: Maker, audiences: Mapping[str, Audience], taken: Iterable[str] = ()) -> None:
+    def __init__(self, maker: Maker, audiences: Mapping[str, Audience], taken_names: Iterable[str] = ()) -> None:
         self._maker = maker
         self._audiences: dict[str, Audience | None] = {SITE: None, **audiences}
-        self._taken = frozenset(taken)
+        self._taken_names = frozenset(taken_names)
         self.site_only = False
 
     def topics(self, groups: Iterable[GroupDocument]) -> frozenset[str]:
-        """The topics of the sums of these groups."""
+        """The topics of the sums of groups, for all audiences."""
         return frozenset(
             topic_of("release", group.fleet, audience, name)
             for group in groups
@@ -80,57 +80,59 @@ class SumReleases:
         )
 
     def refusal(self, window: SumWindow) -> str:
-        """Why nobody may be told of a window, so that it is not asked for; empty if somebody may. DatabaseError."""
-        allowed, refused = self._tellings(window)
-        return "" if allowed else next(iter(refused.values()))
+        """The reason why no audience may be told of a window, or ''. Raises DatabaseError."""
+        releases, reasons = self._sum_releases(window)
+        return "" if releases else next(iter(reasons.values()))
 
-    def reserve(self, window: SumWindow, numbers: Sequence[tuple[int, int]]) -> dict[str, str]:
-        """Reserve the releases of a window in one transaction, unless they were before; why some are told nothing.
+    def reserve(self, window: SumWindow, day_parts: Sequence[tuple[int, int]]) -> dict[str, str]:
+        """Reserve the releases of a window in one transaction, unless they are in the ledger already.
 
         Args:
-            numbers: sum and observed ticks of each part of the day.
+            day_parts: sum and observed ticks of each part of the day.
 
-        Raises LedgerError if nobody may be told, or DatabaseError.
+        Returns the reasons why audiences are told nothing, by audience. Raises LedgerError if no audience may be told,
+        or DatabaseError.
         """
         ledger, group = self._maker.ledger, window.group
         with ledger.transaction():
             if ledger.released_as(group.release_names[0], window.first):
                 return {}
-            allowed, refused = self._tellings(window)
-            if not allowed:
-                raise LedgerError(next(iter(refused.values())))
-            for place, tellings in enumerate(allowed):
-                progress = None if place else window.first + group.length  # once for each name
-                for telling, number in zip(tellings, numbers, strict=True):
-                    draw = self._draw(window, telling, *number)
-                    ledger.reserve(telling.release, draw, time_us=self._maker.now_us(), progress=progress)
-        return refused
+            releases, reasons = self._sum_releases(window)
+            if not releases:
+                raise LedgerError(next(iter(reasons.values())))
+            for index, audience_releases in enumerate(releases):
+                progress = None if index else window.first + group.length  # the first audience's release sets it
+                for sum_release, day_part in zip(audience_releases, day_parts, strict=True):
+                    draw = self._content_writer(window, sum_release, *day_part)
+                    ledger.reserve(sum_release.release, draw, time_us=self._maker.now_us(), progress=progress)
+        return reasons
 
     def _audiences_of(self, group: GroupDocument) -> list[str]:
+        """The names of audiences that are configured to be told a group's sums."""
         return [name for name, terms in self._audiences.items() if terms is None or group.name in terms.sums]
 
-    def _tellings(self, window: SumWindow) -> tuple[list[list[_Telling]], dict[str, str]]:
-        """The releases of a window to each audience that may be told, and why the others may not."""
+    def _sum_releases(self, window: SumWindow) -> tuple[list[list[_SumRelease]], dict[str, str]]:
+        """The releases of a window to each audience that may be told, and the reasons why other audiences may not."""
         maker, group = self._maker, window.group
-        if taken := self._taken.intersection(group.release_names):
-            return [], {SITE: f"a release of releases.toml is called {min(taken)} as well: give it another name"}
+        if names := self._taken_names.intersection(group.release_names):
+            return [], {SITE: f"a release of releases.toml is called {min(names)} as well: give it another name"}
         policies = {
             device: maker.catalogue.recall(device, group.stream, version, SymbolModel).policy
             for device, version in window.members
         }
-        counted = [self._counted(policy, window) for policy in policies.values()]
-        allowed, refused = list[list[_Telling]](), dict[str, str]()
+        members = [self._member_ticks(policy, window) for policy in policies.values()]
+        releases, reasons = list[list[_SumRelease]](), dict[str, str]()
         for audience in self._audiences_of(group):
             try:
-                allowed.append([self._sum_release(audience, name, window, counted) for name in group.release_names])
+                releases.append([self._sum_release(audience, name, window, members) for name in group.release_names])
             except FuguError as error:
-                refused[audience] = str(error)
-        return allowed, refused
+                reasons[audience] = str(error)
+        return releases, reasons
 
-    def _sum_release(self, audience: str, name: str, window: SumWindow, counted: Sequence[Counted]) -> _Telling:
-        """A release to an audience that may be told. Raises FuguError if it may not be told."""
+    def _sum_release(self, audience: str, name: str, window: SumWindow, members: Sequence[CountedTicks]) -> _SumRelease:
+        """The release of a part of a window to an audience. Raises FuguError if the audience may not be told."""
         group = window.group
-        job = _job(group, audience, self._audiences[audience], name, [report.policy for report in counted])
+        job = _sum_job(group, audience, self._audiences[audience], name, [member.policy for member in members])
         release = Release(
             name=name,
             audience=audience,
@@ -138,8 +140,8 @@ class SumReleases:
             first=window.first,
             last=window.first + group.length - 1,
             since_us=group.begins_us(window.number),
-            charges={report.policy.device: 0 for report in counted},
-            shifts={report.policy.device: report.first - window.first for report in counted},
+            charges={member.policy.device: 0 for member in members},
+            shifts={member.policy.device: member.first - window.first for member in members},
             mechanism="chain",
             noise="device-windows",
             scale=str(1 / group.rate),
@@ -151,26 +153,28 @@ class SumReleases:
                 raise LedgerError(f"release {name}: audience {audience} waits for a policy that can be accounted for")
             self._maker.refuse_loud(job, release)
         self._maker.ledger.refuse(release)
-        return _Telling(job, release, job.promise(counted))
+        return _SumRelease(job, release, job.promise(members))
 
-    def _counted(self, policy: Policy, window: SumWindow) -> Counted:
+    def _member_ticks(self, policy: Policy, window: SumWindow) -> CountedTicks:
         """The window in a home's own tick numbers."""
         maker, last = self._maker, window.first + window.group.length - 1
         number = maker.store.stream_id(policy.device, policy.stream)
         shift, _ = maker.store.shifts(number).owner(window.first, last)
         ahead = shift or 0
-        return maker.counted(policy, window.first + ahead, last + ahead)
+        return maker.counted_ticks(policy, window.first + ahead, last + ahead)
 
-    def _draw(self, window: SumWindow, telling: _Telling, total: int, observed: int) -> Callable[[int], Drawn]:
-        """Write a release of a sum: its noise is the homes'."""
-        group, scale = window.group, Fraction(telling.release.scale)
+    def _content_writer(
+        self, window: SumWindow, sum_release: _SumRelease, total: int, observed: int
+    ) -> Callable[[int], Content]:
+        """Return a function that writes the release of a sum, given the entry's number; its noise is the homes'."""
+        group, scale = window.group, Fraction(sum_release.release.scale)
         variance = len(window.members) / group.honest * noise_variance(scale)
         answer = Addend(np.array([float(total)]), np.array([variance]), np.ones(1), observed)
-        noisy = Noisy(Inputs((), (), answer, None, scale), Fraction(1), ())
-        return lambda number: drawn_of(telling.job, telling.release, telling.promise, noisy, number)
+        noisy = NoisyInputs(Inputs((), (), answer, None, scale), Fraction(1), ())
+        return lambda number: content_of(sum_release.job, sum_release.release, sum_release.promise, noisy, number)
 
 
-def _job(group: GroupDocument, audience: str, terms: Audience | None, name: str, policies: Sequence[Policy]) -> Job:
+def _sum_job(group: GroupDocument, audience: str, terms: Audience | None, name: str, policies: Sequence[Policy]) -> Job:
     plan = Scheduled(
         name=name, stream=group.stream, query="count", states=group.count, length=group.length, audience=audience,
         scale="1", confidence=_CONFIDENCE,

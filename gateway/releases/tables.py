@@ -1,4 +1,4 @@
-"""Tables of a ledger, and their rows as they stand, for an audit that believes none of them."""
+"""Tables of a ledger, and their rows without any interpretation, for an audit that trusts none of them."""
 
 from __future__ import annotations
 
@@ -72,32 +72,35 @@ class LedgerRows:
         self._db = db
 
     def accounts(self) -> Rows:
-        """Number, device, stream, audience, allowance, base, mechanism, exclusive entry, shifted, of each account."""
+        """Id, device, stream, audience, allowance, base, mechanism, exclusive entry and shifted of each account."""
         columns = "id, device, stream, audience, allowance, base, mechanism, exclusive, shifted"
         return self._db.execute(f"SELECT {columns} FROM intact_accounts")
 
     def allowances(self) -> Rows:
-        """After which entry, account, allowance, base, mechanism, promise, period, chains; oldest first."""
+        """Each change of an allowance, oldest first, with the number of the entry after which it was made.
+
+        Columns: that number, account, allowance, base, mechanism, epsilon, adversary, seconds, period, chains.
+        """
         columns = "after_entry, account, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains"
         return self._db.execute(
             f"SELECT {columns} FROM intact_allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
         )
 
     def outlived(self) -> Rows:
-        """Device, stream, chains, period, and after which entry they count for whatever is told of the stream."""
+        """Device, stream, chains and period of classes that count for ever, and the entry after which they count."""
         columns = "device, stream, chains, period_us, after_entry"
         return self._db.execute(f"SELECT {columns} FROM intact_outlived LEFT JOIN classes ON classes.id=class")
 
     def together(self) -> Rows:
-        """After which entry, device, stream, and what it is called with those that it is charged with; oldest first."""
+        """Changes of streams that share charges, oldest first: entry before the change, device, stream, group name."""
         return self._db.execute("SELECT after_entry, device, stream, name FROM intact_together ORDER BY serial")
 
     def members(self) -> Rows:
-        """Group, device, charge and shift of each member of a group."""
+        """Group, device, charge and shift of each member of each group."""
         return self._db.execute("SELECT in_group, device, charge, shift FROM intact_members")
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """The entries, oldest first, as mappings from their columns."""
+        """The entries, oldest first, as mappings from column to value."""
         query = f"SELECT {', '.join(_ENTRY)} FROM intact_entries WHERE number>? ORDER BY number LIMIT ?"
         after = -1
         while page := self._db.execute(query, (after, _PAGE)).fetchall():
@@ -105,23 +108,23 @@ class LedgerRows:
             yield from (dict(zip(_ENTRY, row, strict=True)) for row in page)
 
     def newest(self, audience: str | None, before: int, limit: int) -> list[tuple[Any, ...]]:
-        """The entries below a number, newest first, of an audience or of all, as an account shows them: without inputs.
+        """Up to `limit` entries below number `before`, newest first, of an audience or, with `None`, of all.
 
-        Number, name, audience, stream, time, mechanism, noise, scale, first and last tick, reason, state, group of
-        each.
+        Columns: number, name, audience, stream, time, mechanism, noise, scale, first and last tick, reason, state,
+        group.
         """
-        whose, values = ("", ()) if audience is None else ("audience=? AND ", (audience,))
-        query = f"SELECT {_SHOWN} FROM intact_entries WHERE {whose}number<? ORDER BY number DESC LIMIT ?"
-        return self._db.execute(query, (*values, before, limit)).fetchall()
+        condition, parameters = ("", ()) if audience is None else ("audience=? AND ", (audience,))
+        query = f"SELECT {_SHOWN} FROM intact_entries WHERE {condition}number<? ORDER BY number DESC LIMIT ?"
+        return self._db.execute(query, (*parameters, before, limit)).fetchall()
 
     def group(self, number: int) -> tuple[int, str, int]:
-        """Of a group how many devices it has, the first of their names, and the greatest charge."""
+        """The number of devices of a group, the first of their names, and the largest charge; 0 and '' if unknown."""
         query = "SELECT count(*), coalesce(min(device), ''), coalesce(max(charge), 0) FROM members WHERE in_group=?"
         devices, name, charge = self._db.execute(query, (number,)).fetchone()
         return int(devices), str(name), int(charge)
 
     def audiences(self) -> list[str]:
-        """Those that have an account."""
+        """The audiences that have an account."""
         return [row[0] for row in self._db.execute("SELECT DISTINCT audience FROM accounts ORDER BY 1")]
 
     def entry_count(self) -> int:
@@ -129,12 +132,12 @@ class LedgerRows:
         return int(self._db.execute("SELECT count(*) FROM entries").fetchone()[0])
 
     def payload(self, number: int) -> bytes | None:
-        """The content of an entry; `None` if there is no such entry."""
+        """The payload of an entry; `None` if there is no such entry."""
         row = self._db.execute("SELECT payload FROM intact_entries WHERE number=?", (number,)).fetchone()
         return None if row is None else row[0]
 
     def forgotten(self) -> Rows:
-        """By device, the last entry whose sums were erased with it, if it is one of that entry's."""
+        """Forgotten devices, each with the number of the newest entry when its sums were erased."""
         return self._db.execute("SELECT device, through FROM intact_forgotten")
 
     def documents(self) -> Rows:
@@ -142,5 +145,5 @@ class LedgerRows:
         return self._db.execute("SELECT id, digest, document FROM intact_documents")
 
     def runs(self) -> Rows:
-        """Account, first and last tick and charge of each run, by account and tick."""
+        """Account, first and last tick and charge of each run, in the order of account and tick."""
         return self._db.execute("SELECT account, first, last, charge FROM intact_runs ORDER BY account, first")

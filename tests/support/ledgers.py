@@ -10,8 +10,8 @@ from typing import Any
 from fugu.contract.chains import BoundedChains
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ReleaseClass
-from gateway.releases.audit import Audit, replayed
-from gateway.releases.entries import Allowance, Drawn, Entry, Key, Promise, Release
+from gateway.releases.audit import Audit, replay_ledger
+from gateway.releases.entries import Allowance, Content, Entry, Key, Promise, Release
 from gateway.releases.ledger import Ledger
 from gateway.store.location import Location
 
@@ -68,7 +68,7 @@ def release(first: int, last: int, charge: int = ALLOWED, *devices: str, **more:
 def charges_replayed(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:
     """Findings of an audit about charges; these releases have no sums that they could be computed from."""
     with ledger.snapshot() as rows:
-        return replayed(rows, published or {})
+        return replay_ledger(rows, published or {})
 
 
 def reserve(ledger: Ledger, release: Release, payload: bytes = b"\0payload", progress: int | None = None) -> Entry:
@@ -76,9 +76,9 @@ def reserve(ledger: Ledger, release: Release, payload: bytes = b"\0payload", pro
     return ledger.reserve(release, lambda _: drawn(payload), time_us=5, progress=progress)
 
 
-def drawn(payload: bytes) -> Drawn:
+def drawn(payload: bytes) -> Content:
     """The charges of a ledger add up, whichever they were: no question has asked for that."""
-    return Drawn(payload, b"{}", b"{}")
+    return Content(payload, b"{}", b"{}")
 
 
 def inputs_of(ledger: Ledger) -> dict[int, dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError
 from gateway.page.ledger_view import PAGE_ENTRIES, LedgerView
-from gateway.releases.entries import Drawn
+from gateway.releases.entries import Content
 from gateway.releases.ledger import Ledger
 from gateway.store.location import Location
 from tests.support.ledgers import ALLOWED, allow, key, open_ledger, release, reserve
@@ -106,7 +106,7 @@ def test_the_view_of_an_audience_has_nothing_of_others_and_names_no_device(tmp_p
 
 def test_sums_before_noise_and_what_was_published_are_in_no_answer(location: Location) -> None:
     with closing(open_ledger(location)) as ledger:
-        inside = Drawn(f"payload {SUMS}".encode(), f'["{SUMS}"]'.encode(), f'[{{"sum": {SUMS}}}]'.encode())
+        inside = Content(f"payload {SUMS}".encode(), f'["{SUMS}"]'.encode(), f'[{{"sum": {SUMS}}}]'.encode())
         ledger.reserve(release(0, 9), lambda _: inside, time_us=5)
         with ledger.snapshot() as rows:
             assert SUMS in repr(list(rows.entries()))
@@ -151,7 +151,7 @@ def test_who_only_reads_can_write_nothing(location: Location) -> None:
         with pytest.raises((DatabaseError, FuguError)):
             allow(ledger, "ring")
     with closing(Ledger(location)) as ledger:
-        assert (ledger.newest, len(ledger.accounts())) == (0, 1)
+        assert (ledger.newest_entry, len(ledger.accounts())) == (0, 1)
 
 
 def test_a_file_is_read_without_a_byte_changed_and_nobody_waits(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from fugu.contract.losses import exp_up
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.releases.allowance import allowance, charge, smallest_scale
 from gateway.releases.charges import PER_NAT, units_above
-from gateway.releases.inputs import Addend, added, answer, combined, symbols_addend
+from gateway.releases.inputs import Addend, answer, sum_addends, symbols_addend, weighted_mean
 from gateway.releases.maker import windows_addend
-from gateway.releases.statistics import Estimates, Query, SymbolCounter, noisy
+from gateway.releases.statistics import Estimates, Query, SymbolCounter, add_noise
 from tests.support.sanitised_counts import stationary
 from tests.support.soak import only
 
@@ -59,7 +59,7 @@ class Case:
     def from_symbols(self, generator: np.random.Generator) -> Addend:
         tally = SymbolCounter(self.query)
         tally.add(randomised(generator, self.table, self.states), self.table)
-        parts = noisy(tally.parts, self.release, lambda below: int(generator.integers(below)))
+        parts = add_noise(tally.parts, self.release, lambda below: int(generator.integers(below)))
         return symbols_addend(self.query, parts, self.release)
 
 
@@ -78,9 +78,9 @@ def several(case: Case, kind: str, runs: int) -> list[Estimates]:
     for seed in range(runs):
         generator = np.random.default_rng(seed)
         windows, symbols = case.from_windows(generator), case.from_symbols(generator)
-        total = {"windows": windows, "symbols": symbols, "both": combined(windows, symbols)}.get(kind)
+        total = {"windows": windows, "symbols": symbols, "both": weighted_mean(windows, symbols)}.get(kind)
         if total is None:  # two devices with equal states, one of which has symbols only
-            total = added([combined(windows, symbols), case.from_symbols(generator)])
+            total = sum_addends([weighted_mean(windows, symbols), case.from_symbols(generator)])
         estimates.append(answer(case.query, total, CONFIDENCE))
     return estimates
 
@@ -105,7 +105,7 @@ def test_answers_are_unbiased_and_intervals_cover_at_least_as_often_as_they_say(
 def test_both_together_are_better_than_either(name: str) -> None:
     generator = np.random.default_rng(1)
     windows, symbols = CASES[name].from_windows(generator), CASES[name].from_symbols(generator)
-    both = combined(windows, symbols)
+    both = weighted_mean(windows, symbols)
     assert (both.variances < np.minimum(windows.variances, symbols.variances)).all()
     weights = (both.values - symbols.values) / (windows.values - symbols.values)
     assert np.allclose(weights, symbols.variances / (windows.variances + symbols.variances))

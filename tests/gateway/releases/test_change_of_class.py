@@ -20,7 +20,7 @@ from fugu.contract.policy import Policy
 from gateway.audit.ledger import StreamLoss, audit_ledger
 from gateway.releases.allowance import allowance, classes_of, joint_loss
 from gateway.releases.charges import PER_NAT
-from gateway.releases.entries import Key, Louder
+from gateway.releases.entries import Key, LouderTicks
 from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import histories_in, resume_ledger
@@ -232,7 +232,7 @@ def test_a_narrower_class_that_follows_a_lost_store_takes_nothing_from_ticks_bef
     Also for an audience that was told nothing of these ticks.
     """
     if not obeys:
-        monkeypatch.setattr(Ledger, "_least_told", lambda _self, _key, _before, wanted: wanted)
+        monkeypatch.setattr(Ledger, "_least_used_allowance", lambda _self, _key, _old, allowance: allowance)
         monkeypatch.setattr(Ledger, "past", lambda *_: ([], False))
     scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, WIDE),))
     scene.scene.record(*frames([20] * 4))
@@ -315,7 +315,7 @@ def test_a_release_waits_for_all_of_which_more_was_told_in_the_numbers_of_its_de
     ledger: Any = SimpleNamespace(
         binding=SimpleNamespace(not_before_us=100 * 10**6),
         allowances=lambda *_: {"watch": (1, 0)},
-        louder=lambda _key, ahead: [Louder(30 + ahead, 5)],
+        louder_ticks=lambda _key, ahead: [LouderTicks(30 + ahead, 5)],
         classes=lambda _key: "[]",
     )
     nobody: Any = None

@@ -121,7 +121,7 @@ class Home:
         """All that is due is done; how many windows have been released, or why none can be."""
         self.look()
         work(self.part)
-        return self.part._releases.ledger.newest
+        return self.part._releases.ledger.newest_entry
 
     @property
     def tied(self) -> set[tuple[str, str]]:
@@ -306,9 +306,9 @@ def test_releases_wait_while_the_ledger_is_away_and_new_policies_are_not_in_it(
         for _ in range(2):
             with pytest.raises(AwayError):
                 parts.part.pump(idle=True)
-    assert (parts.ledger.newest, parts.part.busy) == (0, False)
+    assert (parts.ledger.newest_entry, parts.part.busy) == (0, False)
     work(parts.part)
-    assert parts.ledger.newest > 0
+    assert parts.ledger.newest_entry > 0
     assert parts.counters["ledger_errors"] == 0
 
 
@@ -320,7 +320,7 @@ def test_releases_end_where_a_new_policy_cannot_be_accounted_for(
     parts.part.renew()
     for _ in range(3):
         parts.part.pump(idle=True)
-    assert (parts.ledger.newest, parts.counters["ledger_errors"]) == (0, 1)
+    assert (parts.ledger.newest_entry, parts.counters["ledger_errors"]) == (0, 1)
     assert not parts.part.busy
 
 
@@ -344,7 +344,7 @@ def test_many_accounts_follow_policies_a_tenth_of_the_time_at_most(
         parts.part.pump(idle=True)
         now[0] += 2.0
     assert renewed == [1000.0, 1006.5]
-    assert parts.ledger.newest == 0
+    assert parts.ledger.newest_entry == 0
 
 
 def test_a_refusal_is_held_until_the_device_accepts_a_document(tmp_path: Path) -> None:

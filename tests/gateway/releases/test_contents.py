@@ -13,7 +13,7 @@ import pytest
 
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.releases.audit import verify
-from gateway.releases.entries import canonical, digest, inputs_digest
+from gateway.releases.entries import canonical_bytes, digest, inputs_digest
 from gateway.releases.inputs import canonical_table, table_of
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part
@@ -50,8 +50,8 @@ def change_inputs(ledger: Ledger, number: int, change: Callable[[dict[str, Any]]
         (entry,) = (row for row in rows.entries() if row["number"] == number)
     document = json.loads(entry["inputs"])
     change(document)
-    fits = inputs_digest(questions[entry["question"]], entry["first"], canonical(document))
-    values = (canonical(document).decode(), fits if all_fits else entry["inputs_digest"], number)
+    fits = inputs_digest(questions[entry["question"]], entry["first"], canonical_bytes(document))
+    values = (canonical_bytes(document).decode(), fits if all_fits else entry["inputs_digest"], number)
     ledger._db.execute("UPDATE entries SET inputs=?, inputs_digest=? WHERE number=?", values)
 
 
@@ -142,7 +142,7 @@ def test_another_question_is_found(tmp_path: Path, change: dict[str, Any], probl
     ((number, text),) = bench.ledger._db.execute(
         "SELECT id, document FROM documents JOIN entries ON question=id"
     ).fetchall()
-    other = canonical({**json.loads(text), **change})
+    other = canonical_bytes({**json.loads(text), **change})
     values = (digest(other), other.decode(), number)
     bench.ledger._db.execute("UPDATE documents SET digest=?, document=? WHERE id=?", values)
     change_inputs(bench.ledger, 1, lambda _: None, all_fits=True)
@@ -195,7 +195,7 @@ def forgotten(parts: tuple[Part, ...], _: Fraction, __: Callable[[int], int]) ->
 
 @pytest.mark.parametrize("windows", [2, 3])
 def test_a_gateway_that_adds_no_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: int) -> None:
-    monkeypatch.setattr("gateway.releases.maker.noisy", forgotten)
+    monkeypatch.setattr("gateway.releases.maker.add_noise", forgotten)
     bench = bench_of(tmp_path, scheduled(scale="20"), windows=windows)  # two tables: two numbers each
     problems = verify(bench.ledger).problems
     assert problems == () if windows == 2 else "0 on average over 6 numbers" in problems[0]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.windows import ALONE, Mechanism, covers
 from gateway.releases.charges import PER_NAT, ChargedTicks
-from gateway.releases.entries import Allowance, Drawn, Promise
+from gateway.releases.entries import Allowance, Content, Promise
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import LedgerError
 from gateway.store.location import Location
@@ -58,7 +58,7 @@ def test_a_refusal_names_the_ticks_and_by_how_much_in_one_line(ledger: Ledger) -
 def test_nothing_is_drawn_for_a_refused_release_and_nothing_stays(ledger: Ledger) -> None:
     reserve(ledger, release(0, 9))
 
-    def draw(_: int) -> Drawn:
+    def draw(_: int) -> Content:
         raise AssertionError("noise was drawn")
 
     with pytest.raises(LedgerError):

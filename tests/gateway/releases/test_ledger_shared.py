@@ -11,7 +11,7 @@ import pytest
 
 from fugu.host.database import AwayError, DatabaseError, FileLostError
 from gateway.releases.charges import ChargedTicks
-from gateway.releases.entries import Drawn
+from gateway.releases.entries import Content
 from gateway.releases.ledger import Ledger
 from gateway.store import postgresql
 from gateway.store.engine import Lease, LedgerError
@@ -60,13 +60,13 @@ def ledger(server: Server) -> Iterator[Ledger]:
 
 
 def test_a_connection_that_breaks_while_noise_is_drawn_charges_nothing(ledger: Ledger, server: Server) -> None:
-    def draw(_: int) -> Drawn:
+    def draw(_: int) -> Content:
         break_connections(server)
         return drawn(b"lost")
 
     with pytest.raises(AwayError):
         ledger.reserve(release(0, 9), draw, time_us=1, progress=10)
-    await_answer(lambda: ledger.newest)
+    await_answer(lambda: ledger.newest_entry)
     assert ledger.spent(key(), 0, 99) == []
     assert reserve(ledger, release(0, 9), b"told", progress=10).number == 1
     assert charges_replayed(ledger, {1: b"told"}).problems == ()
@@ -88,7 +88,7 @@ def test_a_connection_that_breaks_after_the_commit_has_charged_and_the_window_is
         patched.setattr(postgresql.PostgresDatabase, "_run", broken)
         with pytest.raises(AwayError):
             reserve(ledger, release(0, 9), b"first", progress=10)
-    await_answer(lambda: ledger.newest)
+    await_answer(lambda: ledger.newest_entry)
     with pytest.raises(LedgerError, match="entry 1 has released the window that begins there"):
         reserve(ledger, release(0, 9), b"second", progress=10)
     assert [entry.payload for entry in ledger.entries(pending=True)] == [b"first"]
@@ -112,7 +112,7 @@ def test_a_process_that_was_thought_dead_reserves_nothing(ledger: Ledger, server
     def take() -> None:
         taken.append(Ledger(server, lease=Lease("releases", take=True)))
 
-    def draw(_: int) -> Drawn:
+    def draw(_: int) -> Content:
         take()  # this process was frozen here, and goes on
         return drawn(b"of the dead")
 
@@ -131,7 +131,7 @@ def test_a_process_that_was_thought_dead_reserves_nothing(ledger: Ledger, server
     else:
         take()
     wait_until(lost, "the refusal")
-    assert (taken[0].newest, taken[0].spent(key(), 0, 99)) == (0, [])
+    assert (taken[0].newest_entry, taken[0].spent(key(), 0, 99)) == (0, [])
     assert reserve(taken[0], release(0, 9), b"of the living").number == 1
     assert charges_replayed(taken[0], {1: b"of the living"}).problems == ()
     taken[0].close()

@@ -26,8 +26,8 @@ from gateway.releases.allowance import (
     charge,
     counted_symbols,
     joint_loss,
-    moved_by_all,
     smallest_scale,
+    window_sensitivity,
 )
 from gateway.releases.charges import PER_NAT, nats
 from gateway.releases.statistics import Query, SymbolCounter
@@ -252,7 +252,7 @@ def test_group_noise_hides_the_whole_window_from_everybody(kind: QueryKind) -> N
         tally = SymbolCounter(Query(kind, states))
         tally.add(np.array(path), table)
         counts.append(tally.parts[0].counts.ravel())
-    scale = float(WholeWindow(moved=moved_by_all(kind, counts[0].size, n)).scale(epsilon))
+    scale = float(WholeWindow(moved=window_sensitivity(kind, counts[0].size, n)).scale(epsilon))
     furthest = max(int(np.abs(a - b).sum()) for a in counts for b in counts)
     assert furthest / scale <= epsilon
     assert furthest / scale > (0.74 if kind == "dwell" else 0.99) * epsilon

@@ -35,7 +35,7 @@ from gateway.releases.jobs import jobs
 from gateway.releases.maker import LaterError
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import two_valued
-from gateway.releases.worth import compared
+from gateway.releases.worth import mechanism_notes
 from gateway.store.engine import LedgerError
 from tests.support.ledgers import key
 from tests.support.release_scenes import Bench, scheduled, write_config
@@ -179,7 +179,7 @@ def test_auto_is_the_least_noise_that_composes(tmp_path: Path) -> None:
 )
 def test_what_auto_compared_is_said_before_anything_is_released(tmp_path: Path, adversary: str, words: str) -> None:
     config = write_config(tmp_path, scheduled(mechanism="auto"), audiences=NOBODY.replace("ignorant", adversary))
-    (reason,) = compared(jobs(ReleaseConfig.load(config), catalogue(FLEET))).values()
+    (reason,) = mechanism_notes(jobs(ReleaseConfig.load(config), catalogue(FLEET))).values()
     assert reason.startswith("mechanism chain: ")
     assert words in reason
 
@@ -438,7 +438,7 @@ def test_between_exact_distributions_that_take_long_other_things_are_done(
         with pytest.raises(LaterError):
             bench.maker.make(job, 0, seconds=1.0)
         assert len(asked) == turn
-        assert bench.ledger.newest == 0
+        assert bench.ledger.newest_entry == 0
     assert bench.maker.make(job, 0, seconds=1.0).number == 1
     assert len(set(asked)) == 2
     assert verify(bench.ledger).problems == ()

@@ -65,7 +65,7 @@ def noted(site: Path) -> int:
 
 def charged(site: Path) -> int:
     with closing(Ledger(site / "l.sqlite")) as ledger:
-        return ledger.newest
+        return ledger.newest_entry
 
 
 def killed_at(site: Path, statement: int) -> bool:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gateway.releases.charges import (
     PER_NAT,
     ChargedTicks,
-    beside,
-    clipped,
+    charges_beside,
+    clip,
     overlay,
     peak,
     peak_of_sum,
@@ -53,7 +53,7 @@ def test_clipping_keeps_the_charges_of_the_ticks_inside(
     for start, length, charge in charges:
         runs = overlay(runs, start, start + length - 1, charge)
     inside = {tick: charge for tick, charge in by_tick(runs).items() if first <= tick <= first + size}
-    assert by_tick(clipped(runs, first, first + size)) == inside
+    assert by_tick(clip(runs, first, first + size)) == inside
 
 
 def charged(charges: list[tuple[int, int, int]]) -> list[ChargedTicks]:
@@ -77,9 +77,11 @@ def test_another_device_is_charged_at_the_same_wall_ticks(
 ) -> None:
     runs, last = charged(charges), first + size
     there = {tick + ahead: charge for tick, charge in by_tick(runs).items() if first <= tick + ahead <= last}
-    assert by_tick(beside(runs, first, last, ahead)) == there
+    assert by_tick(charges_beside(runs, first, last, ahead)) == there
     anywhere = dict.fromkeys(range(first, last + 1), peak(runs)) if runs else {}
-    assert by_tick(beside(runs, first, last, None)) == anywhere, "its clock was set: any of its ticks may be meant"
+    assert by_tick(charges_beside(runs, first, last, None)) == anywhere, (
+        "its clock was set: any of its ticks may be meant"
+    )
 
 
 @settings(max_examples=40, deadline=None)

@@ -231,7 +231,7 @@ def test_a_lost_ledger_begins_after_what_was_released_whatever_the_clocks_say(tm
             bench.scene.record(device.frame(), device=name)
         bench.work()
     assert [(frame.first, frame.devices) for frame in bench.frames] == [(0, 2), (20, 2), (40, 2)]
-    ReleaseRecord(bench.scene.store).note(bench.ledger, bench.ledger.newest)
+    ReleaseRecord(bench.scene.store).note(bench.ledger, bench.ledger.newest_entry)
     bench.ledger.close()
     (tmp_path / "l.sqlite").unlink()
     bench.scene.store.close()

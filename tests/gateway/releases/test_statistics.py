@@ -19,10 +19,10 @@ from gateway.releases.statistics import (
     Part,
     Query,
     SymbolCounter,
+    add_noise,
     estimate,
     inversion,
     noise_variance,
-    noisy,
     sensitivity,
     two_valued,
 )
@@ -121,7 +121,7 @@ def test_a_dwell_time_that_is_lost_in_noise_has_an_interval_that_says_so() -> No
 def test_noise_is_on_every_whole_number_and_has_the_distribution_it_should() -> None:
     scale, draws = Fraction(7, 2), random.Random(1)
     part = Part(BINARY, 0, 0, np.zeros(20_000, dtype=np.int64))
-    (changed,) = noisy((part,), scale, draws.randrange)
+    (changed,) = add_noise((part,), scale, draws.randrange)
     ratio = math.exp(-2 / 7)
     assert changed.counts.var() == pytest.approx(noise_variance(scale), rel=0.05)
     assert noise_variance(scale) == pytest.approx(2 * ratio / (1 - ratio) ** 2)

@@ -305,7 +305,7 @@ def test_no_tick_that_was_told_more_than_is_allowed_now_is_missed_whatever_the_c
         pairs = {(n, own_units + two) for n, own_units in own.items() for m, two in other.items() if n % 100 == m % 100}
         ticks = {*pairs, *own.items(), *((m % 100 + shifts["watch"], charge) for m, charge in other.items())}
         above = {(n, charge - less) for n, charge in ticks if charge > less}
-        runs = ledger.louder(key(), shifts["watch"])
+        runs = ledger.louder_ticks(key(), shifts["watch"])
         if above:
             (run,) = runs
             assert run.last >= max(n for n, _ in above)
@@ -323,8 +323,8 @@ def test_a_stream_that_was_never_told_of_knows_what_its_neighbour_was_allowed(tm
     ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
     reserve(ledger, release(0, 9, ALLOWED))
     allow(ledger, "watch", "ring", allowance=ALLOWED // 3)
-    assert ledger.louder(key("ring"), 100) == [(109, ALLOWED - ALLOWED // 3)]  # its clock may have been set since
-    assert ledger.louder(key(), 100) == [(9, ALLOWED - ALLOWED // 3)]
+    assert ledger.louder_ticks(key("ring"), 100) == [(109, ALLOWED - ALLOWED // 3)]  # its clock may have been set since
+    assert ledger.louder_ticks(key(), 100) == [(9, ALLOWED - ALLOWED // 3)]
 
 
 def guild(ledger: Ledger, *audiences: str) -> int:
@@ -384,8 +384,8 @@ def test_louder_ticks_count_lost_charges_of_another_device_and_the_largest_base_
     ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring", base=ALLOWED // 2)
     reserve(ledger, release(0, 9, ALLOWED // 2))
     allow(ledger, "watch", "ring", allowance=ALLOWED * 3 // 4)
-    assert ledger.louder(key(), 0) == [(9, ALLOWED // 4)]
+    assert ledger.louder_ticks(key(), 0) == [(9, ALLOWED // 4)]
     ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
     ledger.begin([("ring", "hr", 100)], "new", "store", complete=False)
-    assert (1099, None) in ledger.louder(key(), 1000), "in the device's own numbers, which are ahead of the wall"
+    assert (1099, None) in ledger.louder_ticks(key(), 1000), "in the device's own numbers, which are ahead of the wall"
     ledger.close()

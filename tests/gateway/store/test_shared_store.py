@@ -109,7 +109,7 @@ def test_the_fleet_sees_what_shards_have_stored_whatever_they_seal(scenes: list[
             with closing(fresh.store):
                 plain = StoreProgress(fresh.store, fresh.recorder.coverage_of)
                 for question in asked:
-                    assert progress.reached(question) == plain.reached(question)
+                    assert progress.newest_ticks(question) == plain.newest_ticks(question)
                     assert progress.wall_tick(question, {DEVICES[0]: 17}) == plain.wall_tick(question, {DEVICES[0]: 17})
                     for tick in (0, 15, 50, 1000):
                         assert progress.next_frame(question, tick) == plain.next_frame(question, tick)
@@ -132,7 +132,7 @@ def test_the_fleet_sees_what_shards_have_stored_whatever_they_seal(scenes: list[
         assert not progress.look(), "not all the time"
         missing.append(1)
         with pytest.raises(NotKnownError, match=r"shards \(1,\) are missing"):
-            progress.reached(asked[0])
+            progress.newest_ticks(asked[0])
 
 
 @pytest.mark.long
