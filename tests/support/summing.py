@@ -45,7 +45,7 @@ class Releasing:
         self.sums = SumReleases(maker, config.audiences)
         self.refused: list[dict[str, str]] = []
 
-    def also(self, groups: Any) -> None:
+    def publish_sums(self, groups: Any) -> None:
         self.topics = self.sums.topics(groups)
 
     def refusal(self, window: SumWindow) -> str:
