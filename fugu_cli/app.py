@@ -72,7 +72,7 @@ COMMANDS = {
     "gateway ledger": ("ledger:app", "What every audience has been told."),
     "gateway history": ("gateway:app:history", "Print the estimates of a stream from the store, tick by tick."),
     "gateway export": ("gateway:app:export", "Write what a gateway has stored as Parquet files."),
-    "gateway smooth": ("gateway:app:smooth", "Tell states from all symbols, as Parquet files."),
+    "gateway smooth": ("gateway:app:smooth", "Estimate states from all symbols, and write Parquet files."),
     "gateway learn": ("gateway:app:learn", "Learn a class of chains from randomised symbols."),
     "gateway forget": ("gateway:app:forget", "Erase what a device has sent from the store."),
     "gateway asyncapi": ("gateway:app:asyncapi", "Print the protocol as an AsyncAPI 3 document."),

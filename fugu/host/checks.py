@@ -138,7 +138,7 @@ def private_file(path: Path) -> Finding:
         return Finding(name, "FAIL", f"{path} cannot be read: {error.strerror}")
     if mode & 0o077:
         return Finding(name, "FAIL", f"others may read it (mode {mode:04o}): chmod 600 {path}")
-    return Finding(name, "ok", "its owner's alone")
+    return Finding(name, "ok", "private: only its owner can read it")
 
 
 def private_database(path: Path) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ def enrol(
         Option(help="ignorant, informed or universal: which are good enough; again for more (default: any)."),
     ] = None,
     fresh_seconds: Annotated[
-        int | None, Option(metavar="N", help="Seconds without a signed time after which it calls itself stale.")
+        int | None, Option(metavar="N", help="Seconds without a signed time after which a device reports `stale`.")
     ] = None,
     registry: Annotated[
         Path | None,

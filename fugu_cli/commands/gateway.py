@@ -340,9 +340,9 @@ def smooth(
     time: SpanOptions,
     ray: RayOption = None,
 ) -> Result:
-    """Tell states from all symbols, as Parquet files.
+    """Estimate states from all symbols, and write Parquet files.
 
-    Of every tick, from those before it and those after it.
+    Each estimate uses the symbols before and after its tick.
 
     \b
     examples:

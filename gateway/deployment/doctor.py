@@ -216,7 +216,7 @@ def _check_pages(file: Path, kind: FileKind) -> Finding:
         return Finding(name, "FAIL", f"{problem}: say in gateway.toml where the gateway has it")
     if not tables:
         return Finding(name, "warn", f"{file} is empty: the gateway begins anew there")
-    return Finding(name, "ok", "its pages are in order")
+    return Finding(name, "ok", "intact")
 
 
 def _report_alarms(report: dict[str, Any]) -> Iterator[Finding]:
