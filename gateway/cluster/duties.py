@@ -195,12 +195,12 @@ class WholeFleet(Alone):
         self._channel = channel = ShardChannel(channel_of(settings.store), Lease("fleet", take=True))
         channel.begin()
         loop.link.unsubscribe(frame_topics(settings.fleet))  # a session of before may have had all frames
-        make_monitor = ShardWatch(ShardChannel(channel_of(settings.store)), self._shards, loop.counters)
-        self.elsewhere = self._watch = make_monitor
-        progress = FleetProgress(loop.store, self._shards, lambda: make_monitor.missing)
+        shard_watch = ShardWatch(ShardChannel(channel_of(settings.store)), self._shards, loop.counters)
+        self.elsewhere = self._watch = shard_watch
+        progress = FleetProgress(loop.store, self._shards, lambda: shard_watch.missing)
         self._add_site_parts(loop, loop.make_monitor([]), lambda: progress)
-        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: make_monitor.missing, self._releasing))
-        make_monitor.start()
+        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: shard_watch.missing, self._releasing))
+        shard_watch.start()
         return None
 
     def close(self) -> None:

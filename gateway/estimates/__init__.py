@@ -1,1 +1,1 @@
-"""From what was stored to what is told of it: estimates of symbols, of windows and of points."""
+"""The way from stored frames to reports: estimates of symbols, windows and points."""

@@ -1,10 +1,10 @@
 """Models of streams of symbols, as their policies give them, and beliefs about streams: one kernel call for a round.
 
 A belief is the distribution of a stream's state at its newest tick, given all symbols up to there. Each tick is
-predicted, weighed and normalised by itself, so that how symbols were cut into frames changes no bit of it. Over ticks
-without a symbol it is carried by the transition matrix. It begins again from the stationary distribution in three
-cases. The states or the clock come to mean something else. The device's clock was set, and the time between two numbers
-is unknown. The model holds the symbols for impossible.
+predicted, weighed and normalised by itself, so that the division of symbols into frames changes no bit of it. Over
+ticks without a symbol it is carried by the transition matrix. It begins again from the stationary distribution in three
+cases. The states or the clock get another meaning. The device's clock was set, and the time between two numbers is
+unknown. The symbols are impossible by the model.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["GIVEN", "Bank", "Beliefs", "Model", "SymbolModel", "follow", "look_b
 
 
 class Model(NamedTuple):
-    """Numbers to estimate with, and what its states mean.
+    """The numbers of an estimate, and the meaning of its states.
 
     Attributes:
         transition: (k, k), row-stochastic.
         emission: (k, m), row-stochastic; a column of ones where there are no symbols.
-        rows: (m + 1, k), likelihoods of each symbol, and of none.
+        rows: (m + 1, k), likelihoods of each symbol, and of no symbol.
         initial: (k,), the stationary distribution.
         meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
         shown: (k, s), 1 for the stream's state that each state of a joint chain shows; None if they are the same.
@@ -48,7 +48,7 @@ class Model(NamedTuple):
 
 
 class SymbolModel(NamedTuple):
-    """One policy of symbols, windows, or both: the symbols that its frames may hold, and the bits of each."""
+    """One policy of symbols, windows, or both, with the symbols that its frames may hold, and the bits of a symbol."""
 
     policy: Policy
     allowed: bytes
@@ -57,27 +57,27 @@ class SymbolModel(NamedTuple):
 
     @classmethod
     def of(cls, policy: Policy) -> SymbolModel:
-        """The model of a policy."""
+        """Create the model of a policy."""
         symbol_count = 0 if policy.table is None else policy.table.symbols
         return cls(policy, bytes(range(symbol_count)), symbol_bits(symbol_count), model_of(policy))
 
 
 def model_of(policy: Policy) -> Model:
-    """The model that a policy's chains and table stand for; one object for equal policies."""
+    """Return the model of a policy's chains and table; one object for equal policies."""
     chains = policy.chains
     column = chains.column(policy.device, policy.stream)
-    return _model(chains, column, policy.table, (policy.discretiser.model_dump_json(), policy.clock))
+    return _make_model(chains, column, policy.table, (policy.discretiser.model_dump_json(), policy.clock))
 
 
 @cache
-def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
-    mapping = None
+def _make_model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
+    shown = None
     states = chains.stream_sizes[column]
     if chains.typical:
         matrices = np.array(chains.typical, dtype=np.float64)
         transition = np.asarray(np.mean(matrices / matrices.sum(axis=2, keepdims=True), axis=0))
         if chains.named_streams:
-            mapping = np.eye(states)[list(chains.shown(column))]
+            shown = np.eye(states)[list(chains.shown(column))]
             meaning = meaning, tuple(map(chains.shown, range(len(chains.named_streams)))), column
     else:
         ratio = math.sqrt(chains.odds_bound)
@@ -85,17 +85,17 @@ def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: o
         transition = np.asarray(weights / (ratio + states - 1.0), dtype=np.float64)
     weights = np.full((states, 1), SCALE) if table is None else np.array(table.weights())
     emission = weights.astype(np.float64) / SCALE
-    if mapping is not None:
-        emission = np.ascontiguousarray(mapping @ emission)
-    return Model(transition, emission, likelihood_rows(emission), stationary_distribution(transition), meaning, mapping)
+    if shown is not None:
+        emission = np.ascontiguousarray(shown @ emission)
+    return Model(transition, emission, likelihood_rows(emission), stationary_distribution(transition), meaning, shown)
 
 
 class Models(NamedTuple):
-    """Models as kernels read them; a model's numbers begin where its `facts` say.
+    """Models as kernels read them: one array of all numbers, and where each model's numbers are.
 
-    `facts` (models, 5) are the states k, which models mean the same by their states, and where three arrays begin in
-    `numbers`. These are the transition matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary
-    distribution (k,).
+    `facts` (models, 5) are the number of states k, an index of the meaning, and where three arrays begin in `numbers`.
+    These are the transition matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary distribution
+    (k,).
     """
 
     facts: Ints
@@ -103,7 +103,7 @@ class Models(NamedTuple):
 
 
 class Bank:
-    """Gives each model an index; `states` is the most that any has."""
+    """Gives each model an index; `states` is the largest number of states of a model."""
 
     def __init__(self) -> None:
         self.models: list[Model] = []
@@ -116,26 +116,27 @@ class Bank:
         self._arrays: Models | None = None
 
     def index(self, model: Model) -> int:
-        """The index of a model; equal policies share one object."""
+        """Return the index of a model, which is one object for equal policies."""
         if (model_index := self._index_by_id.get(id(model))) is None:
             model_index = self._index_by_id[id(model)] = len(self.models)
             self.models.append(model)
             meaning = self._meaning_indices.setdefault(model.meaning, len(self._meaning_indices))
-            offsets = [self._append(part) for part in (model.transition, model.rows, model.initial)]
+            offsets = [self._append_numbers(part) for part in (model.transition, model.rows, model.initial)]
             self._facts.append((len(model.initial), meaning, offsets[0], offsets[1], offsets[2]))
             self.states = max(self.states, len(model.initial))
             self._arrays = None
         return model_index
 
-    def _append(self, matrix: Floats) -> int:
-        offset, values = self._size, np.ascontiguousarray(matrix, dtype=np.float64).ravel()
-        self._numbers.append(values)
-        self._size += len(values)
+    def _append_numbers(self, matrix: Floats) -> int:
+        """Append a matrix to the numbers. Return where it begins."""
+        offset, numbers = self._size, np.ascontiguousarray(matrix, dtype=np.float64).ravel()
+        self._numbers.append(numbers)
+        self._size += len(numbers)
         return offset
 
     @property
     def arrays(self) -> Models:
-        """All models so far."""
+        """The arrays of all models so far."""
         if self._arrays is None:
             numbers = np.concatenate([np.zeros(0), *self._numbers])
             self._arrays = Models(np.array(self._facts, dtype=np.int64).reshape(-1, 5), numbers)
@@ -143,14 +144,14 @@ class Bank:
 
 
 NONE, GIVEN = -1, -2
-"""In place of a model's index: nothing is known yet; or the distribution of the next row's first tick is."""
+"""In place of a model's index: nothing is known; or the distribution is that of the next row's first tick."""
 _MAX_SINGLE_TICKS = 64
 
 
 class Beliefs(NamedTuple):
-    """Beliefs about each stream: its distribution (streams, k) at its newest tick that has a symbol.
+    """Beliefs about streams: the distribution (streams, k) of each at its newest tick with a symbol.
 
-    `state` (streams, 3) is the index of the model, `NONE` or `GIVEN`; that tick; its shift.
+    `state` (streams, 3) is the index of the model, `NONE` or `GIVEN`; that tick; the shift of that tick.
     """
 
     state: Ints
@@ -158,31 +159,31 @@ class Beliefs(NamedTuple):
 
     @classmethod
     def unknown(cls, streams: int, states: int) -> Beliefs:
-        """Nothing is known."""
+        """Create beliefs about streams of which nothing is known."""
         state = np.zeros((streams, 3), dtype=np.int64)
         state[:, 0] = NONE
         return cls(state, np.zeros((streams, states)))
 
     @classmethod
     def of(cls, state: tuple[int, int, int], distribution: Floats) -> Beliefs:
-        """Belief about one stream."""
+        """Create the belief about one stream."""
         return cls(np.array([state]), distribution[np.newaxis].copy())
 
     def widened(self, states: int) -> Beliefs:
-        """Room for models of so many states."""
+        """Return the beliefs with room for models of `states` states."""
         padding = states - self.distribution.shape[1]
         return self if padding <= 0 else Beliefs(self.state, np.pad(self.distribution, ((0, 0), (0, padding))))
 
     def grown(self, streams: int) -> Beliefs:
-        """Room for so many streams; nothing is known of new ones."""
+        """Return the beliefs with room for at least `streams` streams; nothing is known of the new ones."""
         if streams <= len(self.state):
             return self
-        new = Beliefs.unknown(max(streams, 2 * len(self.state)) - len(self.state), self.distribution.shape[1])
-        return Beliefs(np.concatenate((self.state, new.state)), np.concatenate((self.distribution, new.distribution)))
+        room = Beliefs.unknown(max(streams, 2 * len(self.state)) - len(self.state), self.distribution.shape[1])
+        return Beliefs(np.concatenate((self.state, room.state)), np.concatenate((self.distribution, room.distribution)))
 
 
 def follow(beliefs: Beliefs, models: Models, slots: Ints, row_models: Ints, columns: Columns, order: Ints) -> Floats:
-    """Bring beliefs up to date, in place; (n, k) the distributions of rows' first ticks, given all symbols before.
+    """Bring beliefs up to date, in place. Return (n, k) the distributions of rows' first ticks, given all before.
 
     `slots` and `row_models` (n,) are each row's stream and model, `order` (n,) the rows in the order of their streams
     and ticks. Rows without symbols change nothing.
@@ -190,12 +191,12 @@ def follow(beliefs: Beliefs, models: Models, slots: Ints, row_models: Ints, colu
     priors = np.zeros((columns.rows, beliefs.distribution.shape[1]))
     buffer = np.empty(beliefs.distribution.shape[1])
     frame_columns = (columns.shift, columns.first, columns.ticks, columns.bits, columns.start, columns.packed)
-    _follow(order, slots, row_models, *frame_columns, *models, *beliefs, priors, buffer)
+    _follow_rows(order, slots, row_models, *frame_columns, *models, *beliefs, priors, buffer)
     return priors
 
 
 @kernel
-def _follow(
+def _follow_rows(
     order: Ints, slots: Ints, row_models: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
     packed: Bytes, facts: Ints, params: Floats, state: Ints, distribution: Floats, priors: Floats, buffer: Floats,
 ) -> None:  # fmt: skip
@@ -212,20 +213,21 @@ def _follow(
             else:
                 for x in range(k):
                     distribution[slot, x] = params[initial + x]
-        _copy(distribution, slot, priors, row, k)
+        _copy_row(distribution, slot, priors, row, k)
         if k == 2:
             _follow_binary(distribution, slot, params, chain, rows, initial, packed, start[row], count[row], bits[row])
         else:
             for t in range(count[row]):
                 if t:
                     _predict(distribution, slot, k, params, chain, buffer)
-                row_offset = rows + k * _symbol(packed, start[row], t, bits[row])
+                row_offset = rows + k * _read_symbol(packed, start[row], t, bits[row])
                 _condition_on(distribution, slot, k, params, row_offset, initial)
         state[slot, 0], state[slot, 1], state[slot, 2] = m, first[row] + count[row] - 1, shift[row]
 
 
 @part
-def _symbol(packed: Bytes, start: int, t: int, bits: int) -> int:
+def _read_symbol(packed: Bytes, start: int, t: int, bits: int) -> int:
+    """Read symbol t of a row from packed bytes."""
     per_byte = 8 // bits
     return int((packed[start + t // per_byte] >> (8 - bits - bits * (t % per_byte))) & ((1 << bits) - 1))
 
@@ -235,7 +237,7 @@ def _follow_binary(
     distribution: Floats, row: int, params: Floats, chain: int, rows: int, initial: int, packed: Bytes, start: int,
     count: int, bits: int,
 ) -> None:  # fmt: skip
-    """A frame of a stream of two states; the same operations as for more."""
+    """Follow a frame of a stream of two states, by the same operations as for more states."""
     p00, p01, p10, p11 = params[chain], params[chain + 1], params[chain + 2], params[chain + 3]
     a, b = distribution[row, 0], distribution[row, 1]
     per_byte, mask = 8 // bits, (1 << bits) - 1
@@ -254,7 +256,7 @@ def _follow_binary(
 
 
 @part
-def _copy(source: Floats, s: int, target: Floats, t: int, k: int) -> None:
+def _copy_row(source: Floats, s: int, target: Floats, t: int, k: int) -> None:
     """Copy k numbers of a row; a slice would take five times as long to compile."""
     for x in range(k):
         target[t, x] = source[s, x]
@@ -262,7 +264,7 @@ def _copy(source: Floats, s: int, target: Floats, t: int, k: int) -> None:
 
 @part
 def _predict(distribution: Floats, row: int, k: int, params: Floats, chain: int, buffer: Floats) -> None:
-    """Take a distribution one tick ahead."""
+    """Carry a distribution one tick ahead."""
     for y in range(k):
         total = 0.0
         for x in range(k):
@@ -274,7 +276,7 @@ def _predict(distribution: Floats, row: int, k: int, params: Floats, chain: int,
 
 @part
 def _condition_on(distribution: Floats, row: int, k: int, params: Floats, row_offset: int, initial: int) -> None:
-    """Condition on a symbol; where that is impossible, on the symbol alone."""
+    """Condition a distribution on a symbol; if the symbol is impossible by it, the initial distribution."""
     total = 0.0
     for x in range(k):
         total += distribution[row, x] * params[row_offset + x]
@@ -290,7 +292,7 @@ def _condition_on(distribution: Floats, row: int, k: int, params: Floats, row_of
 
 @part
 def _propagate(distribution: Floats, row: int, k: int, params: Floats, chain: int, ticks: int, buffer: Floats) -> None:
-    """Take a distribution at least one tick ahead and normalise it; far ahead by squaring."""
+    """Carry a distribution `ticks` ahead, at least one, and normalise it; far ahead by squaring."""
     if ticks <= _MAX_SINGLE_TICKS:
         for _ in range(ticks):
             _predict(distribution, row, k, params, chain, buffer)
@@ -317,10 +319,10 @@ def _propagate(distribution: Floats, row: int, k: int, params: Floats, chain: in
 
 
 def look_back(models: Models, row_models: Ints, columns: Columns, priors: Floats, lag: int) -> tuple[Floats, Floats]:
-    """Estimate the ticks of frames, each given the symbols of up to `lag` later ones of the same frame.
+    """Estimate the ticks of frames, each given the symbols of up to `lag` later ticks of the same frame.
 
-    `row_models` (n,) is of each row, `priors` (n, k) as `follow` returns it. Returns (n, k) means over the ticks of a
-    row of the probabilities of the states, and (n, k) those of its last tick.
+    `row_models` (n,) are the models of rows, `priors` (n, k) as `follow` returns them. Returns (n, k) the means over a
+    row's ticks of the probabilities of the states, and (n, k) the probabilities at its last tick.
     """
     means, last_beliefs = np.zeros_like(priors), np.zeros_like(priors)
     max_ticks = int(columns.ticks.max(initial=1))
@@ -339,18 +341,18 @@ def _look_back(
         k, _, chain, rows, initial = facts[row_models[row]]
         n = count[row]
         scratch_row, backward_row = n, n + 1  # rows of `buffer` behind the beliefs
-        _copy(priors, row, buffer, 0, k)
+        _copy_row(priors, row, buffer, 0, k)
         for t in range(n):
             if t:
-                _copy(buffer, t - 1, buffer, t, k)
+                _copy_row(buffer, t - 1, buffer, t, k)
                 _predict(buffer, t, k, params, chain, buffer[scratch_row])
-            _condition_on(buffer, t, k, params, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
-        _copy(buffer, n - 1, last_beliefs, row, k)
+            _condition_on(buffer, t, k, params, rows + k * _read_symbol(packed, start[row], t, bits[row]), initial)
+        _copy_row(buffer, n - 1, last_beliefs, row, k)
         for t in range(n):
             for x in range(k):
                 buffer[backward_row, x] = 1.0
             for later_tick in range(min(t + lag, n - 1), t, -1):
-                row_offset = rows + k * _symbol(packed, start[row], later_tick, bits[row])
+                row_offset = rows + k * _read_symbol(packed, start[row], later_tick, bits[row])
                 highest = 0.0
                 for x in range(k):
                     total = 0.0
@@ -369,5 +371,5 @@ def _look_back(
 
 
 def stream_beliefs(model: Model, beliefs: Floats) -> Floats:
-    """Beliefs (..., k) about a model's states as those (..., s) about the states of the stream."""
+    """Convert beliefs (..., k) about a model's states to beliefs (..., s) about the states of the stream."""
     return beliefs if model.shown is None else np.asarray(beliefs @ model.shown)

@@ -1,4 +1,4 @@
-"""The policies of a fleet, by device, stream and version: what may arrive, and the model to estimate with."""
+"""The policies of a fleet, by device, stream and version: the frames that may arrive, and the models of estimates."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _Model = TypeVar("_Model", SymbolModel, "MeasureModel")
 
 
 class Catalogue:
-    """Policies of one fleet that have passed their checks; those of devices that `owns` denies are left out.
+    """Policies of one fleet that have passed their checks, without those of devices that `owns` denies.
 
     Attributes:
         may_run: whether a device may run a version that it was never seen to run.
         pushed: whether a version is sent to a device, and in no file.
-        charges: counts changes of what `charged` gives, but for policies that come.
+        charges: counts changes of the result of `charged_policies`, except by new policies.
     """
 
     def __init__(self, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> None:
@@ -55,7 +55,7 @@ class Catalogue:
         *,
         signed: bool = False,
     ) -> Self:
-        """Read every `*.json` file of a directory, if any; there may be none if policies are `signed`, in a registry.
+        """Read every `*.json` file of a directory. It may hold none if policies are `signed`, in a registry.
 
         Raises PolicyError or GuaranteeError with a file's name.
         """
@@ -83,7 +83,8 @@ class Catalogue:
     def add(self, policy: AnyPolicy) -> None:
         """Accept frames under a policy.
 
-        Raises PolicyError if it is another fleet's, or contradicts one of its version, GuaranteeError if it is false.
+        Raises PolicyError if the policy is another fleet's, or contradicts a policy of the same version. Raises
+        GuaranteeError if its guarantee is false.
         """
         if policy.fleet != self.fleet:
             raise PolicyError(f"policy is for fleet {policy.fleet}, this gateway serves {self.fleet}")
@@ -96,7 +97,7 @@ class Catalogue:
         versions = self._devices.setdefault(policy.device, {}).setdefault(policy.stream, {})
         if policy.version in versions and versions[policy.version].policy != policy:
             raise PolicyError(f"another policy of {policy.device}/{policy.stream} has version {policy.version} too")
-        versions[policy.version] = _model(policy)
+        versions[policy.version] = _make_model(policy)
 
     def _refuse_other_kind(self, policy: AnyPolicy) -> None:
         if self._kinds.setdefault((policy.device, policy.stream), type(policy)) is not type(policy):
@@ -105,9 +106,9 @@ class Catalogue:
             )
 
     def retire(self, documents: Iterable[str]) -> None:
-        """Note policies that stored frames were made under, for their models; no new frames may come under them.
+        """Add the policies of stored frames, for their models; further frames under them are not accepted.
 
-        Raises PolicyError if one contradicts a loaded policy of the same version, or is of another kind.
+        Raises PolicyError if a policy contradicts a loaded one of the same version, or is of another kind.
         """
         for document in documents:
             policy = read_policy(document)
@@ -117,7 +118,7 @@ class Catalogue:
             self._stored_versions.setdefault(key, set()).add(policy.version)
             self._versions_run.setdefault(key, set()).add(policy.version)
             if loaded_model is None:
-                self._old_models.setdefault(key, {})[policy.version] = _model(policy)
+                self._old_models.setdefault(key, {})[policy.version] = _make_model(policy)
             elif loaded_model.policy != policy:
                 raise PolicyError(
                     f"version {policy.version} of {policy.device}/{policy.stream} is not the policy that the stored "
@@ -125,18 +126,18 @@ class Catalogue:
                 )
 
     def find(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
-        """The policy in force that a frame names, as a model of its kind.
+        """Return the model, of a kind, of the policy in force that a frame names.
 
-        Raises RefusedError: unknown device, stream or version of a policy, the first that holds, or the wrong kind.
+        Raises RefusedError for an unknown device, stream or version, the first that applies, or for another kind.
         """
-        return _checked_kind(self._active_model(device, stream, version), kind)
+        return _check_kind(self._active_model(device, stream, version), kind)
 
     def recall(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
-        """A policy in force or retired, as a model of its kind; errors as for `find`."""
-        return _checked_kind(self._model_of(device, stream, version), kind)
+        """Return the model, of a kind, of a policy in force or retired. Raises RefusedError as `find` does."""
+        return _check_kind(self._model_of(device, stream, version), kind)
 
     def policy(self, device: str, stream: str, version: int) -> AnyPolicy:
-        """A policy in force or retired, whichever kind it is; errors as for `find`."""
+        """Return a policy of any kind, in force or retired. Raises RefusedError as `find` does."""
         return self._model_of(device, stream, version).policy
 
     def _active_model(self, device: str, stream: str, version: int) -> AnyModel:
@@ -144,28 +145,28 @@ class Catalogue:
             raise RefusedError(f"no policy for device {device}", Reason.UNKNOWN_DEVICE)
         if (versions := streams.get(stream)) is None:
             raise RefusedError(f"no policy for stream {device}/{stream}", Reason.UNKNOWN_STREAM)
-        if (any_model := versions.get(version)) is None:
+        if (model := versions.get(version)) is None:
             raise RefusedError(f"no policy version {version} of {device}/{stream}", Reason.UNKNOWN_POLICY_VERSION)
-        return any_model
+        return model
 
     def _model_of(self, device: str, stream: str, version: int) -> AnyModel:
         return self._old_models.get((device, stream), {}).get(version) or self._active_model(device, stream, version)
 
     def policies(self, device: str, stream: str) -> list[Policy]:
-        """All policies of a stream of symbols, retired ones first, then in the order of their versions."""
-        retired, loaded = self._old_models.get((device, stream), {}), self._devices.get(device, {}).get(stream, {})
-        models = (*sorted(retired.items()), *sorted(loaded.items()))
+        """Return all policies of a stream of symbols, first retired ones, then those in force, each by version."""
+        old_models = sorted(self._old_models.get((device, stream), {}).items())
+        models = (*old_models, *sorted(self._devices.get(device, {}).get(stream, {}).items()))
         return [model.policy for _, model in models if isinstance(model, SymbolModel)]
 
-    def ran(self, device: str, stream: str, version: int) -> None:
-        """Note that a frame or a status is of a version."""
+    def note_run(self, device: str, stream: str, version: int) -> None:
+        """Note that a device has run a version, as a frame or a status says."""
         versions_run = self._versions_run.setdefault((device, stream), set())
         if version not in versions_run and version in self.versions(device, stream):
             versions_run.add(version)
             self.charges += 1
 
-    def charged(self, device: str, stream: str) -> list[Policy]:
-        """The policies of a stream of symbols that count for its audiences: those that it ran, and may run."""
+    def charged_policies(self, device: str, stream: str) -> list[Policy]:
+        """Return the policies of a stream of symbols that are charged to audiences: those that it ran, or may run."""
         versions_run = self._versions_run.get((device, stream), ())
         return [
             policy
@@ -173,18 +174,21 @@ class Catalogue:
             if policy.version in versions_run or self.may_run(device, policy.version)
         ]
 
-    def running(self, device: str, stream: str) -> list[Policy]:
-        """Of these, those that it ran, and those in files: what follows from one stays, whatever the device answers."""
+    def running_policies(self, device: str, stream: str) -> list[Policy]:
+        """Return the policies of a stream of symbols that it ran, and those in files.
+
+        Their consequences last, whatever the device answers to a document.
+        """
         versions = self._versions_run.get((device, stream), ())
         policies = self.policies(device, stream)
         return [policy for policy in policies if policy.version in versions or not self.pushed(device, policy.version)]
 
-    def planned(self, device: str, stream: str) -> list[Policy]:
-        """The same, or, where a device may run none yet, all that it may get."""
-        return self.charged(device, stream) or self.policies(device, stream)
+    def planned_policies(self, device: str, stream: str) -> list[Policy]:
+        """Return the charged policies; if the device may run none yet, all that it may get."""
+        return self.charged_policies(device, stream) or self.policies(device, stream)
 
     def sequences(self, device: str) -> list[str]:
-        """Sequences of a device: of each stream symbols or points under its name, and each window; now or formerly."""
+        """Return the sequences of a device, present and former: each stream's symbols or points, and its windows."""
         sequences: list[str] = []
         for stream in self.streams(device):
             policies = self.policies(device, stream)
@@ -195,72 +199,72 @@ class Catalogue:
         return sequences
 
     def is_measured(self, device: str, stream: str) -> bool:
-        """True if a stream's policies are of measurements."""
+        """Return whether a stream's policies are of measurements."""
         return self._kinds.get((device, stream), Policy) is not Policy
 
     def versions(self, device: str, stream: str) -> dict[int, AnyPolicy]:
-        """Policies of a stream by version, retired ones too."""
+        """Return the policies of a stream by version, including retired ones."""
         models = self._old_models.get((device, stream), {}) | self._devices.get(device, {}).get(stream, {})
         return {version: model.policy for version, model in models.items()}
 
     def beside(self, device: str, stream: str, history_of: Callable[[str, str], History]) -> tuple[RelatedStream, ...]:
-        """The streams that move with a stream by a class of one of its policies; `history_of` is that of a stream."""
+        """Return the streams that move with a stream by a class of a policy; `history_of` gives their histories."""
         names = {name: None for policy in self.versions(device, stream).values() for name in related_names(policy)}
-        neighbours = []
+        related = []
         for name in names:
             other_device, _, other_stream = name.partition("/")
             other_history = history_of(other_device, other_stream) if self.owns(other_device) else None
-            neighbours.append(
+            related.append(
                 RelatedStream(name, other_history, tuple(self.versions(other_device, other_stream).values()))
             )
-        return tuple(neighbours)
+        return tuple(related)
 
     def moving_with(self, device: str) -> set[str]:
-        """The devices that have streams which move with one of a device."""
+        """Return the devices with a stream that moves with one of a device's streams."""
         policies = (policy for stream in self.streams(device) for policy in self.versions(device, stream).values())
         return {name.partition("/")[0] for policy in policies for name in related_names(policy)}
 
     def stored_versions(self, device: str, stream: str) -> frozenset[int]:
-        """The versions that stored frames were made under when the gateway started."""
+        """Return the versions of a stream that stored frames had when the gateway started."""
         return frozenset(self._stored_versions.get((device, stream), ()))
 
     def newest(self, device: str, stream: str) -> AnyPolicy | None:
-        """The newest policy in force of a stream."""
-        newest_version = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
-        return None if newest_version is None else newest_version[1].policy
+        """Return the newest policy in force of a stream, `None` if there is none."""
+        models = self._devices.get(device, {}).get(stream)
+        return models[max(models)].policy if models else None
 
-    def measured(self) -> list[tuple[str, str]]:
-        """Device and stream of every measured stream with a policy in force, sorted."""
+    def measured_streams(self) -> list[tuple[str, str]]:
+        """Return device and stream of every measured stream with a policy in force, sorted."""
         stream_keys = ((device, stream) for device in self._devices for stream in self._devices[device])
         return sorted(key for key in stream_keys if self.is_measured(*key))
 
     def groups(self) -> dict[bytes, GroupDocument]:
-        """The groups whose sums policies have, in force or retired, by the digests of their documents."""
+        """Return by digest the documents of the groups whose sums are in policies, in force or retired."""
         policies = (policy for key in self.symbol_streams() for policy in self.policies(*key))
         return {window_sum.group.digest: window_sum.group for policy in policies for window_sum in policy.sums}
 
     def symbol_streams(self) -> list[tuple[str, str]]:
-        """Device and stream of every stream of symbols, those of retired policies too, sorted."""
+        """Return device and stream of every stream of symbols, including those of retired policies, sorted."""
         return sorted(key for key, kind in self._kinds.items() if kind is Policy)
 
     def has(self, device: str, stream: str = "") -> bool:
-        """True if a device, or one of its streams, has a policy in force; any thread may ask."""
+        """Return whether a device, or one of its streams, has a policy in force; any thread may call this."""
         return stream in self._devices.get(device, ()) if stream else device in self._devices
 
     def names(self) -> tuple[str, ...]:
-        """All devices that have a policy in force, sorted."""
+        """Return all devices that have a policy in force, sorted."""
         return tuple(sorted(self._devices))
 
     def devices(self, stream: str) -> tuple[str, ...]:
-        """The devices that have a stream, sorted."""
+        """Return the devices that have a stream, sorted."""
         return tuple(sorted(device for device, streams in self._devices.items() if stream in streams))
 
     def streams(self, device: str) -> tuple[str, ...]:
-        """The streams of a device, sorted; none if it is not known."""
+        """Return the streams of a device, sorted; none for an unknown device."""
         return tuple(sorted(self._devices.get(device, ())))
 
 
-def _model(policy: AnyPolicy) -> AnyModel:
+def _make_model(policy: AnyPolicy) -> AnyModel:
     if isinstance(policy, Policy):
         return SymbolModel.of(policy)
     from gateway.estimates.points import MeasureModel  # here, because most fleets have no points
@@ -269,14 +273,15 @@ def _model(policy: AnyPolicy) -> AnyModel:
 
 
 def _claim(policy: AnyPolicy) -> object:
-    """Promise of a policy and its mechanisms; equal claims need to be checked only once."""
+    """Return a policy's promise and mechanisms; of equal claims only one has to be verified."""
     if isinstance(policy, Policy):
         return policy.chains, policy.table, policy.guarantee, policy.counted, policy.windows_guarantee
     return policy.model_dump_json(exclude={"fleet", "device", "stream"})
 
 
-def _checked_kind(any_model: AnyModel, kind: type[_Model]) -> _Model:
-    if not isinstance(any_model, kind):
-        stream_kind = "a stream of symbols" if isinstance(any_model, SymbolModel) else "a measured stream"
-        raise RefusedError(f"{any_model.policy.device}/{any_model.policy.stream} is {stream_kind}", Reason.WRONG_KIND)
-    return any_model
+def _check_kind(model: AnyModel, kind: type[_Model]) -> _Model:
+    """Return the model. Raises RefusedError if it is of another kind."""
+    if not isinstance(model, kind):
+        stream_kind = "a stream of symbols" if isinstance(model, SymbolModel) else "a measured stream"
+        raise RefusedError(f"{model.policy.device}/{model.policy.stream} is {stream_kind}", Reason.WRONG_KIND)
+    return model

@@ -1,4 +1,4 @@
-"""Estimates from a store, for whoever did not hear them when they were published."""
+"""Estimates from a store, for a reader who missed their publication."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Row", "StateRow", "ValueRow", "estimates_between"]
 
 
 class StateRow(NamedTuple):
-    """Estimate of one tick of a stream of states; it happened at wall tick tick - shift."""
+    """Estimate of one tick of a stream of states, at the wall clock's tick `tick - shift`."""
 
     device: str
     stream: str
@@ -35,7 +35,7 @@ class ValueRow(NamedTuple):
     Attributes:
         covariance: the entries on and above the diagonal, row by row.
         protection: the least number of possible states that any one is hidden among; 0 if nothing was released.
-        lag: ticks of later points that it has seen; each tick is told with and without.
+        lag: ticks of later points that the estimate sees; a tick has one estimate with them and one without.
     """
 
     device: str
@@ -54,9 +54,10 @@ Row = StateRow | ValueRow
 def estimates_between(
     location: Location, device: str, stream: str, first: int = 0, last: int | None = None, lag: int = 8
 ) -> Iterator[Row]:
-    """The estimates of a stream's ticks first..last, or to the newest, in tick order; its gateway may be running.
+    """Yield the estimates of a stream's ticks first..last, or up to the newest, in tick order.
 
-    Estimates see symbols or points of `lag` later ticks. Raises StoreError for no store, or nothing of the stream.
+    The gateway may be running. Estimates see the symbols or points of `lag` later ticks. Raises StoreError for no
+    store, or if it has nothing of the stream.
     """
     last = MAX_TICK if last is None else last
     with closing(Store(location, create=False)) as store, store.snapshot():
@@ -75,19 +76,19 @@ def _value_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last
     for frame, _ in store.points.following(key.number, max(0, first - MAX_MEASURE_TICKS)):
         if frame.first > last + lag:
             break
-        newest = points.estimate(key, frame.first)
-        for run in (*points.lagged(key, frame.first), *([] if newest is None else [newest])):
-            columns = zip(run.means, run.covariances, run.protection, strict=True)
-            for tick, moments in enumerate(columns, run.first):
+        estimates = points.estimate(key, frame.first)
+        for run in (*points.lagged_estimates(key, frame.first), *([] if estimates is None else [estimates])):
+            rows = zip(run.means, run.covariances, run.protection, strict=True)
+            for tick, moments in enumerate(rows, run.first):
                 if first <= tick <= last:
                     value_rows[tick, run.lag] = ValueRow(key.device, key.stream, tick, *moments, run.lag, run.shift)
-        for k in sorted(k for k in value_rows if k[0] < frame.first - lag):  # nothing later changes them
+        for k in sorted(k for k in value_rows if k[0] < frame.first - lag):  # later frames do not change these rows
             yield value_rows.pop(k)
     yield from (value_rows[k] for k in sorted(value_rows))
 
 
 def _state_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last: int, lag: int) -> Iterator[Row]:
     for run in Past(store, catalogue, lag).estimates(key, first, last):
-        shift = min(run.shift, run.first)  # where the oldest shifts have been forgotten, numbers are ahead by no more
+        shift = min(run.shift, run.first)  # a shift whose start was forgotten is at most the tick
         for tick, belief in enumerate(run.probabilities, run.first):
             yield StateRow(key.device, key.stream, tick, tuple(belief.tolist()), int(belief.argmax()), shift)

@@ -1,6 +1,6 @@
 """Kinds of frames: the protocol by which one recorder and one intake serve all of them, and counts of windows.
 
-Of two noisy counts of one window the first is kept, and what the second would tell beside it is not.
+Of two noisy counts of one window only the first is stored, so that no reader learns from both.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Frame = TypeVar("Frame", SymbolFrame, MeasureFrame, WindowFrame)
 
 
 class Kind(Protocol[Frame]):
-    """How frames of one kind are read, checked, stored and estimated from; by itself, for a stream's own ticks.
+    """Reading, checks, storage and estimates of one kind of frames; the defaults suit frames of a stream's own ticks.
 
-    `counter` begins the names of its counters `stored`, `duplicate` and `conflict`. `ignored_fields` are fields that
-    say nothing of their own, as they are put to compare frames.
+    `counter` begins the names of the counters `stored`, `duplicate` and `conflict`. `ignored_fields` are fields without
+    information, with the values that they get before frames are compared.
     """
 
     counter: str
@@ -52,37 +52,37 @@ class Kind(Protocol[Frame]):
 
     @staticmethod
     def sequence(stream: str, frame: Frame) -> str:
-        """The name under which frames like this one are stored, and reported to their device."""
+        """Return the name under which a frame is stored, and acknowledged to its device."""
         del frame
         return stream
 
     @staticmethod
     def span(frame: Frame) -> FrameSpan:
-        """Interval that a frame accounts for."""
+        """Return the interval that a frame accounts for."""
         return FrameSpan(frame.previous, frame.first, frame.last)
 
     @classmethod
-    def same(cls, stored: Frame, frame: Frame) -> bool:
-        """True if two frames say the same; neither how one was filled up nor what is before it matters."""
+    def says_same(cls, stored: Frame, frame: Frame) -> bool:
+        """Return whether two frames have the same content, without regard to padding and to the tick before."""
         return replace(stored, **cls.ignored_fields) == replace(frame, **cls.ignored_fields)
 
     def overlapping(self, key: Place, frame: Frame) -> Frame | None:
-        """A stored frame that has a part in common with the given one."""
+        """Return a stored frame that overlaps a frame, `None` if there is none."""
 
     def add(self, key: Place, frame: Frame, counts: Counter[str], *, late: bool) -> None:
-        """Store a frame that overlaps no other, and what it determines; `late` if it is not after all others."""
+        """Store a frame that overlaps no other, and its consequences; `late` if a stored frame follows it."""
 
-    def revise(self, key: Place, late: Sequence[int]) -> None:
-        """Bring what later frames determine to what it would be had the late ones, ascending, come in time."""
+    def revise(self, key: Place, late_firsts: Sequence[int]) -> None:
+        """Bring the results of later frames up to date, as if the late frames, ascending, had come in time."""
         return
 
     def report(self, key: Place, first: int) -> Estimate | WindowCount | None:
-        """Report about the frame at a tick or window index; `None` if it is gone. Raises FuguError."""
+        """Return the report of the frame at a tick or window index; `None` if it is gone. Raises FuguError."""
         return None
 
 
 class Windows(Kind[WindowFrame]):
-    """The kind of frames of window counts; each window's are a sequence of their own."""
+    """The kind of frames of window counts; the frames of each window are a sequence of their own."""
 
     counter = "windows_"
     ignored_fields: ClassVar = {"previous": -1}
@@ -96,7 +96,7 @@ class Windows(Kind[WindowFrame]):
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: WindowFrame) -> None:
-        """Check that the policy has this window, with these ticks and so many counts."""
+        """Check that the policy has this window, with these ticks and this number of counts."""
         policy = catalogue.find(device, stream, frame.policy_version, SymbolModel).policy
         if (window := policy.window(frame.window)) is None:
             raise RefusedError(f"policy version {policy.version} has no window {frame.window}", Reason.UNKNOWN_WINDOW)
@@ -109,16 +109,16 @@ class Windows(Kind[WindowFrame]):
 
     @staticmethod
     def sequence(stream: str, frame: WindowFrame) -> str:
-        """The window's own."""
+        """Return the name of the window's own sequence."""
         return sequence_name(stream, frame.window)
 
     @staticmethod
     def span(frame: WindowFrame) -> FrameSpan:
-        """The window's index."""
+        """Return the window's index as an interval."""
         return FrameSpan(frame.previous, frame.index, frame.index)
 
     def overlapping(self, key: Place, frame: WindowFrame) -> WindowFrame | None:
-        """The stored frame of the same window."""
+        """Return the stored frame of the same window, `None` if there is none."""
         return self._frames.at(key.number, frame.index)
 
     def add(self, key: Place, frame: WindowFrame, _counts: Counter[str], *, late: bool) -> None:
@@ -128,7 +128,7 @@ class Windows(Kind[WindowFrame]):
         self._store.queue_estimates(key.number, frame.index)
 
     def report(self, key: Place, first: int) -> WindowCount | None:
-        """The counts of the window of an index."""
+        """Return the counts of the window with an index, `None` if they are gone."""
         if (frame := self._frames.at(key.number, first)) is None:
             return None
         model = self._catalogue.recall(key.device, key.stream, frame.policy_version, SymbolModel)
@@ -136,7 +136,7 @@ class Windows(Kind[WindowFrame]):
 
 
 def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
-    """The report of a window that a device has counted."""
+    """Return the report of a window that a device has counted."""
     window = policy.window(frame.window)
     assert window is not None
     labels = policy.discretiser.states

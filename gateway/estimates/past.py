@@ -1,7 +1,7 @@
 """Past ticks by stored symbols, and the sealing of the journal into chunks, in one pass over all streams.
 
-Most streams go on where they were sealed last. Where late frames have come, or the last chunk is small, the chunks from
-there on are made anew, together with what has come.
+Most streams continue at their last sealed tick. If late frames have come, or the last chunk is small, the chunks from
+there on are made again, together with the new frames.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Past", "TickProbabilities", "cut"]
 
 
 _PAGES = 4, 32
-"""How many frames are read at once, at first and at most: often the first few are enough."""
+"""Frames that are read at once, at first and at most: often the first few are enough."""
 _CHUNK_TICKS = 4_000
 _SMALL_TICKS = 1_000
-"""A last chunk with fewer is made anew with what follows it."""
+"""A last chunk with fewer ticks is made again, together with the next rows."""
 _DAY_US = 86_400_000_000
 _CHUNK_SPAN = 1 << 16
-"""Ticks from the first to the last of a chunk, at most; some of them may have no symbol."""
+"""Most ticks from the first to the last of a chunk, including ticks without a symbol."""
 
 
 class TickProbabilities(NamedTuple):
@@ -43,7 +43,7 @@ class TickProbabilities(NamedTuple):
     probabilities: Floats
 
     def cut(self, first: int, last: int) -> TickProbabilities:
-        """Only the ticks from one to another."""
+        """Return only the ticks first..last."""
         low = max(first - self.first, 0)
         probabilities = self.probabilities[low : max(last - self.first + 1, low)]
         return self._replace(first=self.first + low, probabilities=probabilities)
@@ -65,7 +65,7 @@ class _Stretch(NamedTuple):
 
 
 class Past:
-    """Reads a store, with the models needed so far in `bank`; estimates see `lag` ticks of later symbols."""
+    """Reads a store; the models needed so far are in `bank`. Estimates see `lag` ticks of later symbols."""
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
         self._store = store
@@ -76,7 +76,7 @@ class Past:
         self._indices: dict[tuple[str, str, int], int] = {}
 
     def model(self, device: str, stream: str, version: int) -> int:
-        """The index of the model of a policy version."""
+        """Return the index of the model of a policy version."""
         key = (device, stream, version)
         if (index := self._indices.get(key)) is None:
             model = self._catalogue.recall(device, stream, version, SymbolModel)
@@ -84,14 +84,14 @@ class Past:
         return index
 
     def models(self, sequences: Sequence[Place], columns: Columns, slots: Ints) -> Ints:
-        """(n,) the indices of the models of rows, each of one of some streams."""
+        """Return (n,) the indices of the models of rows; each row is of one of the `sequences`, by its slot."""
         keys, key_of_row = np.unique(slots << 32 | columns.version, return_inverse=True)
         model_keys = [(sequences[key >> 32], key & (1 << 32) - 1) for key in keys.tolist()]
         indices = [self.model(sequence.device, sequence.stream, version) for sequence, version in model_keys]
         return np.array(indices, dtype=np.int64)[key_of_row]
 
     def beliefs_before(self, key: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
-        """The rows that reach from a tick to another, after what is known before the first; that may begin earlier."""
+        """Return the rows of the ticks tick..last, and the belief before the first row; rows may begin earlier."""
         tick = self._first_known_tick(key, tick)
         journal_rows = self._frames.tail.of(key.number, tick, last)
         head = self._frames.head(key.number)
@@ -103,12 +103,12 @@ class Past:
         return self._belief_before(key, int(rows.first[0]) if rows.rows else tick), rows
 
     def _first_known_tick(self, key: Place, tick: int) -> int:
-        """Where to begin to know what is known at a tick: chunks do not know of late frames in the journal."""
+        """Return where to begin for the belief at a tick: chunks do not know of late frames in the journal."""
         earliest = self._frames.tail.first(key.number)
         return tick if earliest is None else min(tick, earliest)
 
     def _belief_before(self, key: Place, tick: int) -> Beliefs:
-        """Belief before a tick that a chunk begins with, or that is after all or before all of them."""
+        """Return the belief before a tick at which a chunk begins, or that is before or after all chunks."""
         head = self._frames.head(key.number)
         if head is not None and head.last < tick:
             return self.belief_after(key, head)
@@ -118,19 +118,19 @@ class Past:
         return Beliefs.of((GIVEN, 0, 0), chunk.distribution).widened(self.bank.states)
 
     def belief_after(self, key: Place, head: Head) -> Beliefs:
-        """Belief at the end of what is sealed."""
+        """Return the belief at the last sealed tick."""
         model = self.model(key.device, key.stream, head.version)
         return Beliefs.of((model, head.last, head.shift), head.distribution).widened(self.bank.states)
 
     def follow(self, key: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
-        """Belief after rows, from the belief before, and (n, k) the distributions of their first ticks."""
+        """Return the belief after rows, from the belief before, and (n, k) the distributions of their first ticks."""
         slots = np.zeros(rows.rows, dtype=np.int64)
         row_models = self.models([key], rows, slots)
         beliefs = beliefs.widened(self.bank.states)
         return beliefs, follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.rows))
 
     def distribution_at(self, key: Place, frame: SymbolFrame) -> Floats:
-        """The distribution (k,) of the first tick of a stored frame, given all symbols before it."""
+        """Return the distribution (k,) of the first tick of a stored frame, given all symbols before it."""
         beliefs, rows = self.beliefs_before(key, frame.first, frame.first)
         earlier_rows = np.flatnonzero(rows.first < frame.first).tolist()
         earlier_frames = (cut_frame(other, other.first, frame.first - 1) for other in map(rows.frame, earlier_rows))
@@ -141,7 +141,7 @@ class Past:
         return len(self.bank.models[self.model(key.device, key.stream, frame.policy_version)].initial)
 
     def chunk_from(self, key: Place, chunk: Chunk, first: int) -> Chunk:
-        """Rest of a chunk from a tick on, which is not above its last one."""
+        """Return the remainder of a chunk from a tick on, which is at most the chunk's last tick."""
         rows = chunk.columns()
         frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
         frames[0] = cut_frame(frames[0], first, chunk.last)
@@ -154,11 +154,11 @@ class Past:
     def estimates(
         self, key: Place, first: int = 0, last: int = MAX_TICK, *, with_newest: bool = False
     ) -> Iterator[TickProbabilities]:
-        """The probabilities of the ticks first..last, in tick order, each given the symbols of up to `lag` later ticks.
+        """Yield the probabilities of the ticks first..last, in tick order, given the symbols of up to `lag` later ones.
 
-        Symbols of another policy version, or from after the clock was set, do not count for the ticks before them.
-        Ticks without a symbol have an estimate where fewer than `lag` of them lie side by side within a version. With
-        `with_newest`, the newest `lag` ticks have one, too, which later symbols may change.
+        Symbols of another policy version, or from after the clock was set, do not count for the ticks before them. Of
+        ticks without a symbol, fewer than `lag` in a row within a version have an estimate. With `with_newest`, so do
+        the newest `lag` ticks, whose estimates later symbols may change.
         """
         stretches: list[_Stretch] = []
         end = -1
@@ -175,7 +175,7 @@ class Past:
             del stretches[0]
 
     def _stretches(self, key: Place, first: int) -> Iterator[_Stretch]:
-        """Symbols from before a tick on, or from it if a chunk begins there, page by page."""
+        """Yield the stretches of symbols from a tick on, read in pages; the first may begin before the tick."""
         start = self._first_known_tick(key, first)
         chunk = next(self._frames.chunks(key.number, start), None)
         chunk_start = chunk.first if chunk is not None and chunk.first <= start else 0
@@ -197,14 +197,14 @@ class Past:
     def _smoothed_ticks(
         self, key: Place, stretches: list[_Stretch], first: int, last: int, newest_tick: int
     ) -> Iterator[TickProbabilities]:
-        """The ticks first..last, and up to `newest_tick`, of the first of some stretches, and of a short gap after."""
+        """Yield estimates of the first of some stretches, and of a short gap after it, at most to `newest_tick`."""
         from fugu.chains.inference import fixed_lag_marginals  # here, because a gateway looks back in frames only
 
         head = stretches[0]
-        model, symbols, end, ticks = self._model(key, head), [head.symbols], head.last, len(head.symbols)
+        model, symbols, end, ticks = self._model_of(key, head), [head.symbols], head.last, len(head.symbols)
         for stretch in stretches[1:]:
             gap = stretch.first - end - 1
-            if self._model(key, stretch) is not model or stretch.shift != head.shift or gap >= max(self._lag, 1):
+            if self._model_of(key, stretch) is not model or stretch.shift != head.shift or gap >= max(self._lag, 1):
                 break
             if end == head.last:
                 ticks += gap
@@ -218,11 +218,11 @@ class Past:
             probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self._lag)[low:high])
             yield TickProbabilities(head.version, head.first + low, head.shift, probabilities)
 
-    def _model(self, key: Place, stretch: _Stretch) -> Model:
+    def _model_of(self, key: Place, stretch: _Stretch) -> Model:
         return self.bank.models[self.model(key.device, key.stream, stretch.version)]
 
     def seal(self) -> list[Place]:
-        """Write chunks of all that the journal holds, within a transaction, and empty it; return its sequences."""
+        """Write the journal's rows into chunks, within a transaction, and empty the journal. Return its sequences."""
         keys = {key.number: key for key in self._store.places(self._frames.tail.numbers)}
         rows, prior_beliefs, removals = self._rows_to_seal(keys)
         numbers, slots = np.unique(rows.number, return_inverse=True)
@@ -251,9 +251,10 @@ class Past:
         return list(keys.values())
 
     def _rows_to_seal(self, keys: dict[int, Place]) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
-        """Rows to be sealed, by sequence and in tick order.
+        """Return the rows to be sealed, by sequence and in tick order.
 
-        Also what is known of each sequence before its first row, and the ticks from which on its chunks are made anew.
+        Also returns the belief about each sequence before its first row, and the ticks from which its chunks are made
+        again.
         """
         rows = self._frames.tail.all_columns()
         numbers, first_rows = np.unique(rows.number, return_index=True)
@@ -281,10 +282,10 @@ class Past:
 def cut(
     columns: Columns, max_ticks: int, max_span: int
 ) -> Iterator[tuple[int, int, tuple[tuple[int, int, int, int, int], ...], bytes]]:
-    """Cut rows with symbols, in the order of their sequences and ticks, into chunks; none is of two sequences.
+    """Cut rows with symbols, in the order of their sequences and ticks, into chunks of one sequence each.
 
     A chunk has at most `max_ticks` symbols, unless a single row has more, and spans at most `max_span` ticks. Yields
-    the first row of each, its first tick, and its runs and symbols, as `store.symbols.Chunk` has them.
+    the first row of each chunk, its first tick, and its runs and symbols, as `store.symbols.Chunk` has them.
     """
     chunk_of, run_of = np.zeros((2, columns.rows), dtype=np.int64)
     arrays = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)
@@ -310,7 +311,7 @@ def _number_chunks(
     number: Ints, version: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, max_ticks: int, max_span: int,
     chunk_of: Ints, run_of: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Number the chunks and the runs of rows; how many there are."""
+    """Number the chunks and the runs of rows. Return how many chunks and runs there are."""
     chunk, run, ticks, begin = -1, -1, 0, 0
     for row in range(number.size):
         last, previous = first[row] + count[row] - 1, row - 1
@@ -331,7 +332,7 @@ def _number_chunks(
 
 @kernel
 def _pack_runs(count: Ints, bits: Ints, start: Ints, packed: Bytes, run_of: Ints, offsets: Ints, out: Bytes) -> None:
-    """Pack the symbols of each run from where it begins, into zeroed bytes."""
+    """Pack the symbols of each run into zeroed bytes, from the run's offset on."""
     run, target = -1, 0
     for row in range(count.size):
         if run_of[row] != run:

@@ -1,11 +1,11 @@
-"""Points: the hidden Markov model that a policy of them gives, and what is told of their streams.
+"""Points: the hidden Markov model of a policy of points, and the reports of their streams.
 
-A frame of points is reported by what is known of its newest tick. It determines two sets of estimates. The first are
-its own ticks, given all points up to each. The second are the ticks t with t + lag in (end of the frame before, its own
-end], given all points up to t + lag. Ticks of another policy version are not looked ahead to.
+A frame of points is reported by the belief at its newest tick. It determines two sets of estimates. The first are its
+own ticks, given all points up to each. The second are the ticks t with t + lag in (end of the frame before, its own
+end], given all points up to t + lag. They do not see ticks of another policy version.
 
-Three counters are its own: `fallback_ticks`, `exposed_ticks` (some possible state was hidden among no other) and
-`unknown_points`. These points are of a table that this store has lost, or that lacks them; their ticks are unobserved.
+Three counters belong to points: `fallback_ticks`, `exposed_ticks` (some possible state was hidden among no other) and
+`unknown_points`. An unknown point's table is lost from this store, or lacks the point; its tick is unobserved.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = ["MeasureModel", "PointEstimates", "Points"]
 
 _MAX_CACHED = 32
 Tables = Callable[[int], TimedTable | None]
-"""The table of a number of one policy version, none if it is not known."""
+"""Gives the table with a number, of one policy version; `None` if it is unknown."""
 
 
 class PointEstimates(NamedTuple):
@@ -59,7 +59,7 @@ class PointEstimates(NamedTuple):
         means: the posterior means, d numbers in the policy's unit.
         covariances: the entries on and above the diagonal of the posterior covariance, row by row.
         protection: the least number of possible states that any one is hidden among; 0: nothing was released.
-        log_likelihoods: that of what was released, given all before; 0 if nothing was.
+        log_likelihoods: that of the released point, given all before; 0 if none was released.
         shift: by how many ticks the rows' numbers are ahead of the wall clock.
     """
 
@@ -73,7 +73,7 @@ class PointEstimates(NamedTuple):
 
 
 def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Means (n, d) and covariances of a measurement (N, d) under each of n distributions (n, N).
+    """Return means (n, d) and covariances of a measurement (N, d) under each of n distributions (n, N).
 
     Covariances are (n, d (d + 1) / 2): the entries on and above the diagonal, row by row.
     """
@@ -85,10 +85,10 @@ def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:
 
 
 class MeasureModel:
-    """One verified policy of a measured stream; a PolicyError if there are too many states and points to estimate with.
+    """One verified policy of a measured stream. Raises PolicyError for too many states and points to estimate with.
 
-    `values` are f, (N, d) integers. `reach` has the sets of possible states, tick by tick. `grid` is where on the earth
-    the states are, if the policy says so. For `meaning` see `Model`.
+    `values` are f, (N, d) integers. `reach` has the sets of possible states, tick by tick. `grid` places the states on
+    the earth, if the policy does. For `meaning` see `Model`.
     """
 
     def __init__(self, policy: MeasurePolicy) -> None:
@@ -121,21 +121,21 @@ class MeasureModel:
         if len(self.values) * size > MOST_CELLS:
             raise PolicyError(f"{len(self.values)} states and {size} points are too many: measure on a coarser lattice")
 
-    def start(self, tick: int) -> Floats:
-        """The distribution of the chain's state at a tick of which nothing is known."""
-        return self.ahead(self._initial, 0, tick)
+    def initial_at(self, tick: int) -> Floats:
+        """Return the distribution of the chain's state at a tick of which nothing is known."""
+        return self.predict_ahead(self._initial, 0, tick)
 
-    def ahead(self, distribution: Floats, tick: int, ticks: int) -> Floats:
-        """The distribution so many ticks after a tick, without points in between."""
+    def predict_ahead(self, distribution: Floats, tick: int, ticks: int) -> Floats:
+        """Return the distribution `ticks` after a tick, without points in between."""
         cycles, ticks = divmod(ticks, self.policy.cycle) if self._changes else (0, ticks)
         if cycles:
-            cycle_matrix = self._propagated(np.eye(len(distribution)), tick, self.policy.cycle)
+            cycle_matrix = self._propagate(np.eye(len(distribution)), tick, self.policy.cycle)
             distribution = predict(distribution, cycle_matrix / cycle_matrix.sum(axis=1, keepdims=True), cycles)
-        distribution = self._propagated(distribution, tick, ticks)
+        distribution = self._propagate(distribution, tick, ticks)
         return np.asarray(distribution / distribution.sum())
 
-    def _propagated(self, distributions: Floats, tick: int, ticks: int) -> Floats:
-        """Distributions (N,) or (n, N) so many ticks after a tick, at most a cycle of which changes."""
+    def _propagate(self, distributions: Floats, tick: int, ticks: int) -> Floats:
+        """Carry distributions (N,) or (n, N) `ticks` ahead of a tick, at most a cycle if the matrices change."""
         while ticks > 0:
             _, next_change = self.measurement.steps(tick)
             steps = min(next_change - tick, ticks) if self._changes else ticks
@@ -151,17 +151,17 @@ class MeasureModel:
     def _matrix_index(self, tick: int) -> int:
         return bisect_right(self._changes, tick % self.policy.cycle)
 
-    def measured(self, distribution: Floats) -> Floats:
-        """The distribution (N,) of the state that is measured, of that of the chain."""
+    def measured_belief(self, distribution: Floats) -> Floats:
+        """Convert a distribution of the chain's state to the distribution (N,) of the measured state."""
         return np.asarray(np.bincount(self._shows, distribution, len(self.values)), dtype=np.float64)
 
-    def possible(self, tick: int) -> NDArray[np.bool_]:
-        """The states (N,) that an adversary can hold possible at a tick."""
+    def possible_states(self, tick: int) -> NDArray[np.bool_]:
+        """Return (N,) which states an adversary can hold possible at a tick."""
         constraint = self.reach.at(tick)
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
     def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Followed:
-        """Beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
+        """Return the beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
         likelihoods = [point and self._likelihood(point, tables) for point in released]
         return follow(distribution, self._moves, self._matrix_indices(first, len(likelihoods)), likelihoods)
 
@@ -174,15 +174,15 @@ class MeasureModel:
         lag: int = 0,
         ticks: slice = slice(None),
     ) -> PointEstimates:
-        """The estimates of some `ticks` of a frame, from 0 on, from the distribution of its first.
+        """Return the estimates of some `ticks` of a frame, from 0 on, from the distribution of its first tick.
 
-        `later_points` is what was released after it, tick by tick; each estimate sees `lag` ticks of that.
+        `later_points` are the released points after the frame, tick by tick; each estimate sees `lag` ticks of them.
         """
         followed = self.follow(distribution, frame.first, (*frame.released, *later_points), tables)
         tick_range = range(len(frame.released))[ticks]
         rows = slice(tick_range.start, tick_range.stop)
-        kinds = self._matrix_indices(frame.first, len(followed.beliefs))
-        beliefs = fixed_lag(followed, self._moves, kinds, lag, rows)
+        matrix_indices = self._matrix_indices(frame.first, len(followed.beliefs))
+        beliefs = fixed_lag(followed, self._moves, matrix_indices, lag, rows)
         means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
         protection = [self.degree(frame.released[offset].table, frame.first + offset, tables) for offset in tick_range]
         return PointEstimates(
@@ -199,7 +199,7 @@ class MeasureModel:
         return np.array([self._matrix_index(tick) for tick in range(first, first + ticks - 1)], dtype=np.int64)
 
     def degree(self, table_number: int, tick: int, tables: Tables) -> int:
-        """The least number of states among which a table hides any possible one at a tick; 0 for an unknown table."""
+        """Return the least number of states among which a table hides a possible one at a tick; 0 if it is unknown."""
         constraint = self.reach.at(tick)
         key = (table_number, constraint)
         if key not in self._degrees:
@@ -207,7 +207,7 @@ class MeasureModel:
                 return 0
             from fugu.places.tables import noise_pairs
 
-            possible = self.possible(tick)
+            possible = self.possible_states(tick)
             pairs = noise_pairs(table.noise, self.values, possible, self.policy.epsilon)
             self._degrees[key] = int(pairs[possible].sum(axis=1).min()) + 1
             if len(self._degrees) > _MAX_CACHED * _MAX_CACHED:
@@ -215,11 +215,11 @@ class MeasureModel:
         return self._degrees[key]
 
     def has_point(self, released: Released, tables: Tables) -> bool:
-        """True if a released point is one of its table's."""
+        """Return whether a released point is in its table."""
         return self._likelihood(released, tables) is not None
 
     def _likelihood(self, released: Released, tables: Tables) -> Floats | None:
-        """The probability (N,) of a released point given each state; none if its table or the point is not known."""
+        """Return (N,) the probability of a released point given each state; `None` for an unknown table or point."""
         emission = self._emission(released.table, tables)
         column = None if emission is None else emission.points.get(released.point)
         return None if emission is None or column is None else emission.probabilities[self._shows, column]
@@ -263,26 +263,26 @@ class Points(Kind[MeasureFrame]):
             raise RefusedError(f"points of {frame.dimensions} dimensions", Reason.POINT_MISMATCH)
 
     def overlapping(self, key: Place, frame: MeasureFrame) -> MeasureFrame | None:
-        """A stored frame that shares a tick with the given one."""
+        """Return a stored frame that shares a tick with a frame, `None` if there is none."""
         return self._frames.overlapping(key.number, frame)
 
     def add(self, key: Place, frame: MeasureFrame, counts: Counter[str], *, late: bool) -> None:
-        """Store a frame with its belief; that of a late one is brought up to date when it is replayed."""
-        self._frames.add(key.number, frame, self._belief(key, frame))
+        """Store a frame with its belief; `revise` brings the belief of a late frame up to date."""
+        self._frames.add(key.number, frame, self._compute_belief(key, frame))
         if late:
             counts["late"] += 1
         else:
             self._store.queue_estimates(key.number, frame.first)
         self._count_ticks(key, frame, counts)
 
-    def revise(self, key: Place, late: Sequence[int]) -> None:
-        """Bring beliefs and estimates to what they would be had the late frames come in time."""
-        late_ticks, last_changed = set(late), -1
-        for stored_frame in self._frames.following(key.number, min(late)):
+    def revise(self, key: Place, late_firsts: Sequence[int]) -> None:
+        """Bring beliefs and estimates up to date, as if the late frames had come in time."""
+        late_ticks, last_changed = set(late_firsts), -1
+        for stored_frame in self._frames.following(key.number, min(late_firsts)):
             frame = stored_frame.frame
             if not late_ticks and self._base_tick(key, frame) > last_changed:
                 return
-            belief = self._belief(key, frame)
+            belief = self._compute_belief(key, frame)
             if frame.first in late_ticks or belief.tobytes() != stored_frame.belief.tobytes():
                 self._frames.set_belief(key.number, frame.first, belief)
                 last_changed = frame.last
@@ -290,7 +290,7 @@ class Points(Kind[MeasureFrame]):
             self._store.queue_estimates(key.number, frame.first)
 
     def _base_tick(self, key: Place, frame: MeasureFrame) -> int:
-        """The tick of the belief that a frame's messages begin from; -1 for those of a stream's beginning."""
+        """Return the tick of the belief that a frame's estimates begin from, -1 for the stream's beginning."""
         previous = self._frames.before(key.number, frame.first)
         low = frame.first if previous is None else previous.frame.last - self._lag + 1
         first = min((frame.first for frame in self._frames.holding(key.number, low, frame.first)), default=frame.first)
@@ -298,28 +298,28 @@ class Points(Kind[MeasureFrame]):
         return -1 if previous is None else previous.frame.last
 
     def newest(self, device: str, stream: str) -> Measured | None:
-        """The newest frame of a stream, and the belief at its end."""
+        """Return the newest frame of a stream, with the belief at its end."""
         number = self._store.stream_id(device, stream)
         return None if number is None else self._frames.newest(number)
 
     def report(self, key: Place, first: int) -> Estimate | None:
-        """Report about the newest tick of a frame, and about earlier ones that have now seen `lag` ticks more."""
+        """Return the report of a frame's newest tick, and of earlier ticks that now see `lag` later ones."""
         if (stored_frame := self._frames.at(key.number, first)) is None:
             return None
         frame, model = stored_frame.frame, self._model(key, stored_frame.frame.policy_version)
         protection = model.degree(frame.released[-1].table, frame.last, self._tables(key, model))
-        estimate_args = frame.last, frame.shift, model.measured(stored_frame.belief), protection
-        return measured_estimate(model, *estimate_args, self.lagged(key, first))
+        arguments = frame.last, frame.shift, model.measured_belief(stored_frame.belief), protection
+        return measured_estimate(model, *arguments, self.lagged_estimates(key, first))
 
     def estimate(self, key: Place, first: int) -> PointEstimates | None:
-        """The estimates of the ticks of the frame that begins at a tick, given all points up to each."""
+        """Return the estimates of the frame that begins at a tick, given all points before; `None` if it is gone."""
         if (stored_frame := self._frames.at(key.number, first)) is None:
             return None
         model = self._model(key, stored_frame.frame.policy_version)
-        return model.estimate(self._distribution(key, stored_frame.frame), stored_frame.frame, self._tables(key, model))
+        return model.estimate(self._prior(key, stored_frame.frame), stored_frame.frame, self._tables(key, model))
 
-    def lagged(self, key: Place, first: int) -> Iterator[PointEstimates]:
-        """The estimates that see `lag` ticks more, for which the frame that begins at a tick brings the last point."""
+    def lagged_estimates(self, key: Place, first: int) -> Iterator[PointEstimates]:
+        """Yield the estimates whose last of `lag` later points is in the frame that begins at a tick."""
         stored_frame = self._frames.at(key.number, first)
         if stored_frame is None or self._lag == 0:
             return
@@ -336,7 +336,7 @@ class Points(Kind[MeasureFrame]):
                     later_points[
                         later_frame.first - frame.last - 1 : later_frame.first - frame.last - 1 + len(points)
                     ] = points
-            distribution, tables = self._distribution(key, frame), self._tables(key, model)
+            distribution, tables = self._prior(key, frame), self._tables(key, model)
             yield model.estimate(distribution, frame, tables, later_points, self._lag, ticks)
 
     def _tables(self, key: Place, model: MeasureModel) -> Tables:
@@ -357,14 +357,15 @@ class Points(Kind[MeasureFrame]):
             log_values = (key.device, key.stream, f"{len(exposed_ticks)} ticks from tick {exposed_ticks[0]} on")
             _log.warning("exposure: %s/%s: an adversary can know some state for certain at %s", *log_values)
 
-    def _belief(self, key: Place, frame: MeasureFrame) -> Floats:
+    def _compute_belief(self, key: Place, frame: MeasureFrame) -> Floats:
+        """Return the distribution of a frame's last tick, given all points up to there."""
         model = self._model(key, frame.policy_version)
-        inputs = self._distribution(key, frame), frame.first, frame.released, self._tables(key, model)
+        inputs = self._prior(key, frame), frame.first, frame.released, self._tables(key, model)
         belief: Floats = model.follow(*inputs).beliefs[-1].copy()
         return belief
 
-    def _distribution(self, key: Place, frame: MeasureFrame) -> Floats:
-        """The distribution of a frame's first tick, given all frames before it."""
+    def _prior(self, key: Place, frame: MeasureFrame) -> Floats:
+        """Return the distribution of a frame's first tick, given all frames before it."""
         model = self._model(key, frame.policy_version)
         previous = self._frames.before(key.number, frame.first)
         if (
@@ -372,8 +373,8 @@ class Points(Kind[MeasureFrame]):
             or previous.frame.shift != frame.shift
             or self._model(key, previous.frame.policy_version).meaning != model.meaning
         ):
-            return model.start(frame.first)
-        return model.ahead(previous.belief, previous.frame.last, frame.first - previous.frame.last)
+            return model.initial_at(frame.first)
+        return model.predict_ahead(previous.belief, previous.frame.last, frame.first - previous.frame.last)
 
     def _model(self, key: Place, version: int) -> MeasureModel:
         return self._catalogue.recall(key.device, key.stream, version, MeasureModel)
@@ -385,19 +386,19 @@ def measured_estimate(
     shift: int,
     distribution: Floats,
     protection: int,
-    lagged: Iterable[PointEstimates] = (),
+    lagged_estimates: Iterable[PointEstimates] = (),
 ) -> PlaceEstimate | ValueEstimate:
-    """The report of the newest tick of a frame of points: a place if the policy says where its states are.
+    """Return the report of the newest tick of a frame of points: a place if the policy places its states, else a value.
 
-    `distribution` (N,) is of the measured states, `protection` as `MeasureModel.degree`; `lagged` are the estimates of
-    earlier ticks that the frame completes.
+    `distribution` (N,) is of the measured states, `protection` as `MeasureModel.degree` returns it. `lagged_estimates`
+    are the estimates of earlier ticks that the frame completes.
     """
     policy = model.policy
     values = model.values * np.array(policy.resolution)
     mean = distribution @ values
     time, stream_loss = wall_time(policy.clock, tick - shift), policy.stream_loss
     guarantee = (protection, stream_loss.epsilon, stream_loss.adversary)
-    rows = [(points, *row) for points in lagged for row in zip(count(points.first), points.means, points.covariances)]
+    rows = [(run, *row) for run in lagged_estimates for row in zip(count(run.first), run.means, run.covariances)]
     if model.grid is not None:
         latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
         accuracy = round(_accuracy(model.grid, latitude, values - mean, distribution), _METRE_DIGITS)
@@ -436,7 +437,7 @@ def _smoothed_value(
 
 
 def _accuracy(grid: PlaceGrid, latitude: float, offsets: Floats, distribution: Floats) -> float:
-    """Metres that the true place is within with probability 0.95, wherever in its cell it is.
+    """Return the metres within which the true place is with probability 0.95, wherever in its cell it is.
 
     `offsets` is (N, 2), of each state, to the east and to the north, in the unit of the measurement.
     """
@@ -448,7 +449,7 @@ def _accuracy(grid: PlaceGrid, latitude: float, offsets: Floats, distribution: F
 
 
 def _outline(grid: PlaceGrid, latitude: float, values: Floats, distribution: Floats) -> tuple[float, float, float]:
-    """Half-axes in metres, rounded up, and orientation of the ellipse that holds the true place likewise.
+    """Return half-axes in metres, rounded up, and orientation of the ellipse that holds the true place with 0.95.
 
     `values` are (N, 2), of each state, in the unit of the measurement.
     """
@@ -461,13 +462,13 @@ def _outline(grid: PlaceGrid, latitude: float, values: Floats, distribution: Flo
 
 
 def _interval(values: Floats, distribution: Floats, mean: float) -> tuple[float, float, float]:
-    """Low end, mean and high end of what holds a number with probability 0.95."""
+    """Return low end, mean and high end of an interval that holds a number with probability 0.95."""
     low, high = (_quantile(values, distribution, tail) for tail in ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0))
     return round(min(low, mean), _DIGITS), round(mean, _DIGITS), round(max(high, mean), _DIGITS)
 
 
 def _quantile(values: Floats, distribution: Floats, probability: float) -> float:
-    """The least of some values that is not exceeded with a probability."""
+    """Return the least of some values that is not exceeded with at least a given probability."""
     order = values.argsort(kind="stable")
     index = int(np.searchsorted(distribution[order].cumsum(), probability))
     return float(values[order[min(index, len(order) - 1)]])

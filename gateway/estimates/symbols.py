@@ -1,8 +1,8 @@
-"""Symbols: one of a table's for each tick, all streams at once followed by their models, and told of.
+"""Symbols: frames with one symbol of a table for each tick; all streams are followed at once by their models.
 
-Frames that simply go on where their stream ends are taken as arrays. The others are looked at one by one, as frames of
-other kinds are, and end in the same journal. `warm` compiles the kernels that a round needs, so that no frame waits for
-it.
+Frames that continue their stream without a gap are taken as arrays. The others are looked at one by one, like frames of
+other kinds, and end in the same journal. `warm` compiles the kernels that a round needs, so that no frame waits for
+them.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ __all__ = ["Reports", "Symbols", "warm"]
 _DIGITS = 6
 NUMBER, AFTER, END, SHIFT, VERSION = range(5)
 MARKS = 5
-"""Stored part of a stream: its number, the last interval (after, end] of accounted ticks, and its newest frame's shift
+"""A stream in the store: its number, the last interval (after, end] of accounted ticks, and its newest frame's shift
 and policy version."""
 UNKNOWN = -2
-"""In place of the end of a stream that has to be looked up."""
-_NONE = np.zeros(0, dtype=np.int64)
-_NO_ARRIVALS = Arrivals(_NONE, Columns.of(()), []), _NONE.astype(np.bool_), _NONE
+"""In place of a stream's end that has to be read from the store."""
+_NO_ROWS = np.zeros(0, dtype=np.int64)
+_NO_ARRIVALS = Arrivals(_NO_ROWS, Columns.of(()), []), _NO_ROWS.astype(np.bool_), _NO_ROWS
 
 
-def following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
-    """Take the frames that go on where their stream ends, without a gap, under the same policy and clock.
+def take_following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
+    """Take the frames that continue their stream, without a gap, under the same policy and clock.
 
-    From the first frame on that does not, no more of its stream are taken. Returns (n,) which rows are.
+    From the first frame on that does not, no more of its stream are taken. Returns (n,) which rows are taken.
 
     Args:
-        slots: (n,) of each row the stream in `marks`.
+        slots: (n,) the stream of each row in `marks`.
         order: (n,) the rows in the order of their streams and ticks.
-        marks: (streams, 5), changed in place by what is taken.
+        marks: (streams, 5), changed in place by the taken rows.
     """
     is_taken = np.zeros(columns.rows, dtype=np.bool_)
     _following(
@@ -80,7 +80,7 @@ def _following(
 
 
 class Symbols(Kind[SymbolFrame]):
-    """The kind of frames of symbols, with what the `past` says, and `reports` of what is new.
+    """The kind of frames of symbols, with the `past` of their streams, and the `reports` of new frames.
 
     The calling thread owns `store`; estimates see `lag` ticks of later symbols.
     """
@@ -105,7 +105,7 @@ class Symbols(Kind[SymbolFrame]):
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: SymbolFrame) -> None:
-        """Check that the symbols are those of the policy's table, in as many bits as they take there."""
+        """Check that the symbols are in the policy's table, and have its number of bits."""
         model = catalogue.find(device, stream, frame.policy_version, SymbolModel)
         if not model.allowed:
             raise RefusedError(
@@ -116,15 +116,15 @@ class Symbols(Kind[SymbolFrame]):
         if frame.bits != model.bits:
             raise RefusedError(f"{frame.bits} bits a symbol, not {model.bits}", Reason.SYMBOL_OUT_OF_RANGE)
 
-    # A round: `begin`, then those of its frames that are left, one by one, then `write`; `confirm` once it is durable
+    # A round: `begin`, then `add` for each frame that it has not taken, then `write`; `confirm` once all is durable
 
     def begin(self, arrivals: Arrivals, counts: Counter[str]) -> dict[int, list[SymbolFrame]]:
-        """Take the frames that go on where their stream ends; return the others of each slot, in tick order."""
-        if (streams := len(self._streams.names)) > len(self._marks):
-            self._grow(streams)
+        """Take the frames that continue their stream. Return the others by slot, in tick order."""
+        if (stream_count := len(self._streams.names)) > len(self._marks):
+            self._grow(stream_count)
         slots, columns = arrivals.slots, arrivals.symbols
         order = np.lexsort((columns.first, slots))
-        is_taken = following(slots, columns, order, self._marks)
+        is_taken = take_following(slots, columns, order, self._marks)
         self._round = _Round(arrivals, is_taken, self._models[slots])
         columns.number[:] = self._marks[slots, NUMBER]
         counts["stored"] += int(is_taken.sum())
@@ -134,7 +134,7 @@ class Symbols(Kind[SymbolFrame]):
         return frames
 
     def overlapping(self, key: Place, frame: SymbolFrame) -> SymbolFrame | None:
-        """Stored part of a frame's ticks, as one frame if it is all alike; else the first part of it."""
+        """Return the stored symbols of a frame's ticks, as one frame if alike and complete, else the first part."""
         slot = self._streams.slot(key.device, key.stream)
         new_frames = self._round.overlapping(slot, frame)
         frames = self._frames.holding(key.number, frame.first, frame.last)
@@ -149,7 +149,7 @@ class Symbols(Kind[SymbolFrame]):
         )
 
     def add(self, key: Place, frame: SymbolFrame, counts: Counter[str], *, late: bool) -> None:
-        """Take a frame that was left."""
+        """Add a frame that `begin` has not taken."""
         slot = self._streams.slot(key.device, key.stream)
         self._round.checked_frames.setdefault(slot, []).append((key.number, frame))
         if late:
@@ -160,14 +160,14 @@ class Symbols(Kind[SymbolFrame]):
         """Note that a frame that is not stored accounts for ticks."""
         self._round.accounted_ticks.append((key.number, span.previous, span.last))
 
-    def revise(self, key: Place, late: Sequence[int]) -> None:
-        """Nothing yet: `write` computes anew what late frames change."""
+    def revise(self, key: Place, late_firsts: Sequence[int]) -> None:
+        """Do nothing: `write` computes again what late frames change."""
 
     def mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
-        """Note that frames of a stream were looked at one by one; those that go on from there need not be.
+        """Note that frames of a stream were looked at one by one, so that the next ones can be taken as arrays.
 
-        `interval` is the last one that is accounted for, (after, end], if any. `shift` is of the newest frame, and
-        `is_known` whether the stream had anything before this round.
+        `interval` is the last accounted one, (after, end], if any. `shift` is the newest frame's, and `is_known`
+        whether the stream had anything before this round.
         """
         added_frames = self._round.checked_frames.get(slot)
         if is_known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:
@@ -182,47 +182,47 @@ class Symbols(Kind[SymbolFrame]):
             self._marks[slot, AFTER], self._marks[slot, END] = interval
 
     def end(self, device: str, stream: str) -> int:
-        """The last tick that is known to be accounted for, -1 if that is not known here."""
+        """Return the last accounted tick of a stream, -1 if it is not known here."""
         slot = self._streams.slots.get((device, stream))
         return -1 if slot is None or slot >= len(self._marks) else max(int(self._marks[slot, END]), -1)
 
     def write(self) -> None:
-        """Put all that was taken into the journal, and follow it."""
-        current, columns = self._round, self._round.arrivals.symbols
-        rows = np.flatnonzero(current.taken)
-        batch, slots, models = columns.take(rows), current.arrivals.slots[rows], current.models[rows]
-        if current.checked_frames or current.accounted_ticks:
-            checked = [(slot, *gap) for slot, gaps in current.checked_frames.items() for gap in gaps]
-            numbers = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in checked]
+        """Append the round's frames to the journal, and follow them."""
+        intake, columns = self._round, self._round.arrivals.symbols
+        rows = np.flatnonzero(intake.taken)
+        batch, slots, models = columns.take(rows), intake.arrivals.slots[rows], intake.models[rows]
+        if intake.checked_frames or intake.accounted_ticks:
+            checked = [(slot, *pair) for slot, pairs in intake.checked_frames.items() for pair in pairs]
+            indices = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in checked]
             parts = (
                 batch,
                 Columns.of((number, frame) for _, number, frame in checked),
-                _rows_without_symbols(current.accounted_ticks),
+                _rows_without_symbols(intake.accounted_ticks),
             )
             slots = np.concatenate((slots, np.array([slot for slot, *_ in checked], dtype=np.int64)))
-            models, batch = np.concatenate((models, np.array(numbers, dtype=np.int64))), Columns.joined(parts)
+            models, batch = np.concatenate((models, np.array(indices, dtype=np.int64))), Columns.joined(parts)
         if batch.rows:
             self._frames.append(batch)
-        if batch.rows or current.stale_slots:
-            self._follow(batch, slots, models)
+        if batch.rows or intake.stale_slots:
+            self._follow_rows(batch, slots, models)
 
     def confirm(self) -> None:
-        """Note that what was written is durable."""
+        """Note that the written frames are durable."""
         for arguments in self._round.newest:
             self.reports.put(*arguments)
         self._round = _Round(*_NO_ARRIVALS)
 
     def read_again(self) -> None:
-        """Read the store anew: what is in memory may be ahead of it."""
+        """Drop the state in memory, which may be ahead of the store."""
         self._frames.read_again()
         self._marks[:, END] = UNKNOWN
         self._beliefs = Beliefs.unknown(len(self._marks), self._beliefs.distribution.shape[1])
         self._round = _Round(*_NO_ARRIVALS)
 
     def seal(self) -> list[Place]:
-        """Move what the journal holds into chunks, and return its sequences; `sealed` after the transaction."""
+        """Move the journal into chunks, and return its sequences; `sealed` is to be called after the transaction."""
         keys = self.past.seal()
-        self._frames.put_reported(self.reports.known.items())
+        self._frames.put_reported(self.reports.acknowledged_ticks.items())
         return keys
 
     def sealed(self) -> None:
@@ -236,30 +236,30 @@ class Symbols(Kind[SymbolFrame]):
             self._keys[number] = key
         return key
 
-    def _grow(self, streams: int) -> None:
+    def _grow(self, stream_count: int) -> None:
         old_size = len(self._marks)
-        self._marks = grown(self._marks, streams, 0)
+        self._marks = grown(self._marks, stream_count, 0)
         self._marks[old_size:, END] = UNKNOWN
-        self._models = grown(self._models, streams, 0)
+        self._models = grown(self._models, stream_count, 0)
         self._beliefs = self._beliefs.grown(len(self._marks))
 
-    def _follow(self, batch: Columns, slots: Ints, models: Ints) -> None:
+    def _follow_rows(self, batch: Columns, slots: Ints, models: Ints) -> None:
         """Bring beliefs up to date with rows, of which the last ones may only account for ticks."""
-        current, slot_list = self._round, slots.tolist()
+        intake, slot_list = self._round, slots.tolist()
         self._beliefs = self._beliefs.widened(self.past.bank.states)
         order = np.lexsort((batch.first[: len(slot_list)], slots))
-        if current.stale_slots:
-            order = order[~np.isin(slots[order], np.array([*current.stale_slots], dtype=np.int64))]
+        if intake.stale_slots:
+            order = order[~np.isin(slots[order], np.array([*intake.stale_slots], dtype=np.int64))]
         priors = follow(self._beliefs, self.past.bank.arrays, slots, models, batch, order)
         ends = order[np.flatnonzero(np.diff(slots[order], append=-1))]
-        current.newest.append((_NewRows(batch, priors, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
-        for slot in current.stale_slots:
+        intake.newest.append((_NewRows(batch, priors, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
+        for slot in intake.stale_slots:
             if (new_rows := self._recompute(slot)) is not None and (frames := slot_list.count(slot)):
                 number = int(self._marks[slot, NUMBER])
-                current.newest.append((new_rows, [number], [0], frames))
+                intake.newest.append((new_rows, [number], [0], frames))
 
     def _recompute(self, slot: int) -> _NewRows | None:
-        """Compute again what is known of a stream, from what is stored, and return its newest frame."""
+        """Compute the belief about a stream again, from the store, and return its newest frame."""
         key = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
         tail_first = self._frames.tail.first(key.number)
         first_tick = self._frames.last(key.number) + 1 if tail_first is None else tail_first
@@ -271,7 +271,7 @@ class Symbols(Kind[SymbolFrame]):
         return self._frame_rows(key, rows.frame(rows.rows - 1), priors[-1]) if rows.rows else None
 
     def _stored_rows(self, number: int) -> _NewRows | None:
-        """The newest frame of a stream as it is stored; of what is sealed as many ticks as its policy sends."""
+        """Return the newest stored frame of a stream; of sealed symbols as many ticks as the policy's frames have."""
         key = self._key_of(number)
         tail_frame, sealed_tick = self._frames.tail.newest(number), self._frames.last(number)
         if tail_frame is not None and tail_frame.last > sealed_tick:
@@ -294,11 +294,11 @@ class _Round:
     """Accepted frames of a round, until they are durable.
 
     Attributes:
-        taken, models: (n,) of each row of the arrivals whether it goes on where its stream ends, and by which model.
-        checked_frames: of each slot the frames that are to be stored, with the number of their sequence.
+        taken, models: (n,) of each row of the arrivals whether it continues its stream, and its model.
+        checked_frames: by slot the frames to be stored, with the number of their sequence.
         accounted_ticks: sequences and ticks (after, through] that are accounted for without a frame.
-        stale_slots: slots of which everything since an earlier tick is to be computed again.
-        newest: what is to be told, as `Reports.put` takes it.
+        stale_slots: slots whose belief has to be computed again from an earlier tick.
+        newest: arguments of `Reports.put`.
     """
 
     arrivals: Arrivals
@@ -310,7 +310,7 @@ class _Round:
     newest: list[tuple[_NewRows, list[int], list[int], int]] = field(default_factory=list)
 
     def overlapping(self, slot: int, frame: SymbolFrame) -> list[SymbolFrame]:
-        """The frames of a slot that are to be stored and have ticks of a frame."""
+        """Return the round's frames of a slot that share a tick with a frame."""
         symbols = self.arrivals.symbols
         overlaps = (symbols.first <= frame.last) & (symbols.last >= frame.first)
         rows = np.flatnonzero(overlaps & self.taken & (self.arrivals.slots == slot)).tolist()
@@ -323,14 +323,14 @@ class _Round:
 
 
 def _rows_without_symbols(rows: Sequence[tuple[int, int, int]]) -> Columns:
-    """Rows without symbols that account for ticks (after, through] of sequences."""
+    """Return rows without symbols that account for ticks (after, through] of sequences."""
     number, previous, last = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
     zeros = np.zeros(len(number), dtype=np.int64)
     return Columns(number, zeros, zeros, previous, last + 1, zeros, zeros + 1, zeros, np.zeros(0, dtype=np.uint8))
 
 
 def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Floats, belief: Floats) -> StateEstimate:
-    """The report of a frame of symbols with this first and last tick and shift.
+    """Return the report of a frame of symbols with this first and last tick and shift.
 
     `shares` (k,) are the means over its ticks of the probabilities of the states, `belief` (k,) those of its last tick.
     """
@@ -351,7 +351,7 @@ def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Fl
 
 
 class _NewRows(NamedTuple):
-    """Rows that have come together, (n, k) the distributions of their first ticks, and (n,) their models."""
+    """Rows that have come together, with (n, k) the distributions of their first ticks, and (n,) their models."""
 
     columns: Columns
     distributions: Floats
@@ -359,25 +359,25 @@ class _NewRows(NamedTuple):
 
 
 class _Report(NamedTuple):
-    """_Report about a stream at its newest tick; `None` if there can be none, as `refused` says."""
+    """Report about a stream at its newest tick; `estimate` is `None` if `error` says why there can be none."""
 
     key: Place
     tick: int
     estimate: StateEstimate | None
-    refused: FuguError | None = None
+    error: FuguError | None = None
 
 
 class Reports:
-    """Reports that wait.
+    """Reports that wait to be published.
 
-    A live subscriber needs what is newest. So of each stream one frame waits, and the streams take turns. What was
-    published, and that the broker has it, is stored with what is sealed. After a crash only the newest estimate is
-    published again, where that is not known.
+    A live subscriber needs the newest report. So one frame of each stream waits, and the streams take turns. The ticks
+    that the broker has acknowledged are stored at each seal. After a crash only the newest estimate is published again,
+    if it is not known to be acknowledged.
 
-    `unread_streams` may have something to tell from before the start. `look_up` finds the newest stored frame of a
-    stream, as a single row. `key_of` is of a stream's number. Estimates see `lag` ticks of later symbols. `known` is
-    what the broker has, by stream, since the last seal. `counters` counts as `coalesced` what is not told because a
-    newer frame of its stream is.
+    `unread_streams` may have a frame from before the start to report. `look_up` finds the newest stored frame of a
+    stream, as a single row. `key_of` gives the key of a stream's number. Estimates see `lag` ticks of later symbols.
+    `acknowledged_ticks` has by stream the tick that the broker has, since the last seal. `counters` counts as
+    `coalesced` frames that are not reported because a newer one of their stream is.
     """
 
     def __init__(
@@ -398,57 +398,57 @@ class Reports:
         self._key_of = key_of
         self._waiting_rows: dict[int, tuple[_NewRows, int]] = {}
         self._counters = counters
-        self.known: dict[int, int] = {}
+        self.acknowledged_ticks: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._waiting_rows) + len(self._unread_streams)
 
-    def put(self, new_rows: _NewRows, numbers: list[int], rows: list[int], frames: int) -> None:
-        """Take the newest frames of some streams, each named once, and the row of each; `frames` have come in all."""
+    def put(self, new_rows: _NewRows, numbers: list[int], rows: list[int], frame_count: int) -> None:
+        """Queue the newest frames of some streams, by number, and their rows; the round had `frame_count` frames."""
         old_size = len(self._waiting_rows)
         self._waiting_rows.update(zip(numbers, zip(repeat(new_rows), rows), strict=False))
-        self._counters["coalesced"] += frames - (len(self._waiting_rows) - old_size)
+        self._counters["coalesced"] += frame_count - (len(self._waiting_rows) - old_size)
         if self._unread_streams:
             repeated_numbers = self._unread_streams.keys() & set(numbers)
             self._counters["coalesced"] += len(repeated_numbers)
             self._unread_streams = {number: None for number in self._unread_streams if number not in repeated_numbers}
 
     def put_again(self, number: int) -> None:
-        """Note that what was told of a stream may not have come through."""
+        """Queue a stream's report again, because the broker may not have it."""
         if number not in self._waiting_rows:
             self._unread_streams[number] = None
 
     def acknowledged(self, number: int, tick: int) -> None:
-        """Note that the broker has what was told of a stream up to a tick."""
-        self.known[number] = max(tick, self.known.get(number, -1))
+        """Note that the broker has the report of a stream up to a tick."""
+        self.acknowledged_ticks[number] = max(tick, self.acknowledged_ticks.get(number, -1))
 
     def sealed(self) -> None:
-        """Note that what is known is written down; of the columns only the rows that wait are needed now."""
-        self.known = {}
-        for (columns, distributions, models), numbers, rows in self._groups(self._waiting_rows):
+        """Forget the acknowledged ticks, which are stored now, and all columns but the waiting rows."""
+        self.acknowledged_ticks = {}
+        for (columns, distributions, models), numbers, rows in self._group_by_arrival(self._waiting_rows):
             needed_rows = _NewRows(columns.take(rows), distributions[rows], models[rows])
             self._waiting_rows.update((number, (needed_rows, row)) for row, number in enumerate(numbers))
 
     def take(self, capacity: int) -> list[_Report]:
-        """Remove so many, in the order in which their streams changed first."""
+        """Remove up to `capacity` reports, in the order in which their streams changed first."""
         while self._unread_streams and len(self._waiting_rows) < capacity:
             number = next(iter(self._unread_streams))
             if (new_rows := self._stored_rows(number)) is not None:
                 self._waiting_rows[number] = new_rows, 0
             self._unread_streams.pop(number, None)
-        chosen = {number: self._waiting_rows.pop(number) for number in [*islice(self._waiting_rows, max(capacity, 0))]}
+        batch = {number: self._waiting_rows.pop(number) for number in [*islice(self._waiting_rows, max(capacity, 0))]}
         reports: list[_Report] = []
-        for (columns, distributions, models), numbers, rows in self._groups(chosen):
+        for (columns, distributions, models), numbers, rows in self._group_by_arrival(batch):
             keys, frames = [self._key_of(number) for number in numbers], columns.take(rows)
             priors = np.zeros((len(rows), self._bank.states))
             priors[:, : distributions.shape[1]] = distributions[rows]
             shares, beliefs = look_back(self._bank.arrays, models[rows], frames, priors, self._lag)
-            reports += [self._report(key, frames, row, shares[row], beliefs[row]) for row, key in enumerate(keys)]
+            reports += [self._make_report(key, frames, row, shares[row], beliefs[row]) for row, key in enumerate(keys)]
         return reports
 
     @staticmethod
-    def _groups(waiting_rows: dict[int, tuple[_NewRows, int]]) -> list[tuple[_NewRows, list[int], Ints]]:
-        """Groups of waiting reports that came together: the streams, and the row of each."""
+    def _group_by_arrival(waiting_rows: dict[int, tuple[_NewRows, int]]) -> list[tuple[_NewRows, list[int], Ints]]:
+        """Group waiting reports by the rows that came together: these rows, the streams, and the row of each."""
         groups: dict[int, tuple[_NewRows, list[int], list[int]]] = {}
         for number, (new_rows, row) in waiting_rows.items():
             _, numbers, rows = groups.setdefault(id(new_rows), (new_rows, [], []))
@@ -456,7 +456,7 @@ class Reports:
             rows.append(row)
         return [(new_rows, numbers, np.array(rows, dtype=np.int64)) for new_rows, numbers, rows in groups.values()]
 
-    def _report(self, key: Place, columns: Columns, row: int, shares: Floats, belief: Floats) -> _Report:
+    def _make_report(self, key: Place, columns: Columns, row: int, shares: Floats, belief: Floats) -> _Report:
         version, shift, first, count = (
             int(column[row]) for column in (columns.version, columns.shift, columns.first, columns.ticks)
         )
@@ -471,12 +471,12 @@ class Reports:
 
 
 def warm() -> None:
-    """Take a frame that nobody has sent through all of them; what they are compiled for does not depend on models."""
+    """Compile all kernels of a round with a made-up frame; the compiled code suits every model."""
     columns, is_frame = parse([SymbolFrame(1, -1, 0, bytes(3)).encode()])
     streams, zeros = Streams(), np.zeros(1, dtype=np.int64)
     streams.follow("", streams.slot("", ""), 1, 2, Clock(epoch_us=0, period_us=1_000))
     streams.passing(zeros, columns, is_frame, 1)
-    following(zeros, columns, zeros, np.zeros((1, MARKS), dtype=np.int64))
+    take_following(zeros, columns, zeros, np.zeros((1, MARKS), dtype=np.int64))
     bank, table = Bank(), np.full((2, 2), 0.5)
     bank.index(Model(table, table, likelihood_rows(table), table[0], None))
     columns = columns.take(zeros)

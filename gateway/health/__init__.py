@@ -1,1 +1,1 @@
-"""Findings about a running gateway, declared once; the monitor that makes them, and says them as alarms and numbers."""
+"""Findings about a running gateway, declared once; the monitor that makes them, as alarms and numbers."""

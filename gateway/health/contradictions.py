@@ -1,8 +1,9 @@
 """A device that contradicts itself: two devices have one identity, or one has forgotten what it has drawn.
 
-Whoever hears two symbols of one tick learns more than one says. So an operator is told. Where the gateway was started
-so, the device is stopped, too. A signed document that can do nothing else reaches everyone with that identity. It holds
-until an operator has signed a newer policy document. Contradictions under an older one stop nobody again.
+A reader of two symbols of one tick learns more than one symbol tells. So an operator gets an alarm. If the gateway's
+settings say so, the device is also stopped, by a signed document that can do nothing else. The stop reaches every
+device with this identity. It holds until an operator has signed a newer policy document. Contradictions under an older
+document stop no device again.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _LOOK_SECONDS = 1.0
 
 
 class Stopping(NamedTuple):
-    """How devices are stopped: `sign` gives the signed stop of a device, up to a version.
+    """The means of stopping devices: `sign` gives the signed stop of a device, up to a version.
 
-    `newest` is the version of the fleet's newest policy document, `in_force` the last that each device says it follows.
+    `newest` gives the version of the fleet's newest policy document, `in_force` by device the version that it says it
+    follows.
     """
 
     sign: Callable[[str, int], bytes]
@@ -37,7 +39,7 @@ class Stopping(NamedTuple):
 
 
 class Contradictions(Part):
-    """Conflicts and stops; used by the worker. `stopping` is None where devices are not stopped."""
+    """Conflicts and stops; used by the worker. `stopping` is None if devices are not stopped."""
 
     def __init__(self, fleet: str, store: Store, link: Link, monitor: Monitor, stopping: Stopping | None) -> None:
         self._fleet = fleet
@@ -47,29 +49,29 @@ class Contradictions(Part):
         self._stopping = stopping
         stops = self._conflicts.stops()
         self._stopped_versions = {device: version for device, (version, _) in stops.items()}
-        self._stops = {device: version for device, (version, over) in stops.items() if not over}
+        self._stops = {device: version for device, (version, is_over) in stops.items() if not is_over}
         self._due_devices = set(self._stops)
         self._conflict_versions: dict[str, int] = {}
         self._next_look = 0.0
         for conflict in self._conflicts.every():
-            name, detail = _conflict_words(conflict.device, conflict.sequence, conflict.first)
+            name, detail = _conflict_name_and_tick(conflict.device, conflict.sequence, conflict.first)
             monitor.remember(AlarmCode.CONFLICT, name, detail, conflict.times, since=conflict.since, last=conflict.last)
 
     def record(self, device: str, sequence: str, frame: AnyFrame) -> None:
-        """Take a frame that contradicts a stored one, within the transaction in which that was seen."""
+        """Note a frame that contradicts a stored one, within the transaction that has found it."""
         self._conflicts.note(device, sequence, frame.first, int(time.time()))
-        self._monitor.note(AlarmCode.CONFLICT, *_conflict_words(device, sequence, frame.first))
+        self._monitor.note(AlarmCode.CONFLICT, *_conflict_name_and_tick(device, sequence, frame.first))
         if self._stopping is None or device not in self._stopping.in_force():
-            return  # it would not believe a stop
+            return  # the device would refuse a stop
         if frame.policy_version > self._stopped_versions.get(device, 0):
             self._conflict_versions[device] = max(self._conflict_versions.get(device, 0), frame.policy_version)
 
     def connected(self, *, begun_anew: bool) -> None:
-        """There is a new connection: a broker may have lost what it had."""
+        """Publish all stops again: the broker may have lost them."""
         self._due_devices |= set(self._stops)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Stop devices, and let those with a newer document go on. Raises DatabaseError; it is tried again."""
+        """Stop devices, and release those with a newer document. Raises DatabaseError; a later call tries again."""
         if self._stopping is None:
             return
         for device, version in list(self._conflict_versions.items()):
@@ -95,5 +97,5 @@ class Contradictions(Part):
             self._due_devices.discard(device)
 
 
-def _conflict_words(device: str, sequence: str, first: int) -> tuple[str, str]:
+def _conflict_name_and_tick(device: str, sequence: str, first: int) -> tuple[str, str]:
     return f"{device}/{sequence}", f"first at tick {first}"

@@ -1,8 +1,8 @@
-"""All that can be wrong with a running gateway, declared once; and which of it is so now, without any I/O.
+"""Everything that can be wrong with a running gateway, declared once, without any I/O.
 
-Health message, metrics, alert rules, page and doctor render `KINDS`; a test holds docs/protocol.md and
-deploy/examples/alerts.yml to it. An alarm begins with the first note under its code and name. It ends when nothing has
-been noted for as long as its code holds, so that what comes and goes is one alarm. It is never ended by hand.
+Health message, metrics, alert rules, page and doctor render `KINDS`; a test compares docs/protocol.md and
+deploy/examples/alerts.yml with it. An alarm begins with the first note under its code and name. It ends when nothing
+has been noted for as long as its code holds, so that a recurring fault is one alarm. An alarm is never ended by hand.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Kind(NamedTuple):
     """A kind of alarm.
 
     Attributes:
-        words, advice: what is so, and what to do.
-        holds: seconds after which it ends if nothing more is noted.
-        about: whether its names are those of devices, or of something else.
-        counter: of the gateway; the alarm is noted whenever it grows.
-        reasons: of messages of a device; the alarm is noted whenever one is refused for one of them.
-        metric: an expression in the metrics that says the same, for its alert rule.
+        words, advice: what is wrong, and what to do.
+        holds: seconds without a note after which the alarm ends.
+        about: whether the alarm's names are devices, or something else.
+        counter: a counter of the gateway; the alarm is noted whenever it grows.
+        reasons: reasons for which a device's messages are refused; the alarm is noted at each such refusal.
+        metric: an expression of the metrics for the same finding, for its alert rule.
         patience: how long the alert rule waits.
-        explained: its advice begins with the detail of the first one.
+        explained: whether the advice begins with the detail of the first alarm.
     """
 
     severity: Literal["critical", "warning"]
@@ -156,4 +156,4 @@ KINDS = {
         holds=60.0,
     ),
 }
-"""By code, in the order in which alarms are told."""
+"""By code, in the order in which alarms are shown."""

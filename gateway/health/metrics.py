@@ -1,8 +1,8 @@
-"""Counters for Prometheus: plain numbers over HTTP, where somebody asks for them, and nowhere else.
+"""Counters for Prometheus: plain numbers over HTTP.
 
-No label names a device, a stream or an audience: a series that comes and goes tells of its device. What labels say is
-fixed beforehand. Threads answer, and only read: no scrape can stop the gateway, nor another. Who says nothing for
-5 seconds is given up on.
+No label names a device, a stream or an audience: a series that comes and goes tells of its device. The values of labels
+are fixed beforehand. Threads answer, and only read: no scrape can stop the gateway, nor another scrape. A client that
+sends nothing for 5 seconds is disconnected.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Metrics", "Reading"]
 _log = logging.getLogger(__name__)
 _PREFIX = "fugu_gateway_"
 _PATIENCE_SECONDS = 5.0
-_FRAMES = {"ticks": "", "windows": "windows_"}
-"""Kinds of frames, and what the names of their counters begin with."""
-_OF_FRAMES = {
+_FRAME_KINDS = {"ticks": "", "windows": "windows_"}
+"""Kinds of frames, and the prefixes of their counters."""
+_FRAME_COUNTERS = {
     "frames_stored": ("stored", "Frames that were stored"),
     "frames_duplicate": ("duplicate", "Frames that were stored already"),
     "frames_conflicting": ("conflict", "Frames that contradict stored ones"),
 }
-_COUNTED = {
+_COUNTERS = {
     "messages_received": ("received", "Messages that have arrived"),
     "messages_dropped": ("not_taken", "Messages for which the inbox had no room; their devices send them again"),
     "frames_unstored": ("not_stored", "Frames that the store did not take; their devices send them again"),
@@ -51,7 +51,7 @@ _COUNTED = {
 
 
 class Reading(NamedTuple):
-    """Values of a scrape; `round_seconds` are since the worker has finished a round, `inbox` messages wait."""
+    """Values of a scrape: `round_seconds` have passed since the worker's last round, `inbox` messages wait."""
 
     health: Health
     counters: Counter[str]
@@ -62,7 +62,7 @@ class Reading(NamedTuple):
 
 
 class Metrics:
-    """Serves what `read` finds at each scrape, until `stop`. Raises FuguError without library or address."""
+    """Serves the values of `read` at each scrape, until `stop`. Raises FuguError without the library or the address."""
 
     def __init__(self, listen: tuple[str, int], read: Callable[[], Reading]) -> None:
         try:
@@ -73,62 +73,62 @@ class Metrics:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         try:
-            served: Any = start_http_server(listen[1], listen[0], registry)
+            server_and_thread: Any = start_http_server(listen[1], listen[0], registry)
         except OSError as error:
             reason = cause(error)
             raise FuguError(f"metrics cannot be served at {listen[0]}:{listen[1]}: {reason}") from None
-        self._server, self._thread = served
-        patient = {"timeout": _PATIENCE_SECONDS, "get_stderr": lambda _handler: io.StringIO()}
-        self._server.RequestHandlerClass = type("Patient", (self._server.RequestHandlerClass,), patient)
-        self._server.handle_error = _say_failed
+        self._server, self._thread = server_and_thread
+        handler_fields = {"timeout": _PATIENCE_SECONDS, "get_stderr": lambda _handler: io.StringIO()}
+        self._server.RequestHandlerClass = type("Patient", (self._server.RequestHandlerClass,), handler_fields)
+        self._server.handle_error = _log_failure
 
     def stop(self) -> None:
-        """Answer nobody any more."""
+        """End the server."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
     def collect(self) -> Iterator[Metric]:
-        """Every number, as it is now; for the library."""
+        """Yield every number as it is now; called by the library."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        now = self._read()
-        health, counters = now.health, dict(now.counters)
-        for name, about, value in (
+        reading = self._read()
+        health, counters = reading.health, dict(reading.counters)
+        for name, help_text, value in (
             ("start_time_seconds", "When the gateway started, in Unix time", health.since),
             ("devices", "Devices that have policies", health.devices),
             ("devices_heard", "Of them, those that have sent a frame since the start", health.heard),
-            ("connected", "Whether there is a connection to the broker", int(now.connected)),
-            ("round_age_seconds", "Time since the worker has finished a round of work", now.round_seconds),
-            ("inbox_messages", "Messages that wait for the worker", now.inbox),
-            ("store_bytes", "What the store takes on the disk", now.store_bytes),
+            ("connected", "Whether there is a connection to the broker", int(reading.connected)),
+            ("round_age_seconds", "Time since the worker has finished a round of work", reading.round_seconds),
+            ("inbox_messages", "Messages that wait for the worker", reading.inbox),
+            ("store_bytes", "What the store takes on the disk", reading.store_bytes),
         ):
-            yield GaugeMetricFamily(_PREFIX + name, about, value)
+            yield GaugeMetricFamily(_PREFIX + name, help_text, value)
         alarms = GaugeMetricFamily(_PREFIX + "alarms", "Who or what has an alarm now, by its code", labels=["code"])
         counts = {alarm.code: max(1, len(alarm.names) + alarm.others) for alarm in health.alarms}
-        named = GaugeMetricFamily(
+        release_alarms = GaugeMetricFamily(
             _PREFIX + "release_refused", "Releases with an alarm, which says why on the page", labels=["release"]
         )
         for alarm in health.alarms:
             for release in alarm.names if alarm.code is AlarmCode.RELEASE_REFUSED else ():
-                named.add_metric([release], 1)
-        yield named
+                release_alarms.add_metric([release], 1)
+        yield release_alarms
         for code in AlarmCode:
             alarms.add_metric([code], counts.get(code, 0))
         yield alarms
-        refused = CounterMetricFamily(_PREFIX + "messages_refused", "Messages that were refused", labels=["reason"])
+        refusals = CounterMetricFamily(_PREFIX + "messages_refused", "Messages that were refused", labels=["reason"])
         for reason in Reason:
-            refused.add_metric([reason], counters.get(reason, 0))
-        yield refused
-        for name, (counter, about) in _OF_FRAMES.items():
-            frames = CounterMetricFamily(_PREFIX + name, about, labels=["kind"])
-            for kind, prefix in _FRAMES.items():
-                frames.add_metric([kind], counters.get(prefix + counter, 0))
-            yield frames
-        for name, (counter, about) in _COUNTED.items():
-            yield CounterMetricFamily(_PREFIX + name, about, value=counters.get(counter, 0))
+            refusals.add_metric([reason], counters.get(reason, 0))
+        yield refusals
+        for name, (counter, help_text) in _FRAME_COUNTERS.items():
+            frame_counts = CounterMetricFamily(_PREFIX + name, help_text, labels=["kind"])
+            for kind, prefix in _FRAME_KINDS.items():
+                frame_counts.add_metric([kind], counters.get(prefix + counter, 0))
+            yield frame_counts
+        for name, (counter, help_text) in _COUNTERS.items():
+            yield CounterMetricFamily(_PREFIX + name, help_text, value=counters.get(counter, 0))
 
 
-def _say_failed(*_: object) -> None:
-    """Say it in a line: a scraper that goes away, or sends what is no HTTP, is not an error of the gateway."""
+def _log_failure(*_: object) -> None:
+    """Log a failed scrape in one line: a client that goes away, or sends no HTTP, is no error of the gateway."""
     _log.info("a scrape of the metrics has failed: %s", cause(sys.exception()))

@@ -1,7 +1,7 @@
-"""How the gateway is, told while it runs: to whoever asks at its socket, in its log, and on the topic `health`.
+"""The health of a running gateway: at its socket, in its log, and on the topic `health`.
 
-A thread of its own answers, so that it can be asked when the worker is stuck. Others leave notes in a queue; counters
-and the times of frames are read as they are. Nothing here knows of a symbol.
+A thread of its own answers, even while the worker is stuck. Other threads leave notes in a queue; counters and the
+times of frames are read directly. This module knows no symbols.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ _AWAY_SECONDS = 30.0
 _BEAT_SECONDS = 1.0
 _MOST_ALARMS = 200
 _ALARM_FIELDS = ("code", "name", "since", "count", "detail", "advice")
-_MOST_OFTEN, _OVER_SECONDS = 600, 60.0
-"""Frames that a device may send again in so long: a connection that comes back brings those of an outbox at a time. And
-messages without a frame: a device sends one when it comes online, and when something about it changes.
+_MOST_FREQUENT, _FREQUENT_SECONDS = 600, 60.0
+"""Most frames that a device may send again in that time: after a lost connection, it sends those of its outbox. The
+same for messages without a frame, which a device sends when it comes online or its state changes.
 """
 _MOST_NOTES = 2_000
-"""Of a quarter of a second, by code and name; the rest share one without a name."""
+"""Most notes of a quarter of a second, by code and name; further ones share a note without a name."""
 _CERTIFICATES_SECONDS = 3600.0
 _BY_COUNTER = {kind.counter: code for code, kind in KINDS.items() if kind.counter}
 _BY_REASON = {reason: code for code, kind in KINDS.items() for reason in kind.reasons}
 _MOST_NAMES = 200
-"""Names of a code that are told apart; whoever may publish can make up more. The rest share one without a name."""
+"""Most names of a code with an alarm each, since publishers can invent names. Further ones share one without a name."""
 _MOST_DETAIL = 190
 
 
 @dataclass(slots=True)
 class _Alarm:
-    """Something that an operator has to look at; `since` is in Unix seconds, `detail` of the first time.
+    """A finding that an operator has to look at; `since` is in Unix seconds, `detail` is that of the first time.
 
-    `name` is of a device, or what else the code is about; empty for the gateway's own, and for too many names.
+    `name` is a device or another thing that the code is about, or '' for the gateway itself and for too many names.
     """
 
     code: AlarmCode
@@ -75,7 +75,7 @@ class _Alarm:
 
     @property
     def advice(self) -> str:
-        """Advice, in a sentence."""
+        """The advice for the operator, a sentence."""
         return KINDS[self.code].advice
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class _Alarm:
 
 
 class Alarms:
-    """All alarms of a gateway, of one thread; `seconds` is a clock that only goes forward, `wall` Unix time."""
+    """All alarms of a gateway, used by one thread; `seconds` is a monotonic clock, `wall` Unix time."""
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
         self._seconds = seconds
@@ -94,7 +94,7 @@ class Alarms:
         self._begun: list[_Alarm] = []
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
-        """Note what happened `age` seconds ago, or still holds; `times` is 0 for what holds, which counts once."""
+        """Note an event `age` seconds ago, or with `times` 0 a state that still holds, which counts once."""
         key = (code, name)
         if (alarm := self._alarms.get(key)) is None:
             if self._names.get(code, 0) >= _MOST_NAMES and name:
@@ -109,7 +109,7 @@ class Alarms:
         return None
 
     def step(self) -> tuple[list[_Alarm], list[_Alarm]]:
-        """Findings that have begun since the last step, and those that end now."""
+        """Return the alarms that have begun since the last step, and remove and return those that are over."""
         now = self._seconds()
         ended_alarms = [alarm for alarm in self._alarms.values() if now - alarm.last > KINDS[alarm.code].holds]
         for alarm in ended_alarms:
@@ -119,80 +119,79 @@ class Alarms:
         return begun_alarms, ended_alarms
 
     def current(self) -> list[_Alarm]:
-        """Those that there are, in the order of their codes, then by name."""
+        """Return all current alarms, in the order of their codes, then by name."""
         order = list(KINDS)
         return sorted(self._alarms.values(), key=lambda alarm: (order.index(alarm.code), alarm.name))
 
     def summary(self) -> tuple[HealthAlarm, ...]:
-        """The same for the health message: of each code one, with its first few names."""
-        alarms: dict[AlarmCode, list[_Alarm]] = {}
+        """Return the current alarms for the health message: one of each code, with its first few names."""
+        by_code: dict[AlarmCode, list[_Alarm]] = {}
         for alarm in self.current():
-            alarms.setdefault(alarm.code, []).append(alarm)
-        return tuple(_health_alarm(code, alarms) for code, alarms in alarms.items())
+            by_code.setdefault(alarm.code, []).append(alarm)
+        return tuple(_health_alarm(code, by_code) for code, by_code in by_code.items())
 
 
-def _health_alarm(code: AlarmCode, alarms: Iterable[_Alarm]) -> HealthAlarm:
-    all_alarms = list(alarms)
-    names = tuple(alarm.name for alarm in all_alarms if alarm.name)
-    kind, detail = KINDS[code], printable(all_alarms[0].detail)[:_MOST_DETAIL]
+def _health_alarm(code: AlarmCode, alarms: Sequence[_Alarm]) -> HealthAlarm:
+    names = tuple(alarm.name for alarm in alarms if alarm.name)
+    kind, detail = KINDS[code], printable(alarms[0].detail)[:_MOST_DETAIL]
     return HealthAlarm(
         code,
-        int(min(alarm.since for alarm in all_alarms)),
-        sum(alarm.count for alarm in all_alarms),
+        int(min(alarm.since for alarm in alarms)),
+        sum(alarm.count for alarm in alarms),
         names[:MAX_NAMES],
-        len(all_alarms) - len(names[:MAX_NAMES]) - (not names),
+        len(alarms) - len(names[:MAX_NAMES]) - (not names),
         f"{detail}. {kind.advice[0].upper()}{kind.advice[1:]}" if kind.explained and detail else kind.advice,
     )
 
 
 class NotRunningError(FuguError):
-    """There is no gateway to ask."""
+    """No gateway answers."""
 
 
 class _Newest(NamedTuple):
-    """The newest frame of a device: when it came, by a steady clock, and the Unix time of its last tick.
+    """A device's newest frame: its arrival by the monotonic clock, and the Unix time of its last tick.
 
-    After `limit` seconds without another the device is silent.
+    After `limit` seconds without another frame the device is silent.
     """
 
-    at: float
+    arrival: float
     end: float
     limit: float
 
 
 class Elsewhere(Protocol):
-    """Other processes of a site, as the one that speaks for them knows them."""
+    """Other processes of a site, as seen by the process that speaks for them."""
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Those of which nothing was heard lately."""
+        """The indices of processes that have sent no report lately."""
 
     @property
     def heard(self) -> int:
-        """Devices that have sent them a frame."""
+        """The number of devices that have sent them a frame."""
 
     @property
     def inbox(self) -> int:
-        """Messages that wait there."""
+        """The number of messages that wait there."""
 
     def counters(self) -> Counter[str]:
-        """Counts of all of them together."""
+        """Return the sums of all their counters."""
 
     def look(self, alarms: Alarms, now: float) -> None:
-        """Note which of them are away, and their alarms."""
+        """Note the missing processes, and the alarms of the others."""
 
 
 class Sources(NamedTuple):
-    """Sources of a monitor, besides what it is told.
+    """Sources of a monitor, besides its notes.
 
     Attributes:
-        known: devices of which frames are stored; those that have never sent one are not missed.
-        stuck_seconds: age of a round from which the worker is stuck.
-        round_seconds: seconds since the worker has finished a round.
-        certificates: ends of certificates, in Unix seconds, by what they are for.
-        details: more for those who ask, such as the size of the store.
+        known: devices whose frames are stored; only these can become silent without a frame since the start.
+        stuck_seconds: age of a round from which the worker counts as stuck.
+        round_seconds: gives the seconds since the worker finished a round.
+        certificates: gives the ends of certificates, in Unix seconds, by purpose.
+        details: gives further values for the report, such as the size of the store.
         elsewhere: other processes of the site that this one speaks for.
-        tell: takes what it says of itself, in place of the topic, where another process speaks for it.
+        tell: receives this process's brief report, in place of the topic, if another process speaks for it.
     """
 
     catalogue: Catalogue
@@ -209,7 +208,7 @@ class Sources(NamedTuple):
 class Monitor:
     """Watches a gateway from a thread of its own, between `start` and `stop`.
 
-    The socket is beside a store that is a file. Other threads may read `latest`, what the newest look has found.
+    The socket is beside a store that is a file. Other threads may read `latest`, the health at the last step.
     """
 
     def __init__(
@@ -250,7 +249,7 @@ class Monitor:
         self._thread = threading.Thread(target=self._work, name="gateway-monitor", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer, and to publish."""
+        """Begin to answer and to publish."""
         path = next(sockets(self._store))
         self._answering = Answering(path, own_folder=_has_own_folder(self._store))
         if not self._answering.is_open:
@@ -258,7 +257,7 @@ class Monitor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Say farewell; call it before the connection ends."""
+        """Publish that the gateway is offline, and end; to be called before the connection ends."""
         self._is_ending = True
         if self._thread.is_alive():
             self._thread.join()
@@ -267,47 +266,47 @@ class Monitor:
         if self._answering is not None:
             self._answering.close()
 
-    # Told by the worker
+    # Calls of the worker
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", times: int = 1) -> None:
-        """Note that something has happened that somebody should look at."""
+        """Note an event for an alarm."""
         with self._notes_lock:
             if (code, name) not in self._notes and len(self._notes) >= _MOST_NOTES:
                 name, detail = "", ""
             first_detail, count_before = self._notes.get((code, name), (detail, 0))
             self._notes[code, name] = first_detail, count_before + times
 
-    def often(self, code: AlarmCode, counts: Mapping[str, int]) -> None:
-        """Take by device how many frames came that were there, or messages without a frame; a few are nobody's fault.
+    def note_frequent(self, code: AlarmCode, counts: Mapping[str, int]) -> None:
+        """Count each device's repeated or frameless messages of a round, and note those beyond the limit of a minute.
 
-        Frames come again after a connection was lost. Counts begin again after a minute.
+        A few are normal: a device sends frames again after its connection was lost. Counts begin again every minute.
         """
-        if (now := self._seconds()) - self._repeats_since >= _OVER_SECONDS:
+        if (now := self._seconds()) - self._repeats_since >= _FREQUENT_SECONDS:
             self._repeat_counts, self._repeats_since = Counter(), now
         for device, times in counts.items():
             count_before = self._repeat_counts[code, device]
             self._repeat_counts[code, device] += times
-            if (excess := self._repeat_counts[code, device] - max(count_before, _MOST_OFTEN)) > 0:
+            if (excess := self._repeat_counts[code, device] - max(count_before, _MOST_FREQUENT)) > 0:
                 self.note(code, device, times=excess)
 
     def hold(self, code: AlarmCode, names: Iterable[str], details: Mapping[str, str] | None = None) -> None:
-        """Something holds for those names, and for no others, until this is called again; details are by name."""
+        """Let an alarm hold for exactly these names until the next call; `details` has texts by name."""
         self._held_names[code] = {name: (details or {}).get(name, "") for name in names}
 
     def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
-        """Something happened before the start, in Unix seconds; call it before `start`."""
+        """Note an event from before the start, with times in Unix seconds; to be called before `start`."""
         now = self._wall()
-        if now - last <= KINDS[code].holds:  # what was over before the start is not told
+        if now - last <= KINDS[code].holds:  # an alarm that ended before the start is not shown
             self.alarms.note(code, name, detail, times=times, age=now - since)
             self.alarms.note(code, name, times=0, age=now - last)
 
     def refused(self, device: str, reason: Reason, times: int = 1) -> None:
-        """Note that messages under a device's name were refused."""
+        """Note the refusal of messages under a device's name."""
         if (code := _BY_REASON.get(reason)) is not None:
             self.note(code, device, times=times)
 
     def received(self, newest_frames: Iterable[Heard]) -> None:
-        """Note that frames have come that may be stored."""
+        """Note each device's newest valid frame."""
         now = self._seconds()
         for device, stream, version, last, shift in newest_frames:
             policy = self._sources.catalogue.policy(device, stream, version)
@@ -317,13 +316,14 @@ class Monitor:
             self._newest_frames[device] = _Newest(now, end if previous is None else max(end, previous.end), limit)
 
     def clock_ahead(self) -> float | None:
-        """Seconds by which this clock is ahead of the newest tick of a device that has just sent: the nearest one's.
+        """Return how many seconds this clock is ahead of the newest tick of a device that has just sent: the nearest
+        one.
 
-        `None` if none has. A frame is told after its last tick, by its length and what waited in the outbox.
+        `None` if no device has. A frame arrives after its last tick, later by its length and its wait in the outbox.
         """
         now, wall = self._seconds(), self._wall()
-        recent_frames = (newest for newest in self._newest_frames.values() if now - newest.at <= _SILENT_SECONDS)
-        return min((wall - (now - newest.at) - newest.end for newest in recent_frames), key=abs, default=None)
+        recent_frames = (newest for newest in self._newest_frames.values() if now - newest.arrival <= _SILENT_SECONDS)
+        return min((wall - (now - newest.arrival) - newest.end for newest in recent_frames), key=abs, default=None)
 
     # The thread
 
@@ -333,31 +333,32 @@ class Monitor:
             try:
                 self._answering.answer(lambda: json.dumps(self.report()), _ROUND_SECONDS)
                 self.step()
-            except Exception as error:  # what nobody thought of must not end what watches
+            except Exception as error:  # an unexpected error must not end the monitor
                 _log.error("the monitor: %s", cause(error))
                 time.sleep(_ROUND_SECONDS)
 
     def step(self) -> None:
-        """Look at everything once; log and publish what has changed."""
-        self._look()
-        begun, ended = self.alarms.step()
-        for alarm in begun:
-            _log.warning("alarm: %s", alarm, extra=_fields(alarm, "begun"))
-        for alarm in ended:
-            _log.warning("alarm is over: %s %s", alarm.code, alarm.name, extra=_fields(alarm, "ended"))
+        """Look at all sources once; log and publish changes."""
+        self._check_all()
+        begun_alarms, ended_alarms = self.alarms.step()
+        for alarm in begun_alarms:
+            _log.warning("alarm: %s", alarm, extra=_log_fields(alarm, "begun"))
+        for alarm in ended_alarms:
+            _log.warning("alarm is over: %s %s", alarm.code, alarm.name, extra=_log_fields(alarm, "ended"))
         self.latest = self.health()
         now = self._seconds()
-        if begun or ended:
+        if begun_alarms or ended_alarms:
             self._health_due = now
         if self._sources.tell is not None:
             if now >= self._health_due:
                 self._health_due = now + _BEAT_SECONDS
                 self._sources.tell(self.brief())
         elif self._link.connected and now >= self._health_due:
-            sent = self._link.publish(topic_of("health", self._fleet), self.latest.encode(), retain=True)
-            self._health_due = now + (_HEALTH_SECONDS if sent is not None else _ROUND_SECONDS)
+            message_id = self._link.publish(topic_of("health", self._fleet), self.latest.encode(), retain=True)
+            self._health_due = now + (_HEALTH_SECONDS if message_id is not None else _ROUND_SECONDS)
 
-    def _look(self) -> None:
+    def _check_all(self) -> None:
+        """Turn notes, counters and states of all sources into alarms."""
         with self._notes_lock:
             notes, self._notes = self._notes, {}
         for (code, name), (detail, times) in notes.items():
@@ -375,7 +376,7 @@ class Monitor:
         now = self._seconds()
         if self._sources.elsewhere is not None:
             self._sources.elsewhere.look(self.alarms, now)
-        self._look_at_certificates(now)
+        self._check_certificates(now)
         if not self._link.connected:
             self._connected_since = None
             if now - self._away_since > _AWAY_SECONDS:
@@ -384,9 +385,9 @@ class Monitor:
         if self._connected_since is None:
             self._connected_since = self._health_due = now
         self._away_since = now
-        self._look_for_silence(now, self._connected_since)
+        self._check_silence(now, self._connected_since)
 
-    def _look_at_certificates(self, now: float) -> None:
+    def _check_certificates(self, now: float) -> None:
         if now >= self._certificates_due:
             self._certificates = dict(self._sources.certificates())
             self._certificates_due = now + _CERTIFICATES_SECONDS
@@ -396,13 +397,13 @@ class Monitor:
                 self.alarms.note(AlarmCode.CERTIFICATE, name, detail, times=0)
 
     def connected(self) -> None:
-        """Note a new connection: the broker may have lost what is said here, and have another certificate."""
+        """Note a new connection: the broker may have lost the health message, and have another certificate."""
         self._health_due = self._certificates_due = 0.0
 
-    def _look_for_silence(self, now: float, connected_since: float) -> None:
-        """A device is missed if its last frame is long ago, and there has been a connection for as long."""
+    def _check_silence(self, now: float, connected_since: float) -> None:
+        """Note devices whose last frame is long ago, if the connection has lasted as long."""
         for device, newest in list(self._newest_frames.items()):
-            if now - max(newest.at, connected_since) > newest.limit:
+            if now - max(newest.arrival, connected_since) > newest.limit:
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
         for device in [name for name in self._expected_devices if name in self._newest_frames]:
             self._expected_devices.discard(device)
@@ -412,10 +413,10 @@ class Monitor:
             if limits and now - max(self._start_seconds, connected_since) > max(_SILENT_SECONDS, *limits):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
 
-    # What is said
+    # Messages and reports
 
     def health(self) -> Health:
-        """For the topic."""
+        """Return the message of the topic `health`."""
         counters, elsewhere = self.counters(), self._sources.elsewhere
         return Health(
             True,
@@ -429,12 +430,12 @@ class Monitor:
         )
 
     def counters(self) -> Counter[str]:
-        """Counts of this process and of those that it speaks for."""
+        """Return the counters of this process, with those of the processes that it speaks for."""
         own_counts, elsewhere = Counter(dict(self._sources.counters)), self._sources.elsewhere
         return +own_counts if elsewhere is None else own_counts + elsewhere.counters()
 
     def brief(self) -> dict[str, Any]:
-        """Short report for the process that speaks for this one."""
+        """Return a short report for the process that speaks for this one."""
         alarms = [(alarm.code, alarm.name, alarm.detail, alarm.count) for alarm in self.alarms.current()]
         return {
             "since": self._since,
@@ -445,12 +446,12 @@ class Monitor:
         }
 
     def report(self) -> dict[str, Any]:
-        """For those who ask."""
+        """Return the whole report, for the socket."""
         now, wall = self._seconds(), self._wall()
         devices: dict[str, dict[str, float | None]] = {}
         for device in self._sources.catalogue.names():
-            newest = self._newest_frames.get(device)
-            age, delay = (None, None) if newest is None else (round(now - newest.at, 1), round(wall - newest.end, 1))
+            frame = self._newest_frames.get(device)
+            age, delay = (None, None) if frame is None else (round(now - frame.arrival, 1), round(wall - frame.end, 1))
             devices[device] = {"seconds_since_frame": age, "seconds_behind": delay}
         return {
             "fleet": self._fleet,
@@ -476,25 +477,27 @@ def _frame_seconds(policy: AnyPolicy) -> float:
 
 
 def asked(store: Location) -> dict[str, Any]:
-    """Ask the gateway that runs with a store on this machine.
+    """Ask the gateway that runs with a store on this machine for its report.
 
-    The process of the whole fleet knows all but the devices of processes that are elsewhere; without it, those that are
-    here are asked. Raises NotRunningError if none answers this account, FuguError for an answer of another.
+    The process of the whole fleet knows everything but the devices of processes on other machines. Without it, the
+    shards on this machine are asked. Raises NotRunningError if no process answers this account, FuguError for an answer
+    of another account.
     """
-    fleet, *shards = sockets(store)
-    report, reports = (_answer_of(fleet, store), list(filter(None, (_answer_of(path, store) for path in shards))))
+    fleet_socket, *shard_sockets = sockets(store)
+    report = _ask_socket(fleet_socket, store)
+    reports = list(filter(None, (_ask_socket(path, store) for path in shard_sockets)))
     if report is None and not reports:
         raise NotRunningError(
             f"no gateway answers for the store {store.name}: it does not run, or as another account (try sudo -u)"
         )
-    merged = _merged_reports(reports) if report is None else report
+    merged_report = _merge_reports(reports) if report is None else report
     for shard_report in reports if report is None or "missing" in report else ():
-        merged["devices"] |= shard_report["devices"]
-    merged["devices"] = dict(sorted(merged["devices"].items()))
-    return merged
+        merged_report["devices"] |= shard_report["devices"]
+    merged_report["devices"] = dict(sorted(merged_report["devices"].items()))
+    return merged_report
 
 
-def _answer_of(path: Path, store: Location) -> dict[str, Any] | None:
+def _ask_socket(path: Path, store: Location) -> dict[str, Any] | None:
     if not (answer := ask(path, owner_of_folder=not _has_own_folder(store))):
         return None
     try:
@@ -504,7 +507,7 @@ def _answer_of(path: Path, store: Location) -> dict[str, Any] | None:
     return document
 
 
-def _merged_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     report = dict(reports[0])
     for other_report in reports[1:]:
         report["connected"] = report["connected"] and other_report["connected"]
@@ -512,7 +515,7 @@ def _merged_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         report["counters"] = dict(sorted((Counter(report["counters"]) + Counter(other_report["counters"])).items()))
         for name in ("inbox", "estimates_waiting"):
             report[name] += other_report[name]
-        for name in ("uptime_seconds", "worker_round_seconds", "store_bytes"):  # they share one store
+        for name in ("uptime_seconds", "worker_round_seconds", "store_bytes"):  # the processes share one store
             report[name] = max(report[name], other_report[name])
         report["connection"] = report["connection"] or other_report["connection"]
         report["process"] = f"{report['process']}, {other_report['process']}"
@@ -523,5 +526,5 @@ def _has_own_folder(store: Location) -> bool:
     return not isinstance(store, Path) and store.has_own_folder
 
 
-def _fields(alarm: _Alarm, event: str) -> dict[str, Any]:
+def _log_fields(alarm: _Alarm, event: str) -> dict[str, Any]:
     return {"alarm": str(alarm.code), "device": alarm.name, "what": event, "count": alarm.count}

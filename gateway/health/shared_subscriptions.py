@@ -1,7 +1,7 @@
-"""Shared subscriptions at the broker, whose number Mosquitto publishes: more than accounts burden it for nothing.
+"""Shared subscriptions at the broker, whose number Mosquitto publishes: more than accounts are a needless burden.
 
-None of our programs shares a subscription. A reader may, once, to spread its work. Mosquitto has no limit for them, and
-its access list is only asked when it delivers: one account can have hundreds of thousands.
+No program of this project shares a subscription. A reader may, once, to spread its work. Mosquitto does not limit their
+number, and consults its access list only at delivery: one account can have hundreds of thousands.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["CLIENTS_TOPIC", "SHARED_TOPIC", "SharedSubscriptions"]
 
 SHARED_TOPIC = "$SYS/broker/shared_subscriptions/count"
 CLIENTS_TOPIC = "$SYS/broker/clients/total"
-"""Accounts that are connected, or have a session: each has one connection."""
+"""Clients that are connected, or have a session; each account has one connection."""
 _GATEWAY = 1
 _MOST_DIGITS = 12
 
 
 class SharedSubscriptions(Part):
-    """Compares two numbers of the broker; `hold` is told whether there is an alarm, with words about it by name.
+    """Compares two numbers of the broker. `hold` is called with the alarm's detail by name, empty without an alarm.
 
-    There are at least as many accounts as devices in the catalogue, the gateway's and one for each client.
+    The number of accounts is at least that of the catalogue's devices and the gateway, and at least that of clients.
     """
 
     topics = SHARED_TOPIC, CLIENTS_TOPIC
@@ -39,7 +39,7 @@ class SharedSubscriptions(Part):
         self.due = math.inf
 
     def heard(self, message: Message) -> bool:
-        """Take note of a number; whether the message was for nobody else."""
+        """Note one of the two numbers. Return whether no other part needs the message."""
         topic, payload = message.topic, message.payload
         if topic not in self._numbers:
             return False
@@ -49,8 +49,8 @@ class SharedSubscriptions(Part):
         return True
 
     def pump(self, *, idle: bool = False) -> None:
-        """Say whether there are too many."""
+        """Begin or end the alarm, by the newest numbers."""
         self.due = math.inf
         accounts = max(len(self._catalogue.names()) + _GATEWAY, self._numbers[CLIENTS_TOPIC])
-        shared = self._numbers[SHARED_TOPIC]
-        self._hold({"": f"{shared:,} of at least {accounts:,} accounts"} if shared > accounts else {})
+        shared_count = self._numbers[SHARED_TOPIC]
+        self._hold({"": f"{shared_count:,} of at least {accounts:,} accounts"} if shared_count > accounts else {})

@@ -215,7 +215,7 @@ class StoredHistory:
         points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))
         if (estimates := points.estimate(sequence_key, frame.first)) is not None:
             yield estimates
-        yield from points.lagged(sequence_key, frame.first)
+        yield from points.lagged_estimates(sequence_key, frame.first)
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
         """The windows that begin in a span of time, in the order of their indices."""

@@ -142,7 +142,7 @@ class Alone:
             raise FuguError("to stop devices the gateway needs the fleet's registry and the gateway's key")
         contradictions = Contradictions(settings.fleet, store, link, monitor, stopping)
         recorder.conflict = contradictions.record
-        if enrolled is not None or catalogue.measured():
+        if enrolled is not None or catalogue.measured_streams():
             from gateway.parts.place_tables import TableSender
 
             loop.parts.append(TableSender(store, catalogue, recorder.points, link, counters, sealed=sealed))

@@ -437,8 +437,8 @@ class Gateway:
         """Tell the inbox each device's use of the worker's time, and the monitor which devices send too often."""
         usage = self._usage.take()
         self._inbox.note_costs(usage.seconds)
-        self._monitor.often(AlarmCode.FLOOD, usage.frameless)
-        self._monitor.often(AlarmCode.REPEATS, usage.repeats)
+        self._monitor.note_frequent(AlarmCode.FLOOD, usage.frameless)
+        self._monitor.note_frequent(AlarmCode.REPEATS, usage.repeats)
 
     def _take_messages(self, messages: Sequence[Message]) -> None:
         """Validate messages, store their frames, and tell the parts of births and of stored frames."""

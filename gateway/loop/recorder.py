@@ -266,7 +266,7 @@ class Recorder:
             overlaps = is_late and sequence.coverage.meets(span.first, span.last)
             if overlaps and (stored := kind.overlapping(key, frame)) is not None:
                 self._usage.now.repeats[device] += 1
-                if kind.same(stored, frame):  # it may account for more ticks now: of frames that its device dropped
+                if kind.says_same(stored, frame):  # it may account for more ticks: of frames that were dropped since
                     counts[kind.counter + "duplicate"] += 1
                     self._account_for(sequence, kind, key, span, is_stored=True)
                 else:

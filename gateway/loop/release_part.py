@@ -106,7 +106,7 @@ class Releasing(Part):
         """Note that new frames are in the store."""
         if self._shared:  # other processes have received the frames
             for version in self._store.made_under():
-                self._catalogue.ran(*version)
+                self._catalogue.note_run(*version)
         self._schedule.stored()
 
     def unsettled(self) -> None:

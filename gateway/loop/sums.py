@@ -113,7 +113,7 @@ class Reports(Part):
         self._recorder.account(reports)
         self._counters.update(counts)
         for device, stream, report, group in reports:
-            self._catalogue.ran(device, stream, report.policy_version)
+            self._catalogue.note_run(device, stream, report.policy_version)
             self._owe(device)
             last = group.start + (report.number + 1) * group.length - 1
             self._tell([Heard(device, stream, report.policy_version, last, 0)])

@@ -97,7 +97,7 @@ class InForce:
         """Take a stream's version at a tick. Return whether its newest version, or the set of all, has changed."""
         if not self._catalogue.has(device, stream):
             return False
-        self._catalogue.ran(device, stream, version)
+        self._catalogue.note_run(device, stream, version)
         version_before = self._named_versions.get((device, stream), (_STORED, 0))
         self._named_versions[device, stream] = newest_version = max(version_before, (tick, version))
         if newest_version[1] != version_before[1]:

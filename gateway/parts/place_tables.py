@@ -105,7 +105,7 @@ class TableSender(Part):
         self._now_us = now_us
         self._seconds = seconds
         self._sealed = sealed or (lambda _device, _stream, table: table.encode())
-        self._streams = catalogue.measured()
+        self._streams = catalogue.measured_streams()
         self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
         self._versions: dict[_Key, int] = {}
         self._next_looks: dict[_Key, float] = {}
@@ -117,7 +117,7 @@ class TableSender(Part):
 
     def renew(self) -> None:
         """Read the measured streams again: the catalogue has new policies."""
-        self._streams = self._catalogue.measured()
+        self._streams = self._catalogue.measured_streams()
         for key in self._streams:
             self._sent.setdefault(key, {})
 
@@ -213,7 +213,7 @@ class TableSender(Part):
             if constraint in policy_sets or constraint.bit_count() < 2:
                 continue
             first, until = model.reach.ticks(constraint)
-            possible, ticks = model.possible(set_tick), (first, FOR_EVER if until is None else until)
+            possible, ticks = model.possible_states(set_tick), (first, FOR_EVER if until is None else until)
             table = self._obtain_table(key, model, possible, possible, ticks, MOST_HELD - _SPARE)
             if table is not None:
                 yield table
@@ -224,12 +224,10 @@ class TableSender(Part):
         """Yield the table of the likely states of the next ticks, if they are fewer than the possible ones."""
         if self._catalogue.recall(*key, newest_frame.frame.policy_version, MeasureModel).meaning != model.meaning:
             return
-        possible = model.possible(tick)
-        distribution = model.ahead(newest_frame.belief, newest_frame.frame.last, tick - newest_frame.frame.last)
-        distributions = (model.measured(distribution), model.measured(model.ahead(distribution, tick, ahead)))
-        likely = (
-            delta_set(distributions[0], model.policy.delta) | delta_set(distributions[1], model.policy.delta)
-        ) & possible
+        possible = model.possible_states(tick)
+        distribution = model.predict_ahead(newest_frame.belief, newest_frame.frame.last, tick - newest_frame.frame.last)
+        beliefs = map(model.measured_belief, (distribution, model.predict_ahead(distribution, tick, ahead)))
+        likely = np.logical_or(*(delta_set(belief, model.policy.delta) for belief in beliefs)) & possible
         if likely.sum() < 2 or np.array_equal(likely, possible):
             return
         # validity in whole steps, so that the same table is not sent again for every tick

@@ -320,7 +320,7 @@ def _stream_bound(
     try:
         classes = [
             (policy.chains, policy.clock.period_us, units_above(policy.window_rate))
-            for policy in catalogue.charged(device, stream)
+            for policy in catalogue.charged_policies(device, stream)
         ]
         base = max((row for *_, row in classes), default=0)
         classes += [(row, period, base) for row, period in past.classes if not isinstance(row, ListedChains)]

@@ -49,7 +49,7 @@ def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
     groups: dict[Stream, frozenset[Stream]] = {}
     clocks: dict[Stream, set[Clock]] = {}
     for device, stream in catalogue.symbol_streams():
-        for policy in catalogue.running(device, stream):
+        for policy in catalogue.running_policies(device, stream):
             if own_streams := named_streams(policy.chains, device):
                 clocks.setdefault((device, stream), set()).add(policy.clock)
                 joined = own_streams.union(*(groups.get(member, ()) for member in own_streams))
@@ -182,7 +182,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
         raise FuguError(f"release {name} names a device twice")
     newest = []
     for device in devices:
-        models = catalogue.planned(device, plan.stream)
+        models = catalogue.planned_policies(device, plan.stream)
         if not models:
             raise FuguError(f"release {name}: no policy for stream {device}/{plan.stream}")
         newest.append(models[-1])
@@ -237,7 +237,7 @@ def _compare_mechanisms(
     for name in get_args(Composing) if plan.mechanism == "auto" else (plan.mechanism,):
         if covers(name, audience.adversary):
             try:
-                classes = [_classes(plan.chains, catalogue.planned(device, plan.stream)) for device in devices]
+                classes = [_classes(plan.chains, catalogue.planned_policies(device, plan.stream)) for device in devices]
                 comparison[name] = min(_allowance(device_classes, audience, name) for device_classes in classes)
             except ChainClassError as error:
                 if plan.mechanism != "auto":
@@ -290,7 +290,7 @@ def _allowance(
 def _check_alone(job: Job, catalogue: Catalogue) -> None:
     """Refuse streams of which a mechanism that does not compose has no bound, before anything is counted."""
     for device in job.question.devices:
-        policies = catalogue.planned(device, job.plan.stream)
+        policies = catalogue.planned_policies(device, job.plan.stream)
         prefix, stream = f"release {job.name}: mechanism {job.question.mechanism}", f"{device}/{job.plan.stream}"
         if any(policy.window_rate for policy in policies):
             raise FuguError(f"{prefix} composes with nothing, and {stream} releases windows of its own")
@@ -384,7 +384,7 @@ def allowances(
         key, names = Key(device, stream, name), [asker for asker, _ in askers]
         audience = config.audiences[name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
-        members = {row: charged for row in streams if (charged := catalogue.charged(*row))}
+        members = {row: charged for row in streams if (charged := catalogue.charged_policies(*row))}
         if (device, stream) not in members:  # no ticks to tell of, and none to charge
             continue
         policies = [policy for charged in members.values() for policy in charged]

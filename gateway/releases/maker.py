@@ -457,7 +457,7 @@ class Maker:
                 f"release {question.name}: mechanism wasserstein needs ticks next to one another, and "
                 f"{device}/{question.stream} has some in this window without those between them"
             )
-        chains = question.classes(self.catalogue.charged(device, question.stream))
+        chains = question.classes(self.catalogue.charged_policies(device, question.stream))
         return counted_symbols(chains, table, question.query.states, (symbol_row >= 0).tolist())
 
     def _basis(self, job: Job, counts: Counts, seconds: float) -> WholeWindow:

@@ -99,7 +99,7 @@ def mechanism_notes(jobs: Iterable[Job]) -> dict[str, str]:
 
 def kinds_of(job: Job, catalogue: Catalogue) -> Counter[_DeviceKind]:
     """Count a release's devices by kind."""
-    policies = (catalogue.planned(device, job.plan.stream)[-1] for device in job.question.devices)
+    policies = (catalogue.planned_policies(device, job.plan.stream)[-1] for device in job.question.devices)
     windows = job.question.windows
     return Counter(_DeviceKind(policy.chains, policy.table, windows.get(policy.device)) for policy in policies)
 

@@ -32,7 +32,7 @@ def plan(policy: MeasurePolicy) -> PointSource:
 def noise_at(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> Noise:
     """Noise for the states possible at a tick, as weights: the gateway sends a staircase where the hull has one."""
     model = MeasureModel(policy)
-    possible = model.possible(tick)
+    possible = model.possible_states(tick)
     chosen = possible if likely is None else np.array([bool(likely >> x & 1) for x in range(len(possible))])
     arguments = (model.values, policy_graph(model), possible, chosen)
     protection = protect_likely(*arguments, objective=policy.objective, cap=policy.factor)

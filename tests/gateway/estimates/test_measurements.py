@@ -71,8 +71,8 @@ class Scene(AnyScene):
     def estimate(self, first: int) -> PointEstimates | None:
         return self.recorder.points.estimate(self.place, first)
 
-    def lagged(self, first: int) -> list[PointEstimates]:
-        return list(self.recorder.points.lagged(self.place, first))
+    def lagged_estimates(self, first: int) -> list[PointEstimates]:
+        return list(self.recorder.points.lagged_estimates(self.place, first))
 
     def final(self) -> tuple[object, ...]:
         """Everything that must not depend on the order of arrival, to the last bit."""
@@ -80,7 +80,7 @@ class Scene(AnyScene):
             frames = database.execute("SELECT * FROM measured ORDER BY first").fetchall()
             queued = {row[0] for row in database.execute("SELECT frame FROM outbox")}
             coverage = database.execute("SELECT * FROM coverage ORDER BY after").fetchall()
-        estimates = [(self.estimate(row[1]), *self.lagged(row[1])) for row in frames]
+        estimates = [(self.estimate(row[1]), *self.lagged_estimates(row[1])) for row in frames]
         return frames, queued, coverage, estimates, self.commit()
 
 
@@ -146,7 +146,7 @@ def check_by_paths(store: Path, policy: MeasurePolicy, frames: list[MeasureFrame
     expected = by_paths(policy, frames, {table.number: table for table in policy.measure_tables}, lag)
     ticks = []
     for frame in frames:
-        for message in scene.lagged(frame.first) if lag else [scene.estimate(frame.first)]:
+        for message in scene.lagged_estimates(frame.first) if lag else [scene.estimate(frame.first)]:
             assert lag == 0 or message.lag == lag
             for tick, row in enumerate(zip(message.means, message.covariances, strict=True), message.first):
                 ticks.append(tick)
@@ -224,17 +224,19 @@ def test_chains_that_change_and_chains_of_pairs_are_followed_as_all_paths_add_up
 
 def test_distributions_are_carried_over_many_cycles_as_tick_by_tick() -> None:
     model = MeasureModel(pairs_policy())
-    distribution = model.start(0)
+    distribution = model.initial_at(0)
     for tick in range(1, 400):
-        distribution = model.ahead(distribution, tick - 1, 1)
+        distribution = model.predict_ahead(distribution, tick - 1, 1)
         if tick in (1, 2, 3, 4, 50, 399):
-            assert model.start(tick) == pytest.approx(distribution, abs=1e-12)
-            assert model.ahead(model.start(2), 2, tick) == pytest.approx(model.start(tick + 2), abs=1e-12)
-    assert model.start(10**12) == pytest.approx(model.start(10**12 + 3), abs=1e-12)
-    assert model.measured(distribution) == pytest.approx(
+            assert model.initial_at(tick) == pytest.approx(distribution, abs=1e-12)
+            assert model.predict_ahead(model.initial_at(2), 2, tick) == pytest.approx(
+                model.initial_at(tick + 2), abs=1e-12
+            )
+    assert model.initial_at(10**12) == pytest.approx(model.initial_at(10**12 + 3), abs=1e-12)
+    assert model.measured_belief(distribution) == pytest.approx(
         [distribution[[b == x for b in model.policy.shows]].sum() for x in range(4)]
     )
-    assert [model.possible(tick).tolist() for tick in range(3)] == [
+    assert [model.possible_states(tick).tolist() for tick in range(3)] == [
         [True, False, False, False],
         [True, True, True, False],
         [True, True, True, True],
@@ -320,7 +322,7 @@ def test_each_tick_is_told_once_when_the_later_points_have_come(tmp_path: Path) 
             assert smoothed_value.time == instant(SECOND * smoothed_value.tick)
             smoothed_values[smoothed_value.tick] = smoothed_value
     assert len(smoothed_values) == 185
-    for some in (estimates for frame in frames for estimates in scene.lagged(frame.first)):
+    for some in (estimates for frame in frames for estimates in scene.lagged_estimates(frame.first)):
         for tick, row in enumerate(zip(some.means, some.covariances, strict=True), some.first):
             smoothed_value = smoothed_values.pop(tick)
             assert smoothed_value.lag == some.lag == 9

@@ -170,8 +170,8 @@ def test_a_new_table_carries_the_belief_over_and_does_not_count_for_earlier_tick
     expected = filter_beliefs(symbols, start, new.transition, new.emission).beliefs[-1]
     assert np.abs(beliefs[1] - expected).max() < 1e-12
     alone = np.append(laid_out([first]), [-1] * 4)
-    lagged = fixed_lag_marginals(alone, old.initial, old.transition, old.emission, 4)
-    assert all(np.abs(reported[tick] - lagged[tick]).max() < 1e-12 for tick in range(10))
+    lagged_estimates = fixed_lag_marginals(alone, old.initial, old.transition, old.emission, 4)
+    assert all(np.abs(reported[tick] - lagged_estimates[tick]).max() < 1e-12 for tick in range(10))
     assert set(reported) == {*range(10), *range(second.first, second.last - 3)}
 
 
