@@ -316,8 +316,7 @@ class Monitor:
             self._newest_frames[device] = _Newest(now, end if previous is None else max(end, previous.end), limit)
 
     def clock_ahead(self) -> float | None:
-        """Return how many seconds this clock is ahead of the newest tick of a device that has just sent: the nearest
-        one.
+        """Return the seconds by which this clock is ahead of a device that has just sent: of the nearest newest tick.
 
         `None` if no device has. A frame arrives after its last tick, later by its length and its wait in the outbox.
         """
