@@ -19,10 +19,10 @@ _BY_HAND = ("pause", "resume", "moved", "set-back", "key", "join")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run an agent until SIGTERM or SIGINT.
+    """Run an agent until SIGTERM or SIGINT, or run one of its commands.
 
-    The exit code is 0 after an orderly stop, and 1 if it refuses to start or `--check` finds a sensor that cannot be
-    used. It is 2 if the command line cannot be read, 130 if interrupted.
+    The exit code is 0 after an orderly stop, and 1 if the agent refuses to start or `--check` finds a sensor that
+    cannot be used. It is 2 if the command line cannot be read, 130 if interrupted.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     return run_program(lambda: exit_code("fugu-agent", lambda: _run(words)))
@@ -58,9 +58,9 @@ def _parser() -> Parser:
 
 def _run(words: Sequence[str]) -> int:
     if words and words[0] in _BY_HAND:
-        from edge_agent.commands import done
+        from edge_agent.commands import run_command
 
-        print(done(words, input))
+        print(run_command(words, input))
         return 0
     options = _parser().parse_args(words)
     log_to_stderr(options.log_format, verbose=options.verbose)
@@ -68,18 +68,18 @@ def _run(words: Sequence[str]) -> int:
 
     if options.status:
         from edge_agent.config_schema import read_config
-        from edge_agent.local_control import ask_status, described
+        from edge_agent.local_control import ask_status, status_words
 
         config = Path(options.config)
         status = ask_status(config.parent / read_config(config).outbox)
-        print_lines(described(status, _promises(config, status)))
+        print_lines(status_words(status, _promises(config, status)))
         return 0
     if options.doctor:
         return _doctor(Path(options.config))
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda _number, _frame: sys.exit(0))
     wait_for_plan = check_in_child(options.config)
-    # Loaded while the child is at work.
+    # Loaded while the child checks the configuration.
     from edge_agent.agent import Agent
     from edge_agent.randomiser import system_entropy
     from edge_agent.sensors.sharing import open_sensors
@@ -96,7 +96,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _promises(config: Path, status: dict[str, Any]) -> dict[str, list[str]]:
-    """Say by stream what its policy promises, and since when; nothing of a stream whose policy is another by now."""
+    """Say by stream what its policy promises, and since when. Streams whose policy has changed are left out."""
     from edge_agent.dating import descriptions, sentences
 
     drawn_ticks = {stream["stream"]: stream["drawn"] for stream in status["streams"]}
@@ -104,7 +104,7 @@ def _promises(config: Path, status: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _check(config: str, plan: AgentPlan) -> int:
-    from edge_agent.doctor import limits, tried
+    from edge_agent.doctor import limits, try_sensors
     from edge_agent.local_control import LocalStatusError, ask_status
     from edge_agent.sensors.opening import silence_warning
 
@@ -117,7 +117,7 @@ def _check(config: str, plan: AgentPlan) -> int:
     try:
         ask_status(plan.outbox)
     except LocalStatusError:
-        outcomes = tried(plan.streams)
+        outcomes = try_sensors(plan.streams)
         for sentence, _ in outcomes:
             print_lines(sentence)
         return int(any(is_wrong for _, is_wrong in outcomes))

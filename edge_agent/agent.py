@@ -1,6 +1,6 @@
-"""The agent: its loop, and what it says and hears over MQTT.
+"""The agent: its loop, and the messages that it sends and receives over MQTT.
 
-One thread does everything but MQTT's network traffic, whose callbacks only leave events for it.
+One thread runs the loop. MQTT has a network thread, whose callbacks only queue events for the loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Agent"]
 _log = logging.getLogger(__name__)
 RETRY_SECONDS = 0.2
 EVENT_SECONDS = 0.1
-"""Longest time for arrived messages at once, so that a flood of messages stops no tick."""
+"""Longest time for arrived messages in a round of the loop, so that a flood of messages delays no tick."""
 MAX_MESSAGE_BYTES = 1 << 19
 MAX_DOCUMENT_BYTES = 1 << 21
 MOST_WAITING = 64
@@ -46,7 +46,7 @@ MOST_WAITING_BYTES = 4 * MAX_DOCUMENT_BYTES
 
 
 class Agent:
-    """One device; `sensors` are those of the plan's streams, `refused` counts useless messages by reason."""
+    """One device. `sensors` has a sensor for each stream of the plan; `refused` counts useless messages by reason."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Agent:
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._helpers: Helpers | None = None
         if plan.groups:
-            from edge_agent.shares import Helpers  # only who has joined a group needs it
+            from edge_agent.shares import Helpers  # only a device that has joined a group needs it
 
-            self._helpers = Helpers(self._outbox, plan.fleet, plan.device, self._later)
+            self._helpers = Helpers(self._outbox, plan.fleet, plan.device, self._queue_event)
         self._opening_keys = {topic_of("group_key", plan.fleet, group): group for group in plan.groups}
-        self._ticks = Ticker(self._outbox, self._time, entropy, self._silent, self._helpers)
+        self._ticks = Ticker(self._outbox, self._time, entropy, self._silence_code, self._helpers)
         self._ticks.begin(plan.streams, sensors)
         self._committed_topic = topic_of("committed", plan.fleet, plan.device)
         self._tables = {
@@ -81,12 +81,12 @@ class Agent:
             for stream in self._ticks.streams
             if stream.mechanism.offer is not None and plan.managed is None
         }
-        self._signed = 0 if plan.managed is None else plan.managed.trusted.time
+        self._signed_time = 0 if plan.managed is None else plan.managed.trusted.time
         self._fleet: FleetPolicy | None = None
         if plan.managed is not None:
             from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
 
-            arguments = plan.fleet, plan.device, plan.managed, self._later, self._ticks.switch
+            arguments = plan.fleet, plan.device, plan.managed, self._queue_event, self._ticks.switch
             self._fleet = FleetPolicy(*arguments, self._offer_table, self._now, self._clock.known_synchronised)
         policy_topics = () if self._fleet is None else self._fleet.topics
         will = Status(False, self._plan.program, 0, (StatusCode.CONNECTION_LOST,), ())
@@ -96,21 +96,21 @@ class Agent:
             subscriptions=(self._committed_topic, *self._tables, *self._opening_keys, *policy_topics),
             will=Will(topic_of("status", plan.fleet, plan.device), will.encode()),
             max_payload=MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES,
-            on_connected=lambda: self._later(self._connected),
-            on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
+            on_connected=lambda: self._queue_event(self._connected),
+            on_message=lambda topic, payload, _retained: self._queue_message(topic, payload),
             on_published=self._published,
-            on_absent=self._say_cut_off,
+            on_absent=self._log_cut_off,
         )
         watermark_key = None if plan.managed is None or plan.managed.key is None else bytes.fromhex(plan.managed.key)
         self._sender = Sender(self._outbox, self._link, plan, watermark_key)
         self._status_due = 0.0
         self._last_status: Status | None = None
         self._connected_anew = True
-        self._describing = Describing(plan.config, plan.descriptions, self._outbox, self._later)
+        self._describing = Describing(plan.config, plan.descriptions, self._outbox, self._queue_event)
         self._cut_off = self._greeted = False
         self._local = LocalStatus(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
-        self.refused = Counter(too_many=0)  # the network thread changes what is there, and adds nothing
+        self.refused = Counter(too_many=0)  # the network thread changes this count, and adds no other key
 
     def _now(self) -> float:
         return self._time.now_us() / 1e6
@@ -121,14 +121,14 @@ class Agent:
         except sqlite3.Error as error:
             self._ticks.storage_failed(error)
 
-    def _silent(self, seconds: float) -> StatusCode | None:
+    def _silence_code(self, seconds: float) -> StatusCode | None:
         if self._paused:
             return StatusCode.PAUSED
         return None if self._fleet is None else self._fleet.silent(seconds)
 
-    def _look_at_pause(self) -> None:
-        """See whether a pause has begun or ended; what was drawn before one leaves."""
-        is_paused = self._pause.holds(min(self._clock.now_us() / 1e6, self._now()))  # a clock that is set ends none
+    def _follow_pause(self) -> None:
+        """Follow the begin and the end of a pause; when it begins, frames that are under way leave."""
+        is_paused = self._pause.holds(min(self._clock.now_us() / 1e6, self._now()))  # setting the clock ends no pause
         if is_paused == self._paused:
             return
         _log.warning("paused: no sensor is read, and nothing is drawn" if is_paused else "not paused any more")
@@ -142,27 +142,27 @@ class Agent:
             self._ticks.storage_failed(error)
 
     def stop(self) -> None:
-        """Ask the loop to drain and end; may be called from a signal handler or another thread."""
+        """Ask the loop to drain and end; a signal handler or another thread may call this."""
         self._ticks.stopping = True
         self._wake.set()
 
     def run(self) -> None:
-        """Run until `stop` or the end of every sensor; then drain. Raises LinkError for unreadable credentials."""
+        """Run until `stop` or until every sensor has ended, then drain. Raises LinkError for unreadable credentials."""
         self._link.start()
         self._notifier.ready()
         is_drained = False
         try:
-            while not self._ticks.over:
+            while not self._ticks.is_over:
                 self._notifier.alive(time.monotonic())
-                if self._fleet is not None and self._fleet.trusted.time > self._signed:
-                    self._signed = self._fleet.trusted.time  # it can confirm the device's clock
-                    self._time.follow(self._signed)
-                self._look_at_pause()
+                if self._fleet is not None and self._fleet.trusted.time > self._signed_time:
+                    self._signed_time = self._fleet.trusted.time  # a newer signed time can confirm the device's clock
+                    self._time.follow(self._signed_time)
+                self._follow_pause()
                 self._ticks.catch_up()
                 self._communicate()
                 self._ticks.prepare()
                 is_busy = self._ticks.judge() or not self._events.empty()
-                self._clock.wait(self._wake, 0.0 if is_busy else self._ticks.pause())
+                self._clock.wait(self._wake, 0.0 if is_busy else self._ticks.seconds_to_tick())
             self._notifier.stopping()
             is_drained = self._drain()
         finally:
@@ -171,23 +171,23 @@ class Agent:
             self._local.close()
             self._outbox.close()
 
-    def _later(self, event: Callable[[], None]) -> None:
-        """Leave work for the loop; called in the network thread."""
+    def _queue_event(self, event: Callable[[], None]) -> None:
+        """Queue work for the loop; called in the network thread."""
         self._events.put(event)
         self._wake.set()
 
     def _published(self, mid: int, accepted: bool) -> None:
         client = self._link.clients
-        self._later(lambda: self._sender.answered(client, mid, accepted))
+        self._queue_event(lambda: self._sender.answered(client, mid, accepted))
 
-    def _delivered(self, topic: str, payload: bytes) -> None:
-        """Keep a message for the loop, unless too many wait; called in the network thread."""
+    def _queue_message(self, topic: str, payload: bytes) -> None:
+        """Queue a message for the loop, unless too much waits; called in the network thread."""
         waiting_bytes = self._bytes_delivered - self._bytes_taken
         if waiting_bytes + len(payload) > MOST_WAITING_BYTES or self._events.qsize() >= MOST_WAITING:
             self.refused["too_many"] += 1
             return
         self._bytes_delivered += len(payload)
-        self._later(lambda: self._arrived(topic, payload))
+        self._queue_event(lambda: self._take_message(topic, payload))
 
     # MQTT
 
@@ -201,22 +201,22 @@ class Agent:
             if self._link.connected:
                 self._sender.pump()
                 self._send_status()
-                self._describing.pump([stream.plan for stream in self._ticks.streams], self._describe)
-        except sqlite3.Error as error:  # what was not forgotten or sent now will be, once there is room again
+                self._describing.pump([stream.plan for stream in self._ticks.streams], self._publish_description)
+        except sqlite3.Error as error:  # frames that were not sent or forgotten now will be, once there is room again
             self._ticks.storage_failed(error)
         self._local.answer(self._status_now)
 
     def _watch_broker(self) -> None:
-        """Tell the journal when the broker cannot be reached, once, and when it is back."""
+        """Log once when the broker cannot be reached, and when it is back."""
         broker = self._plan.broker
         if self._link.connected:
             if self._cut_off:
                 _log.warning("broker %s:%d: connected again", broker.host, broker.port)
             self._cut_off = False
         elif self._link.last_error:
-            self._say_cut_off(self._link.last_error)
+            self._log_cut_off(self._link.last_error)
 
-    def _say_cut_off(self, reason: str) -> None:
+    def _log_cut_off(self, reason: str) -> None:
         broker = self._plan.broker
         if not self._cut_off:
             _log.warning("broker %s:%d: %s; frames wait in the outbox", broker.host, broker.port, reason)
@@ -227,7 +227,7 @@ class Agent:
         return stream is not None and stream.offer_table(payload)
 
     def _connected(self) -> None:
-        """Make status and descriptions due again; paho-mqtt re-sends what was in flight."""
+        """Make status and descriptions due again; the link re-sends publications that were in flight."""
         self._sender.connected()
         if not self._greeted:
             self._greeted = True
@@ -237,7 +237,7 @@ class Agent:
         self._describing.connected()
 
     def _first_share(self) -> str:
-        """When something leaves first, by the policies and the clock alone."""
+        """Say when the first window or frame leaves, from the policies and the clock alone."""
         if not self._ticks.streams:
             return "there is no policy yet"
         if not self._time.anchors:
@@ -246,7 +246,7 @@ class Agent:
         departures = (stream.first_share_us(now_us) for stream in self._ticks.streams)
         return first_share([departure_us for departure_us in departures if departure_us is not None], now_us)
 
-    def _arrived(self, topic: str, payload: bytes) -> None:
+    def _take_message(self, topic: str, payload: bytes) -> None:
         self._bytes_taken += len(payload)
         if topic == self._committed_topic:
             try:
@@ -269,7 +269,7 @@ class Agent:
             self.refused["table"] += 1
 
     def _codes(self) -> tuple[StatusCode, ...]:
-        """Codes of problems with link, storage, clock and policy; nothing here may depend on a reading."""
+        """Return the codes of problems with link, storage, clock and policy; none may depend on a reading."""
         codes: set[str | None] = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
         if self._link.last_error:
             codes.add(StatusCode.LINK)
@@ -288,7 +288,7 @@ class Agent:
         return Status(online, self._plan.program, self._outbox.frames.depth(), self._codes(), streams)
 
     def _send_status(self) -> None:
-        """Publish the status at birth, when a code comes or goes, and now and then."""
+        """Publish the status after a connection, when the codes change, and every `status_seconds`."""
         if self._fleet is not None:
             self._fleet.maintain(time.monotonic())
             if (message := self._fleet.next_status(self._now(), self._connected_anew)) is not None:
@@ -300,7 +300,7 @@ class Agent:
             self._status_due = time.monotonic() + self._plan.status_seconds
             self._publish_status(self._last_status)
 
-    def _describe(self, stream: str, text: str) -> bool:
+    def _publish_description(self, stream: str, text: str) -> bool:
         topic = topic_of("description", self._plan.fleet, self._plan.device, stream)
         return self._link.publish(topic, text.encode(), retain=True) is not None
 
@@ -339,7 +339,10 @@ class Agent:
         self._link.publish(topic_of("status", self._plan.fleet, self._plan.device), status.encode(), retain=True)
 
     def _drain(self) -> bool:
-        """Close frames that are not full, and wait for the outbox; whether it was said that the device is offline."""
+        """Close frames that are not full, and wait until the outbox is empty, at most `drain_seconds`.
+
+        True if the status says that the device is offline; False if the outbox failed.
+        """
         if self._fleet is not None:
             self._fleet.close()
         self._describing.close()

@@ -1,4 +1,4 @@
-"""`fugu-agent pause`, `resume`, `moved` and `set-back`: what people who sit at a device decide."""
+"""`fugu-agent pause`, `resume`, `moved`, `set-back`, `key` and `join`: commands for people at the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fugu.host.files import write_secret
 from fugu.host.terminal import Parser
 from fugu.host.toml_file import toml_lines
 
-__all__ = ["done"]
+__all__ = ["run_command"]
 
 HELPS = {
     "pause": "Draw nothing and read no sensor, until it is over; what was drawn is sent.",
@@ -27,14 +27,14 @@ HELPS = {
     "join": "Join a group of homes on your own terms; it asks for the 30 digits of the group's helper.",
     "set-back": "Go by this machine's clock again, after the gateway had signed a time far ahead.",
 }
-"""The commands, and what they do."""
+"""Help text of each command."""
 
 _PATIENCE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
 
-def done(words: Sequence[str], prompt: Callable[[str], str]) -> str:
-    """Run one of these commands, which may `prompt`; what to tell whoever gave it. Raises FuguError."""
+def run_command(words: Sequence[str], prompt: Callable[[str], str]) -> str:
+    """Run one of the commands, which may ask by `prompt`, and return the text to print. Raises FuguError."""
     parser = Parser(prog="fugu-agent")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, description in HELPS.items():
@@ -51,24 +51,24 @@ def done(words: Sequence[str], prompt: Callable[[str], str]) -> str:
     settings = read_config(config)
     outbox = config.parent / settings.outbox
     if options.command == "moved":
-        return _moved(outbox, settings.fleet, settings.device, settings.binding)
+        return _move(outbox, settings.fleet, settings.device, settings.binding)
     if options.command == "key":
-        return _key(outbox)
+        return _key_digits(outbox)
     if options.command == "join":
-        return _joined(config, settings, options, prompt)
+        return _join(config, settings, options, prompt)
     if options.command == "set-back":
         return _set_back(config, settings, outbox)
     if options.command == "pause":
         try:
-            return _paused(outbox, None if options.length is None else seconds_of(options.length))
+            return _pause(outbox, None if options.length is None else seconds_of(options.length))
         except ValueError as error:
             raise LocalStatusError(f"--for: {error}") from None
     Pause(outbox).end()
-    is_obeyed = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
+    is_obeyed = _wait_for_codes(outbox, lambda codes: StatusCode.PAUSED not in codes)
     return "not paused any more" if is_obeyed else "not paused any more; no agent that runs here says so"
 
 
-def _key(outbox: Path) -> str:
+def _key_digits(outbox: Path) -> str:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from edge_agent.shares import device_key
@@ -77,8 +77,8 @@ def _key(outbox: Path) -> str:
     return digits(Ed25519PrivateKey.from_private_bytes(device_key(outbox)).public_key().public_bytes_raw())
 
 
-def _joined(path: Path, config: AgentConfig, options: Namespace, prompt: Callable[[str], str]) -> str:
-    """Write the owner's terms into the configuration, once the helper's digits were typed in."""
+def _join(path: Path, config: AgentConfig, options: Namespace, prompt: Callable[[str], str]) -> str:
+    """Ask for the helper's digits, and write the owner's terms into the configuration."""
     from pydantic import ValidationError
 
     from fugu.contract._document import first_problem
@@ -101,15 +101,15 @@ def _joined(path: Path, config: AgentConfig, options: Namespace, prompt: Callabl
     write_secret(path, path.read_text().rstrip("\n") + "\n" + toml_section)
     return (
         f"{path} joins {options.group} from the next start of the agent on. Read these digits to whoever runs its "
-        f"helper: {_key(path.parent / config.outbox)}"
+        f"helper: {_key_digits(path.parent / config.outbox)}"
     )
 
 
-def _paused(outbox: Path, seconds: float | None) -> str:
+def _pause(outbox: Path, seconds: float | None) -> str:
     pause_end = None if seconds is None else time.time() + seconds
     Pause(outbox).begin(pause_end)
     end_words = "it is resumed" if pause_end is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(pause_end))
-    is_obeyed = _waited_for(outbox, lambda codes: StatusCode.PAUSED in codes)
+    is_obeyed = _wait_for_codes(outbox, lambda codes: StatusCode.PAUSED in codes)
     no_agent_words = "" if is_obeyed else "; no agent that runs here says so, and one that starts obeys"
     return (
         f"paused until {end_words}{no_agent_words}\n"
@@ -118,7 +118,7 @@ def _paused(outbox: Path, seconds: float | None) -> str:
     )
 
 
-def _waited_for(outbox: Path, condition: Callable[[Sequence[str]], bool]) -> bool:
+def _wait_for_codes(outbox: Path, condition: Callable[[Sequence[str]], bool]) -> bool:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -136,7 +136,7 @@ def _set_back(path: Path, config: AgentConfig, outbox: Path) -> str:
     if config.enrolment is None:
         raise LocalStatusError(f"{path}: this device is not enrolled, and follows no signed time")
     if outbox.exists():
-        # It is refused while the agent runs, which would write its own time.
+        # An outbox that the agent has open is refused: the agent would write its own time.
         Outbox(outbox, config.fleet, config.device).close()
     trust = open_trust(config, path.parent)
     time_before, now = trust.state.time, int(time.time())
@@ -151,7 +151,7 @@ def _set_back(path: Path, config: AgentConfig, outbox: Path) -> str:
     )
 
 
-def _moved(outbox: Path, fleet: str, device: str, binding: str) -> str:
+def _move(outbox: Path, fleet: str, device: str, binding: str) -> str:
     if not outbox.exists():
         raise OutboxError(f"there is no outbox {outbox}: copy it from the other machine's disk first")
     outbox_file = Outbox(outbox, fleet, device)

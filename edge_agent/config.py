@@ -1,6 +1,6 @@
 """An agent's configuration file, checked together with the policies it names.
 
-The document parser needs more memory than the agent, so `check_in_child` runs it in a child process that ends at once.
+The document parser needs more memory than the agent, so `check_in_child` runs it in a child process that then ends.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ __all__ = ["check_in_child", "load"]
 
 
 def load(path: str | Path) -> AgentPlan:
-    """Read a TOML file and verify every policy in it; file names in it are relative to its folder.
+    """Read a TOML file and verify every policy that it names; file names are relative to its folder.
 
-    Raises ConfigError for the file, PolicyError for a malformed policy, GuaranteeError if false or above the ceiling.
+    Raises ConfigError for the file, PolicyError for a malformed policy, GuaranteeError for a guarantee that is false or
+    above the ceiling.
     """
-    return _plan(_checked(Path(path)))
+    return _plan(_validate(Path(path)))
 
 
 def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
-    """Begin the same as `load` in a forked child that ends at once; call it before any thread is started.
+    """Begin to load a configuration in a forked child; call this before any thread is started.
 
-    The returned function waits for the outcome, and raises ConfigError with the text of whatever `load` would raise.
+    Return a function that waits for the plan. It raises ConfigError with the text of any error that `load` would raise.
     """
     wait_for_answer = run_forked(
-        lambda: {"plan": _checked(Path(path))}, "the check of the configuration", " while reading the configuration"
+        lambda: {"plan": _validate(Path(path))}, "the check of the configuration", " while reading the configuration"
     )
 
     def wait_for_plan() -> AgentPlan:
@@ -47,7 +48,7 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
 
 
 def _plan(fields: dict[str, Any]) -> AgentPlan:
-    from fugu.mqtt import Broker  # here, so that the child is forked before this is loaded
+    from fugu.mqtt import Broker  # here, so that the child is forked before it is loaded
 
     streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in fields.pop("streams"))
     managed, clock = fields.pop("managed"), fields.pop("clock")
@@ -62,9 +63,9 @@ def _plan(fields: dict[str, Any]) -> AgentPlan:
     )
 
 
-def _checked(path: Path) -> dict[str, Any]:
-    """Validate configuration and policies; the result is what JSON can carry."""
-    from importlib.metadata import version  # a running agent does not need these, and what they load
+def _validate(path: Path) -> dict[str, Any]:
+    """Validate configuration and policies. Return the fields of the plan, as JSON can carry them."""
+    from importlib.metadata import version  # here, so that a running agent does not load them
 
     from edge_agent.config_schema import read_config
 
@@ -72,7 +73,7 @@ def _checked(path: Path) -> dict[str, Any]:
     plan = config.model_dump(
         exclude={"streams", "groups", "ceiling", "total_ceiling", "measurement_ceiling", "enrolment", "trust"}
     )
-    if all(stream.sensor.kind == "replay" for stream in config.streams):  # a recording happens when it is replayed
+    if all(stream.sensor.kind == "replay" for stream in config.streams):  # a replay needs no true time
         plan["clock"]["trusted"] = True
     plan |= {
         "broker": asdict(config.broker.beside(path.parent)),
@@ -85,18 +86,18 @@ def _checked(path: Path) -> dict[str, Any]:
     if config.enrolment is None:
         streams, descriptions = _local_streams(config, path.parent)
         return {**plan, "streams": streams, "descriptions": descriptions if config.forget == "puback" else {}}
-    from edge_agent.enrolled import accepted
+    from edge_agent.enrolled import managed_plan
 
-    managed, streams = accepted(config, path)
+    managed, streams = managed_plan(config, path)
     return {**plan, "managed": managed, "streams": streams}
 
 
 def _local_streams(
     config: AgentConfig, folder: Path
 ) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
-    """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
+    """Verify the policies that a configuration names. Return their forms with sensors, and descriptions by stream."""
     from edge_agent.config_schema import read_policies
-    from edge_agent.enrolled import with_sensor
+    from edge_agent.enrolled import stream_form
     from fugu.contract.compiler import compile_policy
     from fugu.contract.descriptions import describe
     from fugu.contract.history import history_alone
@@ -122,7 +123,7 @@ def _local_streams(
         if stream.pins is not None and (pin_problems := violations(policy, stream.pins)):
             raise ConfigError(f"policy {policy_path}: {pin_problems[0]}")
         sensors[policy.stream] = stream.sensor.model_dump_json()
-        streams.append(with_sensor(policy, compile_policy(policy), stream, config, folder))
+        streams.append(stream_form(policy, compile_policy(policy), stream, config, folder))
     stream_names = [policy.stream for policy in policies]
     if len(set(stream_names)) != len(stream_names):
         raise ConfigError(f"two policies for one stream: {sorted(stream_names)}")

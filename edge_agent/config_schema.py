@@ -22,22 +22,22 @@ from fugu.mqtt.broker import Broker
 __all__ = ["AgentConfig", "Mqtt", "SensorConfig", "StreamConfig", "read_config", "read_policies", "sensor_values"]
 
 FileName = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-"""Relative to the folder of the configuration; the system's calls end a name at a zero byte."""
+"""File name relative to the folder of the configuration; no zero byte, at which system calls would end the name."""
 
 Silence = Literal["samples", "changes"]
 KeepAliveTicks = Annotated[int, Field(ge=1, le=2**32)]
 KeepAlive = Annotated[str, Field(min_length=1, max_length=64)]
 _TOPIC = r"^[^$+#\x00-\x1f\x7f][^+#\x00-\x1f\x7f]*$"
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=_TOPIC)]
-"""One topic of others' devices: no wildcard, and nothing of the broker's own."""
+"""One topic of a local device: no wildcard, and none of the broker's own topics."""
 
 
-def _readable(path: str) -> str:
+def _valid_path(path: str) -> str:
     parse_path(path)
     return path
 
 
-JsonPath = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_readable)]
+JsonPath = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_valid_path)]
 Word = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
@@ -54,7 +54,7 @@ class _Sensor(Document):
     """The fields of every kind of sensor.
 
     Attributes:
-        missing_values: codes that stand for no reading, as -127 of a sensor that failed; numbers are equal by value.
+        missing_values: codes that stand for no reading, as -127 of a failed sensor; numbers are compared by value.
     """
 
     missing_values: Annotated[tuple[Code, ...], Field(max_length=64)] = ()
@@ -65,10 +65,10 @@ class Replay(_Sensor):
 
     Attributes:
         time: the column of times, if the rows are changes: each value holds until the next.
-        every: seconds from tick to tick then.
-        only: rows of one sensor of several, as "sensor=hall".
-        rows: replay these only, one after another: pairs of the first, from 0, and the one after the last; of changes
-            they are ticks.
+        every: seconds from tick to tick, if the rows are changes.
+        only: replay only rows with these cells, as "sensor=hall".
+        rows: replay only these ranges of rows, one after another, or ranges of ticks if the rows are changes. A range
+            is a pair: the first row, from 0, and the row after the last.
     """
 
     kind: Literal["replay"]
@@ -91,10 +91,10 @@ class Replay(_Sensor):
 
 
 class _KeepAlive(_Sensor):
-    """How long what a source has said holds.
+    """Fields of a sensor whose readings may hold until the next.
 
     Attributes:
-        keep_alive_ticks: how many ticks it is good for that the source has shown to work.
+        keep_alive_ticks: how many ticks a sign that the source works is good for.
     """
 
     silence: Silence = "samples"
@@ -111,7 +111,7 @@ class Lines(_KeepAlive):
     """Read one value a line from standard input; the newest line counts.
 
     Attributes:
-        keep_alive: a line that says that the source works, and nothing else.
+        keep_alive: a line that is no reading, and says that the source works.
     """
 
     kind: Literal["stdin"]
@@ -126,7 +126,7 @@ class Lines(_KeepAlive):
 class Call(_KeepAlive):
     """Call a Python function, `package.module:function` or the name of an entry point, once a tick.
 
-    It works as long as a call comes back, with a reading or with none.
+    A call that returns, with or without a reading, is a sign that the source works.
     """
 
     kind: Literal["call"]
@@ -137,10 +137,11 @@ class Command(_KeepAlive):
     """Run a command, once a tick or for ever.
 
     Attributes:
-        command: program and arguments; no shell takes them apart.
-        runs: "tick": once a tick, and the last line that it writes counts; "always": each line counts.
-        timeout: of a run, in seconds.
-        keep_alive, keep_alive_ticks: of a command that runs always, as of standard input; of another as of a function.
+        command: program and arguments; no shell splits them.
+        runs: "tick": run once a tick, and the last line that it writes counts; "always": each line counts.
+        timeout: seconds that a run may take.
+        keep_alive: as of `Lines`, of a command that runs always.
+        keep_alive_ticks: as of `Lines`, or, of a command that runs once a tick, as of `Call`.
     """
 
     kind: Literal["command"]
@@ -162,10 +163,10 @@ class Mqtt(_Sensor):
     """Read a topic of a broker on this machine.
 
     Attributes:
-        path: where in a JSON payload the value is, as `device.0.power` or `"1.7.0"`; none: the payload is the value.
+        path: path of the value in a JSON payload, as `device.0.power` or `"1.7.0"`; None: the payload is the value.
         host: a loopback address, `localhost`, or the path of a Unix socket.
-        availability: topic that says whether the device is there; it is while the newest message is `online`.
-        availability_path: where in its payload that is.
+        availability: topic of the device's availability; the device is there while the newest message is `online`.
+        availability_path: path of the availability in the payloads of that topic.
     """
 
     kind: Literal["mqtt"]
@@ -197,10 +198,10 @@ class Gpio(_Sensor):
     """Read a pin of a Raspberry Pi: 1 while it is active, else 0.
 
     Attributes:
-        pin: Broadcom's number of the line.
+        pin: Broadcom's number of the pin.
         pull_up: true: pulled up, active when low; false: pulled down, active when high.
         active_state: of a pin without a resistor, whether it is active when high.
-        since: whether a tick is 1 also if the pin was active at any moment since the tick before.
+        since: whether a reading is 1 also if the pin was active at any moment since the tick before.
     """
 
     kind: Literal["gpio"]
@@ -221,8 +222,8 @@ class HeartRate(_Sensor):
     """Read a Bluetooth heart rate monitor, in beats a minute.
 
     Attributes:
-        no_contact: "reading" takes what a monitor measures off the skin for a reading, "missing" for none. "missing"
-            needs a policy whose `missing` is a state, since straps slip when hearts are fast.
+        no_contact: whether a rate that was measured without contact to the skin is a reading, or missing. "missing"
+            needs a policy with a state for missing readings, since straps slip when hearts are fast.
     """
 
     kind: Literal["bluetooth-heart-rate"]
@@ -243,17 +244,17 @@ def _both_or_neither(keep_alive: str | None, keep_alive_ticks: int | None) -> No
 
 
 class ClockConfig(Document):
-    """The owner's settings for the wall clock; fields as in `edge_agent.plan.ClockSettings`."""
+    """The owner's settings for the wall clock, with the fields of `edge_agent.plan.ClockSettings`."""
 
     trusted: bool = False
     confirm_seconds: float = Field(default=600.0, ge=1, le=86400)
 
 
 class StreamConfig(Document):
-    """A stream: the sensor that feeds it, and its policy file; of an enrolled device its name, as policies are sent.
+    """A stream: its sensor, and its policy file. A stream of an enrolled device has a name, as policies are sent.
 
     Attributes:
-        pins: what the policy in the file may not change; of an enrolled device it is in the enrolment.
+        pins: the parts that the policy in the file may not change. An enrolled device has pins in its enrolment.
     """
 
     policy: FileName | None = None
@@ -266,14 +267,14 @@ class AgentConfig(Document):
     """One device.
 
     Attributes:
-        enrolment: file of a device that is sent its policies, signed; it holds the ceilings then.
-        trust: file of what was accepted.
-        ceiling: the most that its owner lets a stream tell, in nats: 1.0 about a tick, {epsilon = 1.0, seconds = 3600}
+        enrolment: the enrolment file of a device to which signed policies are sent; it holds the ceilings.
+        trust: file with the signed documents that the device has accepted.
+        ceiling: the most that the owner lets a stream tell, in nats: 1.0 about a tick, {epsilon = 1.0, seconds = 3600}
             about any hour.
-        total_ceiling: the most that all streams together may tell; none holds each stream to its own ceiling only.
-            Streams with equal sensors have one sensor.
-        groups: the groups of homes that its owner has joined by `fugu-agent join`, each with the terms.
-        measurement_ceiling: the most that its owner lets a single released point tell, in nats. Without it measured
+        total_ceiling: the most that all streams together may tell; None: only the ceiling of each stream holds.
+            Streams with equal sensors share one sensor.
+        groups: the groups of homes that the owner has joined by `fugu-agent join`, each with the terms.
+        measurement_ceiling: the most that the owner lets a single released point tell, in nats. Without it measured
             streams are refused: all points together tell more, and no device can compute how much.
     """
 
@@ -332,9 +333,9 @@ def read_config(path: Path) -> AgentConfig:
 
 
 def read_policies(config: AgentConfig, folder: Path) -> list[AnyPolicy]:
-    """The policies whose files a configuration names, in the order of its streams; none of an enrolled device.
+    """Read the policy files that a configuration names, in the order of its streams; an enrolled device has none.
 
-    Raises ConfigError if one cannot be read, PolicyError if it is malformed.
+    Raises ConfigError if a file cannot be read, PolicyError for a malformed policy.
     """
     files = [folder / stream.policy for stream in config.streams if stream.policy is not None]
     try:
@@ -344,7 +345,10 @@ def read_policies(config: AgentConfig, folder: Path) -> list[AnyPolicy]:
 
 
 def sensor_values(stream: StreamConfig, folder: Path, broker: Broker) -> dict[str, Any]:
-    """A sensor's configuration as plain values; its files are relative to `folder`, and `broker` may not be read."""
+    """Return a stream's sensor configuration as plain values; file names are relative to `folder`.
+
+    An MQTT sensor also gets the address of the fleet's `broker`, which it may not read.
+    """
     values: dict[str, Any] = stream.sensor.model_dump(mode="json")
     file_paths = {key: str(folder / values[key]) for key in ("file", "password_file") if values.get(key) is not None}
     broker_fields = {"fleet_broker": [broker.host, broker.port]} if values["kind"] == "mqtt" else {}

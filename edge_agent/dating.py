@@ -1,7 +1,8 @@
-"""`python -m edge_agent.dating CONFIG < DRAWN`: describe streams by the ticks that their device has drawn.
+"""`python -m edge_agent.dating CONFIG PARENT < DRAWN`: describe streams by the ticks that their device has drawn.
 
-A running agent does not have the mathematics of a change of policy. So it hands its rows to a process of its own, as
-`fugu-agent --status` hands them to this module. The answer is a JSON object: by stream, its description.
+A running agent does not load the mathematics of a change of policy. It sends its rows of drawn ticks to this process;
+`fugu-agent --status` calls this module itself. PARENT is the number of the parent process. The answer is a JSON object
+with the descriptions by stream.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ __all__ = ["descriptions", "device_history", "sentences"]
 def device_history(
     policy: AnyPolicy, drawn_ticks: Mapping[str, Mapping[str, Any]], policies: Iterable[AnyPolicy] = ()
 ) -> History:
-    """Build the history of a stream from what `DrawnTicks.document` says of each stream of its device.
+    """Build the history of a policy's stream from `DrawnTicks.document` of each stream of the device.
 
-    `policies` are those that the device runs.
+    `policies` are the policies that the device runs.
     """
     own_history, default_history = _own_history(policy, drawn_ticks[policy.stream]), history_alone(policy)
     names = related_names(policy)
@@ -50,14 +51,14 @@ def _own_history(policy: AnyPolicy, document: Mapping[str, Any]) -> History:
         return history_alone(policy)
     editions = {int(number): Edition(*edition) for number, edition in document["editions"].items()}
     current = _edition(policy)
-    # Versions whose document was replaced under the same number are other policies.
+    # A version whose document was replaced under the same number is another policy.
     versions = {number: policy.version if edition == current else -number for number, edition in editions.items()}
     noises = {versions[number]: Noise.read(edition.noise) for number, edition in editions.items()}
     return history_of([row._replace(version=versions[row.version]) for row in rows], noises)
 
 
 def descriptions(config: Path, drawn_ticks: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
-    """Describe the streams whose policies are still those that the agent runs; FuguError if there are none to read."""
+    """Describe the streams whose policies on disk the agent still runs; FuguError if policies cannot be read."""
     descriptions, policies = {}, list(_policies(config))
     for policy in policies:
         drawn_document = drawn_ticks.get(policy.stream)
@@ -67,7 +68,7 @@ def descriptions(config: Path, drawn_ticks: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def sentences(description: Description) -> list[str]:
-    """Say what a stream promises, and when that is true."""
+    """Say what a stream promises, and when the promise is true."""
     promises = [("", description.guarantee), ("its windows alone: ", description.windows_guarantee)]
     return [f"{prefix}{_sentence(promise)}" for prefix, promise in promises if promise is not None]
 
@@ -92,7 +93,7 @@ def _policies(path: Path) -> Iterable[AnyPolicy]:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer for the rows on standard input."""
+    """Describe the streams of the rows on standard input; the arguments are CONFIG and PARENT."""
     config, parent = arguments
     end_with_parent(int(parent))
     os.nice(10)

@@ -1,8 +1,8 @@
-"""The device's clock: `fugu.core.clocks` with the operating system's clocks, the owner's settings, and a journal.
+"""The device's clock: `fugu.core.clocks` with the operating system's clocks, the owner's settings, and log messages.
 
 A jump of the wall clock counts once the gateway's signed time confirms it, or once the wall clock has stayed there for
 a while. Until then the device reports the jump. No time is known before the wall clock is synchronised, or its owner
-says that it is right. An anchor is kept for as long as the machine runs, so that a restart of the agent is none.
+says that it is right. The anchor is stored for as long as the machine runs, so that it outlasts a restart of the agent.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ class SystemClock:
     """The operating system's clocks."""
 
     def now_us(self) -> int:
-        """Microseconds of Unix time, as the wall clock has it."""
+        """Return the wall clock's Unix time in microseconds."""
         return time.time_ns() // 1000
 
     def elapsed_us(self) -> int:
-        """Microseconds by a clock that nobody sets, and that counts while the machine sleeps."""
+        """Return microseconds of a clock that is never set, and that goes on while the machine sleeps."""
         return time.clock_gettime_ns(_BOOTTIME) // 1000
 
     def synchronised(self) -> bool:
-        """True if something that knows the time has set the wall clock."""
+        """True if a time server steers the wall clock, or the system cannot tell."""
         return machine.synchronised()
 
     def known_synchronised(self) -> bool:
-        """The same, and False where the system cannot know."""
+        """True if a time server steers the wall clock; False if the system cannot tell."""
         return machine.known_synchronised()
 
     def boot(self) -> str:
-        """Names the time since the machine was switched on, in which `elapsed_us` has one origin; empty if unknown."""
+        """Return the id of the machine's start, since which `elapsed_us` has one origin; "" if it is not known."""
         return machine.boot()
 
     def wait(self, wake: Wake, seconds: float) -> None:
-        """Wait until woken, or some seconds have passed."""
+        """Wait until `wake` is set, or some seconds have passed."""
         wake.wait(seconds)
 
 
 class Anchor(NamedTuple):
-    """Unix time is elapsed time and an offset, in microseconds, until the machine is switched on again."""
+    """Unix time is elapsed time plus this offset, in microseconds, until the machine starts again (another `boot`)."""
 
     boot: str
     offset_us: int
@@ -64,14 +64,14 @@ _log = logging.getLogger(__name__)
 class DeviceClock(Anchored):
     """Wall time by the monotonic clock; used from the agent's loop.
 
-    `continues` is whether the first anchor is that of an agent before, on the same machine since it was switched on. A
-    jump that nobody confirms waits for `patience_us` before it counts.
+    `continues` is True if the first anchor was stored by an earlier agent since the machine's start. A jump that no
+    signed time confirms counts after `patience_us`.
     """
 
     def __init__(
         self, clock: SystemClock, settings: ClockSettings, anchor: Anchor | None, store_anchor: Callable[[Anchor], None]
     ) -> None:
-        self._machine, self._keep = clock, store_anchor
+        self._machine, self._store_anchor = clock, store_anchor
         self._boot = clock.boot()
         self.continues = anchor is not None and anchor.boot != "" and anchor.boot == self._boot
         super().__init__(
@@ -80,47 +80,47 @@ class DeviceClock(Anchored):
             int(settings.confirm_seconds * 1e6),
             anchor.offset_us if anchor is not None and self.continues else None,
         )
-        self._stored = self.offset_us
-        self._told: int | None = None
+        self._stored_us = self.offset_us
+        self._warned_us: int | None = None
 
     @property
     def uncertain(self) -> bool:
-        """True if the time is not known yet, or the wall clock has jumped and that is not confirmed."""
+        """True if the time is not known yet, or the wall clock has made a jump that is not confirmed."""
         return not self.anchors or self.jump is not None
 
     def rest(self, microseconds: int) -> None:
-        """Let some time pass, whatever arrives."""
+        """Let some time pass; no event ends the wait."""
         if microseconds > 0:
             self._machine.wait(Wake(), microseconds / 1e6)
 
     def follow(self, signed: int | None = None) -> None:
-        """Look at the wall clock; call it often, and with each newer Unix time in seconds that was signed."""
+        """Follow the wall clock. Call this often, and with each newer signed time, in seconds of Unix time."""
         anchors_before, offset_before_us, jump_before = self.anchors, self.offset_us, self.jump
         super().follow(signed)
         if self.jump is not None and self.jump is not jump_before:
-            self._tell_of_jump(self.jump[0] - offset_before_us)
+            self._warn_of_jump(self.jump[0] - offset_before_us)
         if self.anchors > anchors_before:
             if anchors_before:
                 _log.warning(
                     "clock: the jump of the wall clock by %+.1f s counts now", (self.offset_us - offset_before_us) / 1e6
                 )
-            elif self._told is not None:
+            elif self._warned_us is not None:
                 _log.warning("clock: it is synchronised now; ticks begin")
-            self._told = None
-            self._remember()
-        elif not anchors_before and self._told is None:
-            self._told = self.elapsed_us()
+            self._warned_us = None
+            self._store()
+        elif not anchors_before and self._warned_us is None:
+            self._warned_us = self.elapsed_us()
             _log.warning(
                 "clock: it is not synchronised, and no tick is drawn until it is. Let NTP set it "
                 "(timedatectl set-ntp true), or, if it is right, say so: [clock] trusted = true"
             )
-        elif anchors_before and abs(self.offset_us - self._stored) > SMALL_US // 2:
-            self._remember()
+        elif anchors_before and abs(self.offset_us - self._stored_us) > SMALL_US // 2:
+            self._store()
 
-    def _tell_of_jump(self, jump_us: int) -> None:
+    def _warn_of_jump(self, jump_us: int) -> None:
         now_us = self.elapsed_us()
-        if self._told is None or now_us - self._told >= self.patience_us:
-            self._told = now_us
+        if self._warned_us is None or now_us - self._warned_us >= self.patience_us:
+            self._warned_us = now_us
             _log.warning(
                 "clock: the wall clock jumped by %+.1f s; ticks go on without it, until the gateway's signed time "
                 "confirms that, or it has stayed there for %g s",
@@ -128,6 +128,6 @@ class DeviceClock(Anchored):
                 self.patience_us / 1e6,
             )
 
-    def _remember(self) -> None:
-        self._stored = self.offset_us
-        self._keep(Anchor(self._boot, self.offset_us))
+    def _store(self) -> None:
+        self._stored_us = self.offset_us
+        self._store_anchor(Anchor(self._boot, self.offset_us))

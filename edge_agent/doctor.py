@@ -1,10 +1,10 @@
-"""Is a device's installation all right? Everything that an agent needs is looked at once, whether it runs or not.
+"""Check a device's installation: everything that an agent needs, whether the agent runs or not.
 
 Unless the agent is connected, an empty message is published on each of the device's topics, and its gateway counts it
 as empty. Only so does a broker tell whether its access list lets the device publish. Nothing else is changed.
 
-A trial opens and reads each sensor; nothing is drawn or sent. It says in fixed words that a reading came and is of use,
-or not, never what it was. `limits` says what the device's owner has pinned, and lets it tell at most.
+A trial opens and reads each sensor; nothing is drawn or sent. Its sentence says in fixed words whether a usable reading
+came, never what it was. `limits` says what the device's owner has pinned, and how much the owner lets it tell at most.
 """
 
 from __future__ import annotations
@@ -35,22 +35,21 @@ from fugu.host.clock import synchronised
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 
-__all__ = ["examine", "limits", "private_socket", "tried"]
+__all__ = ["examine", "limits", "private_socket", "try_sensors"]
 
 
 PATIENCE_SECONDS = 5.0
 _LONGER = {"bluetooth-heart-rate": 20.0}
-"""To find a monitor takes up to ten seconds, by the library's own patience."""
+"""Patience of kinds of sensors that need longer: the library takes up to ten seconds to find a monitor."""
 _ROWS = 1000
-"""Of a recording so many are looked at."""
+"""Rows of a recording that a trial reads."""
 
 
-def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[tuple[str, bool]]:
-    """Open the sensors of streams, and wait until each has given a reading that is of use, or says what is wrong.
+def try_sensors(plans: Sequence[StreamPlan], patience: float | None = None) -> list[tuple[str, bool]]:
+    """Open the sensors of streams, and wait until each has given a usable reading, or says what is wrong.
 
-    Of each it tells a sentence, and whether that says that something is wrong.
-    `patience` is in seconds, if not that of the kinds of sensors; a source of changes may be silent for longer. Raises
-    ConfigError if a sensor cannot be opened.
+    Return for each a sentence, and whether something is wrong. `patience` is in seconds, by default that of the kinds
+    of sensors; a source of changes may be silent for longer. Raises ConfigError if a sensor cannot be opened.
     """
     if patience is None:
         patience = max([PATIENCE_SECONDS, *(_LONGER.get(plan.sensor.get("kind", ""), 0.0) for plan in plans)])
@@ -60,19 +59,19 @@ def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[tu
     try:
         deadline, pause_seconds, tick = time.monotonic() + patience, 0.02, 0
         while True:
-            has_trouble = [bool(sensor.trouble) for sensor in sensors]  # before the reading that may have come with it
+            has_trouble = [bool(sensor.trouble) for sensor in sensors]  # read before a reading that may come with it
             reading_of_sensor = {sensor_id: sensor.read(tick) for sensor_id, sensor in sensor_of_id.items()}
             for trial, sensor in zip(trials, sensors, strict=True):
                 reading = reading_of_sensor[id(sensor)]
                 trial.take(tick, None if reading is None else reading.reveal())
             seconds_left = deadline - time.monotonic()
-            is_done = all(trial.over or has_failed for trial, has_failed in zip(trials, has_trouble, strict=True))
+            is_done = all(trial.is_over or has_failed for trial, has_failed in zip(trials, has_trouble, strict=True))
             if seconds_left <= 0 or is_done:
-                return [(f"stream {trial.plan.stream}: {trial.sentence(patience)}", trial.wrong) for trial in trials]
+                return [(f"stream {trial.plan.stream}: {trial.sentence(patience)}", trial.is_wrong) for trial in trials]
             tick += 1
             if not all(sensor.recorded for sensor in sensors):
                 time.sleep(min(pause_seconds, seconds_left))
-                pause_seconds *= 1.5  # a function is not called, nor a command run, more than some ten times
+                pause_seconds *= 1.5  # so a function is called, or a command run, about ten times at most
     finally:
         for sensor in sensor_of_id.values():
             sensor.close()
@@ -83,39 +82,39 @@ class _Trial:
         self.plan = plan
         self._sensor = sensor
         self._discretiser = classifier_of(plan.discretiser)
-        self._ticks = self._came = 0
+        self._ticks = self._count = 0
 
     def take(self, tick: int, raw_value: object) -> None:
-        """Look at what there is at a tick."""
-        if not self._usable:
+        """Classify the raw value of a tick, unless a usable reading has come before."""
+        if not self._is_usable:
             self._ticks += 1
-            self._came += raw_value is not None
+            self._count += raw_value is not None
             self._discretiser.observe(tick, raw_value)
 
     @property
-    def _usable(self) -> bool:
-        return self._came > self._discretiser.unusable
+    def _is_usable(self) -> bool:
+        return self._count > self._discretiser.unusable
 
     @property
-    def over(self) -> bool:
-        """True if there is nothing to wait for: a reading of use, or the end of a recording."""
+    def is_over(self) -> bool:
+        """True if there is nothing to wait for: a usable reading has come, or the recording has ended."""
         is_ended = self._sensor.recorded and (self._ticks >= _ROWS or self._sensor.finished(self._ticks))
-        return self._usable or is_ended
+        return self._is_usable or is_ended
 
     @property
-    def wrong(self) -> bool:
-        """True if the sensor or its readings are of no use; a live source that is silent so far may be all right."""
-        return not self._usable and bool(self._came or self._sensor.recorded or self._sensor.trouble)
+    def is_wrong(self) -> bool:
+        """True if the sensor or its readings are unusable; a live source that is silent so far may be all right."""
+        return not self._is_usable and bool(self._count or self._sensor.recorded or self._sensor.trouble)
 
     def sentence(self, patience: float) -> str:
-        if self._usable:
+        if self._is_usable:
             return "a usable reading came"
         reason = "no reading came" if self._sensor.recorded else f"no reading came within {patience:g} s"
-        if self._came:
+        if self._count:
             reason = NO_USE
         if self._sensor.trouble:
             return f"{reason}: {self._sensor.trouble}"
-        if self.plan.sensor.get("kind") == "mqtt" and self.plan.sensor.get("silence") == "changes" and not self._came:
+        if self.plan.sensor.get("kind") == "mqtt" and self.plan.sensor.get("silence") == "changes" and not self._count:
             reason += (
                 "; its broker retains none. After each start ticks are missing until the first change, "
                 "and so tell when that came: let the source retain its state"
@@ -124,7 +123,7 @@ class _Trial:
 
 
 def limits(path: str | Path) -> list[str]:
-    """Lines that say for each stream of a valid configuration what its policy may not change, and may tell at most."""
+    """Say in lines, for each stream of a valid configuration, what is pinned, and how much it may tell at most."""
     folder, config = Path(path).parent, read_config(Path(path))
     pins_of_stream: dict[str, SymbolPins | MeasuredPins | None]
     if config.enrolment is None:
@@ -137,7 +136,7 @@ def limits(path: str | Path) -> list[str]:
         ceilings = enrolment.ceiling, enrolment.measurement_ceiling, enrolment.total_ceiling
         pins_of_stream = {stream.stream or "": enrolment.pins.get(stream.stream or "") for stream in config.streams}
         chooser, is_refused = "whoever holds the policy keys", bool(enrolment.pins)
-    lines = [f"stream {name}: {_pinned(pin, chooser, is_refused=is_refused)}" for name, pin in pins_of_stream.items()]
+    lines = [f"stream {name}: {_pin_text(pin, chooser, is_refused=is_refused)}" for name, pin in pins_of_stream.items()]
     per_stream, point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
     lines.append(f"each stream: {per_stream}; each released point: {point or 'none may leave'}")
     if total or len(pins_of_stream) > 1:
@@ -150,7 +149,7 @@ def limits(path: str | Path) -> list[str]:
     return lines
 
 
-def _pinned(pins: SymbolPins | MeasuredPins | None, chooser: str, *, is_refused: bool) -> str:
+def _pin_text(pins: SymbolPins | MeasuredPins | None, chooser: str, *, is_refused: bool) -> str:
     if pins is None:
         if is_refused:
             return "refused, because nothing is pinned of it, unlike of others"
@@ -167,12 +166,12 @@ def _pinned(pins: SymbolPins | MeasuredPins | None, chooser: str, *, is_refused:
         window_words = f"windows alone at most epsilon {pins.windows.epsilon:g}, {pins.windows.adversary}"
     period_words = "exactly" if pins.discretiser.remembers else "a multiple of"
     return (
-        f"{state_words}, {period_words} {pins.period_us / 1e6:g} s a tick, {_chains(pins.chains)} and the "
+        f"{state_words}, {period_words} {pins.period_us / 1e6:g} s a tick, {_chain_words(pins.chains)} and the "
         f"{pins.adversary} adversary at least; {window_words}"
     )
 
 
-def _chains(chains: ChainClass) -> str:
+def _chain_words(chains: ChainClass) -> str:
     stream_words = ", ".join(f"{stream.name} at most {stream.rate:g} nats a tick" for stream in chains.named_streams)
     return f"joint chains, {chains.label} ({stream_words})" if stream_words else f"chains with {chains.label}"
 
@@ -185,11 +184,11 @@ _AHEAD_SECONDS = 60
 def examine(
     path: Path, waiting: Callable[[str], None] = lambda _why: None, *, elsewhere: bool = False
 ) -> list[Finding]:
-    """Look at everything that the agent with a configuration needs; call it before any thread is started.
+    """Check everything that the agent with a configuration needs; call this before any thread is started.
 
-    `waiting` is told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds. `elsewhere`
-    is for a folder that goes onto another machine: nothing of this machine is looked at. Raises ConfigError if the
-    configuration cannot be read.
+    `waiting` is called in any thread, with a line on broker and fleet, if there has been no answer for 3 seconds.
+    `elsewhere` is for a folder that goes onto another machine: nothing of this machine is checked. Raises ConfigError
+    if the configuration cannot be read.
     """
     config = read_config(path)
     findings: list[Finding] = []
@@ -202,16 +201,16 @@ def examine(
     findings.append(Finding("configuration", "ok", f"{len(plan.streams)} streams, every guarantee holds"))
     if not (elsewhere or plan.clock.trusted or synchronised()):
         findings.append(Finding("ticks", "FAIL", "none is drawn until the clock is synchronised: see its line above"))
-    findings += _policies(plan, time.time())
-    findings += _secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
-    agent_finding = _running(plan)
+    findings += _check_policies(plan, time.time())
+    findings += _check_secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
+    agent_finding = _check_agent(plan)
     if not elsewhere:
-        findings += [*_files(plan), *_identity(config), *_local_brokers(config)]
+        findings += [*_check_files(plan), *_check_binding(config), *_check_local_brokers(config)]
         findings += [agent_finding, *checks.unit("fugu-agent.service")]
-    return [*findings, *_broker(config, plan, path.parent, waiting, is_connected=agent_finding.verdict == "ok")]
+    return [*findings, *_check_broker(config, plan, path.parent, waiting, is_connected=agent_finding.verdict == "ok")]
 
 
-def _policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
+def _check_policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
     managed = plan.managed
     ends = [stream.valid_until for stream in plan.streams] + ([] if managed is None else [managed.trusted.valid_until])
     finite_ends = [end for end in ends if end]
@@ -228,7 +227,7 @@ def _policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
         yield Finding("policy", "ok", "in force, and valid for more than a week")
 
 
-def _files(plan: AgentPlan) -> Iterator[Finding]:
+def _check_files(plan: AgentPlan) -> Iterator[Finding]:
     """Check the files that the agent keeps."""
     yield from checks.disk("outbox", Path(plan.outbox).parent)
     if Path(plan.outbox).exists():
@@ -237,7 +236,7 @@ def _files(plan: AgentPlan) -> Iterator[Finding]:
         yield checks.private_file(Path(plan.managed.trust))
 
 
-def _identity(config: AgentConfig) -> Iterator[Finding]:
+def _check_binding(config: AgentConfig) -> Iterator[Finding]:
     machine_identifiers = identifiers(config.binding)
     if config.binding == "off":
         yield Finding("binding", "warn", "off: only the gateway would notice a copy of this device")
@@ -247,7 +246,7 @@ def _identity(config: AgentConfig) -> Iterator[Finding]:
         yield Finding("binding", "ok", f"{len(machine_identifiers)} identifiers of this machine")
 
 
-def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
+def _check_secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
     for file in (broker.password_file, broker.key_file, enrolment):
         if file is not None:
             yield checks.private_file(Path(file))
@@ -256,8 +255,8 @@ def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
             yield checks.certificate(label, Path(certificate_path), time.time())
 
 
-def _local_brokers(config: AgentConfig) -> Iterator[Finding]:
-    """Check whether the brokers that sensors read are there for this machine only, as far as that can be told."""
+def _check_local_brokers(config: AgentConfig) -> Iterator[Finding]:
+    """Check whether only this machine can reach the brokers that sensors read, as far as the system tells."""
     pairs = {(stream.sensor.host, stream.sensor.port) for stream in config.streams if stream.sensor.kind == "mqtt"}
     for host, port in sorted(pairs):
         if host.startswith("/"):
@@ -267,7 +266,7 @@ def _local_brokers(config: AgentConfig) -> Iterator[Finding]:
 
 
 def private_socket(label: str, path: Path) -> Finding:
-    """Check whether a Unix socket is there, and not for everybody."""
+    """Check whether a Unix socket exists, and is not open to every account."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -280,8 +279,8 @@ def private_socket(label: str, path: Path) -> Finding:
     return Finding(label, "ok", f"{path} is open to its owner and group only")
 
 
-def _running(plan: AgentPlan) -> Finding:
-    """Check of the running agent: ok if it is connected, and has no troubles."""
+def _check_agent(plan: AgentPlan) -> Finding:
+    """Check the running agent: ok if it is connected, and has no troubles."""
     try:
         status = ask_status(plan.outbox)
     except LocalStatusError as error:
@@ -296,10 +295,10 @@ def _running(plan: AgentPlan) -> Finding:
     return Finding("agent", "ok", f"it runs and is connected; {depth} frames wait in its outbox")
 
 
-def _broker(
+def _check_broker(
     config: AgentConfig, plan: AgentPlan, folder: Path, on_waiting: Callable[[str], None], *, is_connected: bool
 ) -> list[Finding]:
-    """Try the broker; only as far as TLS while the agent is connected, which says the rest."""
+    """Try the broker; only as far as TLS while the agent is connected, which shows that the login works."""
     names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
     writable_topics = [
         topic_of("status", plan.fleet, plan.device),
@@ -320,11 +319,11 @@ def _broker(
         now=time.time(),
     )
     if plan.managed is not None and outcome.heard is not None:
-        findings.append(_signed_time(config, folder, outcome.heard.get(time_topics[0])))
+        findings.append(_check_signed_time(config, folder, outcome.heard.get(time_topics[0])))
     return findings
 
 
-def _signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Finding:
+def _check_signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Finding:
     if payload is None:
         return Finding("signed time", "warn", "the broker has none: the gateway does not run, or has no key")
     now = time.time()

@@ -1,4 +1,4 @@
-"""The documents that an enrolled device has accepted so far, and what runs of a policy by the owner's terms."""
+"""The documents that an enrolled device has accepted, and the forms in which its agent runs policies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust, Verdict
 
-__all__ = ["accepted", "open_trust", "to_run", "to_run_of", "with_sensor"]
+__all__ = ["managed_plan", "open_trust", "policy_form", "stream_form", "stream_forms"]
 
 
-def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
-    """The fields of `Managed` and the streams accepted so far, if any. Raises FuguError if they hold no more."""
+def managed_plan(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
+    """Return the fields of `Managed`, and the forms of the accepted streams. FuguError if their guarantees fail now."""
     trust = open_trust(config, path.parent)
     managed_fields: dict[str, Any] = {
         "streams": [stream.stream for stream in config.streams],
@@ -33,13 +33,13 @@ def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tupl
         "key": trust.enrolment.key,
     }
     verdict = trust.in_force()
-    return managed_fields, [] if verdict is None else to_run(verdict, config, path.parent)
+    return managed_fields, [] if verdict is None else stream_forms(verdict, config, path.parent)
 
 
-def to_run_of(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
-    """Return what is run of a verified policy: its compiled form, and for points their tables.
+def policy_form(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
+    """Return the form in which an agent runs a verified policy: compiled, with the whole policy for points.
 
-    Of symbols and windows also the rate that all which a tick adds to has together, and a bound on the noise.
+    For symbols and windows it also has the rate of all noisy outputs that a tick adds to, and a bound on the noise.
     """
     form: dict[str, Any] = {"compiled": compiled.hex()}
     if not isinstance(policy, Policy):
@@ -47,31 +47,34 @@ def to_run_of(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
     return form | {"rate": float(policy.outputs.rate), "noise_bound": Noise.of(policy).text()}
 
 
-def with_sensor(
+def stream_form(
     policy: AnyPolicy, compiled: bytes, stream: StreamConfig, config: AgentConfig, folder: Path
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what is run of a verified policy, and its sensor, as JSON can carry them.
+    """Return the form of a verified policy, and its sensor's configuration, as JSON can carry them.
 
-    Raises ConfigError if the sensor does not fit, TrustError for a group that the owner has not joined.
+    Raises ConfigError if the sensor does not fit the policy, TrustError for a group that the owner has not joined.
     """
-    _check_declared(policy.discretiser, stream.sensor)
-    _check_joined(policy, config)
-    return to_run_of(policy, compiled), sensor_values(stream, folder, config.broker)
+    _check_missing(policy.discretiser, stream.sensor)
+    _check_groups(policy, config)
+    return policy_form(policy, compiled), sensor_values(stream, folder, config.broker)
 
 
-def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each policy with its stream's sensor, if it has one, else TrustError; other errors as of `with_sensor`."""
+def stream_forms(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the forms of a document's policies, with sensors. TrustError for a stream without a sensor.
+
+    Other errors as of `stream_form`.
+    """
     streams = {stream.stream: stream for stream in config.streams}
-    stream_forms = []
+    forms = []
     for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):
         if (stream := streams.get(policy.stream)) is None:
             raise TrustError(f"this device has no sensor for stream {policy.stream}", Reason.GUARANTEE)
-        stream_forms.append(with_sensor(policy, compiled, stream, config, folder))
-    return stream_forms
+        forms.append(stream_form(policy, compiled, stream, config, folder))
+    return forms
 
 
 def open_trust(config: AgentConfig, folder: Path) -> Trust:
-    """The trust of an enrolled device, as it was left. Raises ConfigError for the enrolment, TrustError for damage."""
+    """Read an enrolment and the stored trust. Raises ConfigError for the enrolment, TrustError for a damaged trust."""
     assert config.enrolment is not None
     path = folder / config.enrolment
     try:
@@ -80,7 +83,7 @@ def open_trust(config: AgentConfig, folder: Path) -> Trust:
             enrolment = read_enrolment(file.read())
     except OSError as error:
         raise ConfigError(f"cannot read enrolment {config.enrolment}: {error.strerror}") from None
-    if enrolment.key is not None and mode & 0o077 and not _of_systemd(path):
+    if enrolment.key is not None and mode & 0o077 and not _is_credential(path):
         raise ConfigError(
             f"enrolment {config.enrolment} holds a secret that others may read (mode {mode & 0o777:04o}): "
             "chmod 600 it, and if others may have read it, enrol the device anew"
@@ -88,16 +91,16 @@ def open_trust(config: AgentConfig, folder: Path) -> Trust:
     if (enrolment.fleet, enrolment.device) != (config.fleet, config.device):
         raise ConfigError(f"the enrolment is that of {enrolment.fleet}/{enrolment.device}, not of this device")
     sensors = {stream.stream or "": stream.sensor.model_dump_json() for stream in config.streams}
-    return Trust(enrolment, _stored(folder / config.trust), sensors)
+    return Trust(enrolment, _read_stored(folder / config.trust), sensors)
 
 
-def _of_systemd(path: Path) -> bool:
-    """True if systemd has handed a file over: others may not read it then, whatever its mode seems to say."""
+def _is_credential(path: Path) -> bool:
+    """True if systemd has passed a file as a credential: others cannot read it, whatever its mode says."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return folder is not None and path.resolve().parent == Path(folder).resolve()
 
 
-def _stored(path: Path) -> bytes | None:
+def _read_stored(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -106,8 +109,8 @@ def _stored(path: Path) -> bytes | None:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _check_declared(discretiser: Discretiser, sensor: SensorConfig) -> None:
-    """Raise a ConfigError if a missing reading tells of what is measured, and is no state: it would have no noise."""
+def _check_missing(discretiser: Discretiser, sensor: SensorConfig) -> None:
+    """Raise a ConfigError if missing readings depend on the measured value, and have no state: they get no noise."""
     if sensor.kind == "bluetooth-heart-rate" and sensor.no_contact == "missing" and discretiser.missing is None:
         raise ConfigError(
             'no_contact = "missing" needs a policy whose discretiser names a state for missing readings, since '
@@ -115,8 +118,8 @@ def _check_declared(discretiser: Discretiser, sensor: SensorConfig) -> None:
         )
 
 
-def _check_joined(policy: AnyPolicy, config: AgentConfig) -> None:
-    """Refuse a policy with a sum that the owner has not joined, or whose terms it does not keep; TrustError.
+def _check_groups(policy: AnyPolicy, config: AgentConfig) -> None:
+    """Raise a TrustError for a policy with a sum that the owner has not joined, or that breaks the owner's terms.
 
     Epsilon is derived here, from the group's noise with the device's own class, windows and symbols.
     """
@@ -151,7 +154,9 @@ def _check_epsilon(policy: Policy, target: SharedWindow, pin: GroupPin) -> None:
 
     if passes(target.group.noise):
         return
-    limit = bisect_left(range(1, target.group.noise), True, key=lambda noise: not passes(noise))  # less is more noise
+    limit = bisect_left(
+        range(1, target.group.noise), True, key=lambda noise: not passes(noise)
+    )  # a smaller A is more noise
     remedy = f"at most {limit} would do" if limit else "no A would do: the stream tells too much beside it"
     raise TrustError(
         f"epsilon {policy.derived().epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "

@@ -1,8 +1,8 @@
-"""An enrolled device's dealings with what is signed: policies, tables, the time, and what stops it.
+"""The signed documents that an enrolled device follows: root documents, policies, tables, the time, and stops.
 
 Each message is judged in a process of its own while ticks go on. An accepted document is stored first, then put in
 force between two ticks. The file of trust is replaced as a whole, so that a crash leaves exactly one document in force.
-What is refused changes nothing but the status, which says why.
+A refused document changes nothing but the status, which says why.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ __all__ = ["FleetPolicy"]
 JUDGE_SECONDS = 120.0
 RETRY_SECONDS = 60.0
 TIME_STORED_SECONDS = 3600
-"""A signed time is on the disk only if it is so much newer than the one there: gateways sign one every few minutes."""
+"""A signed time is stored only if it is this much newer than the stored one: gateways sign one every few minutes."""
 DAY_SECONDS = 86_400
-"""By how much a signed time may be ahead, as in `fugu.contract.trust`, which a running agent does not load."""
+"""How far a signed time may be ahead, as in `fugu.contract.trust`, which a running agent does not load."""
 MOST_WAITING = 16
 _PASSING = frozenset({Reason.NOT_YET_VALID, Reason.STORAGE, Reason.JUDGE, Reason.CONFIG})
-"""Reasons that may be gone a minute later, with the same document."""
+"""Reasons for a refusal that may not hold a minute later, for the same document."""
 
 Switch = Callable[[Sequence[StreamPlan], Callable[[], None]], None]
-"""switch(plans, store): check that the streams can go on under new plans, call `store`, then put the plans in force."""
+"""switch(plans, store): check that streams can go on under the plans, call `store`, then put the plans in force."""
 
 
 class FleetPolicy:
     """Documents that an enrolled device follows.
 
-    FuguErrors of `switch` refuse the document. `offer_table` returns whether a stream's table was taken. `now` is Unix
-    time in seconds, by the device's clock, and `is_clock_synchronised` whether that is known to be so. `refused`
-    counts useless messages by reason.
+    A FuguError of `switch` refuses the document. `offer_table` returns whether a stream's table was taken. `now` is the
+    device's clock, in seconds of Unix time, and `is_clock_synchronised` tells whether a time server is known to steer
+    the wall clock. `refused` counts useless messages by reason.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class FleetPolicy:
         self._switch = switch
         self._offer_table = offer_table
         self._now = now
-        self._sure = is_clock_synchronised
-        self._far = False
+        self._is_synchronised = is_clock_synchronised
+        self._is_far_ahead = False
         self._status_topic = topic_of("policy_status", fleet, device)
         self._policy_topic = topic_of("policy_set", fleet, device)
         self._kinds = {topic_of("root", fleet): "root", self._policy_topic: "policy", topic_of("time", fleet): "time"}
@@ -79,27 +79,29 @@ class FleetPolicy:
         self.topics = tuple(self._kinds)
         self._waiting: dict[str, bytes] = {}
         self._judge = Child("edge_agent.judge", "the check of a document", JUDGE_SECONDS, queue)
-        self._busy = False
+        self._is_judging = False
         self._judged = b""
         self._reason = ""
         self._detail = ""
         self._refused = 0
         self.refused: Counter[str] = Counter()
-        self._again: dict[str, tuple[float, bytes]] = {}
+        self._retries: dict[str, tuple[float, bytes]] = {}
         self._newest_refused = b""
-        self._answers: dict[str, tuple[bytes, str]] = {}  # the newest of each topic, and why it was refused
-        self._said: PolicyStatus | None = None
+        self._answers: dict[
+            str, tuple[bytes, str]
+        ] = {}  # by topic: digest of the newest judged document, and why it was refused
+        self._last_status: PolicyStatus | None = None
 
     def arrived(self, topic: str, payload: bytes) -> bool:
-        """Take what has arrived; False if it is nothing of ours. The newest of each topic counts.
+        """Take a document that has arrived; the newest of each topic counts. False for a topic that is not followed.
 
-        Root documents are judged first: what came with them may be signed by their keys. What was judged is not judged
-        again when a broker re-sends it: where connections are short, nothing else would have its turn.
+        Root documents are judged first: other documents may be signed by their keys. A judged document is not judged
+        again when a broker re-sends it: where connections are short, no other document would have its turn.
         """
         if (kind := self._kinds.get(topic)) is None:
             return False
         digest, last_reason = self._answers.get(topic, (b"", ""))
-        is_repeated = digest == _name(payload) and last_reason not in _PASSING
+        is_repeated = digest == _digest(payload) and last_reason not in _PASSING
         has_room = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
         if is_repeated or not payload:
             self.refused["repeated" if is_repeated else "empty"] += 1
@@ -110,58 +112,61 @@ class FleetPolicy:
             self._waiting[topic] = payload
             if kind == "root":
                 self._waiting = {topic: self._waiting.pop(topic), **self._waiting}
-            self._next()
+            self._judge_next()
         return True
 
     def maintain(self, now: float) -> None:
-        """Look again at documents that were refused for what may have passed; `now` is a monotonic time in seconds."""
-        for topic, (due, payload) in list(self._again.items()):
-            if now >= due and not self._busy:
+        """Judge documents again whose reason for a refusal may have passed; `now` is a monotonic time in seconds."""
+        for topic, (due, payload) in list(self._retries.items()):
+            if now >= due and not self._is_judging:
                 self._waiting.setdefault(topic, payload)
-                self._again[topic] = math.inf, payload
-                self._next()
+                self._retries[topic] = math.inf, payload
+                self._judge_next()
 
     def silent(self, seconds: float) -> StatusCode | None:
-        """Why nothing may be drawn, at a Unix time in seconds: the gateway's stop, or an expired policy."""
+        """Return why nothing may be drawn at a Unix time in seconds, a stop or an expired policy; `None` if it may."""
         code = self.trusted.silent(int(seconds), self.trusted.version)
         return None if code is None else StatusCode(code)
 
     def ahead(self, seconds: float) -> bool:
-        """True if the gateway's time is more than a day ahead of this device's clock, which is synchronised."""
-        return self._far or (self.trusted.time > seconds + DAY_SECONDS and self._sure())
+        """True if the gateway's time is more than a day ahead of this device's clock, which is synchronised.
+
+        `seconds` is the device's Unix time.
+        """
+        return self._is_far_ahead or (self.trusted.time > seconds + DAY_SECONDS and self._is_synchronised())
 
     def next_status(self, seconds: float, is_reconnected: bool) -> tuple[str, bytes] | None:
-        """Topic and bytes of the status at a Unix time, if it is new or `is_reconnected`."""
+        """Return topic and bytes of the policy status at a Unix time; `None` if it is unchanged, unless reconnected."""
         trusted = self.trusted
         is_stale = trusted.stale(int(seconds), self.managed.fresh_seconds or 0)
         status = PolicyStatus(trusted.version, self._judged, self._reason, self._detail, self._refused, is_stale)
-        if status == self._said and not is_reconnected:
+        if status == self._last_status and not is_reconnected:
             return None
-        self._said = status
+        self._last_status = status
         return self._status_topic, status.encode()
 
     def close(self) -> None:
-        """End what is under way."""
+        """Drop waiting documents, and end the process that judges."""
         self._waiting.clear()
         self._judge.close()
 
     # Judgement
 
-    def _next(self) -> None:
-        """Judge what has waited longest, unless something is being judged."""
-        if self._busy or not self._waiting:
+    def _judge_next(self) -> None:
+        """Judge the document that has waited longest, unless another is being judged."""
+        if self._is_judging or not self._waiting:
             return
         topic = next(iter(self._waiting))
         payload = self._waiting.pop(topic)
-        self._busy = True
-        kind, now, is_synchronised = self._kinds[topic], int(self._now()), self._sure()
+        self._is_judging = True
+        kind, now, is_synchronised = self._kinds[topic], int(self._now()), self._is_synchronised()
         now = now if kind == "time" else max(now, self.trusted.time)
         arguments = (self.managed.config, kind, str(now), str(os.getpid()), "sure" if is_synchronised else "unsure")
-        self._judge.ask(arguments, payload, lambda answer: self._decided(topic, payload, answer))
+        self._judge.ask(arguments, payload, lambda answer: self._take_answer(topic, payload, answer))
 
-    def _decided(self, topic: str, payload: bytes, answer: dict[str, Any]) -> None:
+    def _take_answer(self, topic: str, payload: bytes, answer: dict[str, Any]) -> None:
         """Take the judge's answer, in the agent's loop."""
-        self._busy = False
+        self._is_judging = False
         try:
             if "refused" in answer:
                 self._refuse(topic, payload, answer["refused"], answer["detail"])
@@ -171,12 +176,12 @@ class FleetPolicy:
             self._refuse(topic, payload, error.reason, str(error))
         except sqlite3.Error as error:
             self._refuse(topic, payload, Reason.STORAGE, f"cannot store what was accepted: {error}")
-        self._next()
+        self._judge_next()
 
     def _refuse(self, topic: str, payload: bytes, reason: str, detail: str) -> None:
         self.refused[reason] += 1
-        self._far = self._far or reason == Reason.FAR_AHEAD
-        kind, digest = self._kinds[topic], _name(payload)
+        self._is_far_ahead = self._is_far_ahead or reason == Reason.FAR_AHEAD
+        kind, digest = self._kinds[topic], _digest(payload)
         is_repeated = self._answers.get(topic) == (digest, reason)
         self._refused += kind != "policy" or not is_repeated
         self._judged, self._reason, self._detail = digest, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
@@ -187,9 +192,9 @@ class FleetPolicy:
         if kind != "table":
             self._answers[topic] = digest, reason
         if kind in ("policy", "root") and reason in _PASSING:
-            self._again[topic] = time.monotonic() + RETRY_SECONDS, payload
-        elif topic in self._again and self._again[topic][1] == payload:
-            del self._again[topic]
+            self._retries[topic] = time.monotonic() + RETRY_SECONDS, payload
+        elif topic in self._retries and self._retries[topic][1] == payload:
+            del self._retries[topic]
 
     def _accept(self, topic: str, payload: bytes, answer: dict[str, Any]) -> None:
         kind = self._kinds[topic]
@@ -205,7 +210,7 @@ class FleetPolicy:
                 refusal = f"version {running_version} is in force, not in the file of trust"
                 self._refuse(topic, payload, Reason.REPLAYED, refusal)
                 return
-            if kind != "root":  # which forgets the time
+            if kind != "root":  # a new root document resets the time
                 trust_state = trust_state.with_changes(time=max(trust_state.time, self.trusted.time))
             stored_time, trust_path, state_bytes = trust_state.time, Path(self.managed.trust), bytes(trust_state.pack())
             if kind == "policy":
@@ -216,20 +221,20 @@ class FleetPolicy:
             else:
                 stored_time = self._stored_time
             self.trusted, self._stored_time = trust_state, stored_time
-            if kind == "root":  # what is signed by its keys is judged anew
+            if kind == "root":  # documents that its keys may have signed are judged again
                 self._answers = {name: judged for name, judged in self._answers.items() if name == self._policy_topic}
-            if kind == "root" and self._newest_refused:  # it may be of keys that were not known yet
+            if kind == "root" and self._newest_refused:  # keys that were not known yet may have signed it
                 self._waiting.setdefault(self._policy_topic, self._newest_refused)
-        self._answers[topic] = _name(payload), ""
-        self._far = self._far and kind not in ("time", "root")
+        self._answers[topic] = _digest(payload), ""
+        self._is_far_ahead = self._is_far_ahead and kind not in ("time", "root")
         if kind in ("policy", "root"):
-            self._again.pop(topic, None)
+            self._retries.pop(topic, None)
         if kind == "policy":
-            self._judged, self._reason, self._detail = _name(payload), "", ""
+            self._judged, self._reason, self._detail = _digest(payload), "", ""
             self._newest_refused = b""
             if answer["changes"]:
                 NOTICES.info("policy version %d is in force", self.trusted.version)
 
 
-def _name(payload: bytes) -> bytes:
+def _digest(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest()[:JUDGED_BYTES]

@@ -1,8 +1,8 @@
 """`python -m edge_agent.judge CONFIG KIND NOW PARENT SURE < ENVELOPE`: judge a document, in a process of its own.
 
-So neither large libraries cost the running agent its memory, nor a fault in a parser its life. Memory and time are
-limited, and no file is written; the answer is one JSON object on standard output. What it accepts takes effect only
-when the agent has stored it.
+So the running agent does not load large libraries, and a fault in a parser does not end it. Memory and time are
+limited, and no file is written; the answer is one JSON object on standard output. An accepted document takes effect
+only when the agent has stored it. SURE is `sure` if the clock is known to be synchronised.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent.config_schema import read_config
-from edge_agent.enrolled import open_trust, to_run
+from edge_agent.enrolled import open_trust, stream_forms
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Kind
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import TableDocument
@@ -25,11 +25,11 @@ from fugu.host.process import end_with_parent
 
 MEMORY_BYTES = 1 << 29
 PROCESSOR_SECONDS = 60
-_SENT: dict[str, Kind] = {"root": "root", "policy": "policy", "table": "table", "time": "time", "stop": "stop"}
+_KINDS: dict[str, Kind] = {"root": "root", "policy": "policy", "table": "table", "time": "time", "stop": "stop"}
 
 
 def main(arguments: list[str]) -> int:
-    """Answer for one document; always 0 unless the process itself cannot work."""
+    """Judge the document on standard input and print the answer; the exit code is 0, also for a refusal."""
     for resource_kind, limit in (
         (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_CPU, PROCESSOR_SECONDS),
@@ -48,15 +48,18 @@ def main(arguments: list[str]) -> int:
 
 
 def judge(path: Path, kind: str, payload: bytes, now: int, *, sure: bool = False) -> dict[str, Any]:
-    """Judge a document as the device of a configuration; returns the answer to its agent. Raises TrustError."""
+    """Judge a document as the device of a configuration, and return the answer for its agent. Raises TrustError.
+
+    `now` is Unix time in seconds, `sure` whether the clock is known to be synchronised.
+    """
     config = read_config(path)
     trust = open_trust(config, path.parent)
-    if (expected_kind := _SENT.get(kind)) is None:
+    if (expected_kind := _KINDS.get(kind)) is None:
         raise TrustError(f"documents of kind {kind} are not sent")
     verdict = trust.judge(payload, expected_kind, now, is_synchronised=sure)
     answer: dict[str, Any] = {"kind": kind, "changes": verdict.changes, "state": verdict.state.pack().hex()}
     if verdict.compiled:
-        answer["plans"] = to_run(verdict, config, path.parent)
+        answer["plans"] = stream_forms(verdict, config, path.parent)
     elif isinstance(verdict.document, TableDocument):
         try:
             base64.b64decode(verdict.document.table, validate=True)

@@ -1,7 +1,7 @@
-"""Brokers on this machine, which a sensor may read: a connection to one, and to nothing else.
+"""Connections to brokers on this machine, which sensors may read, and to no other address.
 
-What local devices publish is raw, so only a loopback address or a Unix socket is connected to, and never the fleet's
-broker, whose readers are others. Both are checked before every connection, since what a name stands for can change.
+Local devices publish raw readings, so only a loopback address or a Unix socket is connected to, and never the fleet's
+broker, which others read. Both rules are checked before every connection, since the addresses of a name can change.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import socket
 __all__ = ["LocalBrokerError", "dial", "is_loopback"]
 
 _Address = tuple[object, ...] | str
-"""As a socket of its family takes it."""
+"""Address in the form that a socket of its family takes."""
 _CONNECT_SECONDS = 5.0
 
 
 class LocalBrokerError(OSError):
-    """A broker is not connected to; `trouble` says why, in fixed words."""
+    """A broker may not be connected to; `trouble` says why, in fixed words."""
 
     def __init__(self, trouble: str) -> None:
         super().__init__(trouble)
@@ -25,7 +25,7 @@ class LocalBrokerError(OSError):
 
 
 def is_loopback(host: str) -> bool:
-    """True if a host, as it is written, is this machine and nobody else: `localhost`, 127.0.0.0/8 or ::1."""
+    """True if a host, as it is written, can only be this machine: `localhost`, 127.0.0.0/8 or ::1."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -35,12 +35,12 @@ def is_loopback(host: str) -> bool:
 def dial(host: str, port: int, fleet_address: tuple[str, int]) -> socket.socket:
     """Connect to a broker on this machine.
 
-    `host` is `localhost` or a loopback address, each of whose addresses is looked at; or the path of a Unix socket.
-    `fleet_address`, host and port of the fleet's broker, is refused. Raises LocalBrokerError if it may not be connected
-    to, else OSError.
+    `host` is `localhost`, a loopback address or the path of a Unix socket; all addresses of a name are checked.
+    `fleet_address`, host and port of the fleet's broker, is refused. Raises LocalBrokerError if the broker may not be
+    connected to, OSError if the connection fails.
     """
     if host.startswith("/"):
-        return _connected(socket.AF_UNIX, host)
+        return _connect(socket.AF_UNIX, host)
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     if not all(is_loopback(str(address[0])) for *_, address in addresses):
         raise LocalBrokerError("its broker is not on this machine")
@@ -49,23 +49,23 @@ def dial(host: str, port: int, fleet_address: tuple[str, int]) -> socket.socket:
     last_error: OSError = OSError("no address")
     for family, _, _, _, address in addresses:
         try:
-            return _connected(family, address)
+            return _connect(family, address)
         except OSError as error:
             last_error = error
     raise last_error
 
 
 def is_local(host: str) -> bool:
-    """True if a host has an address of this machine, as far as its name can be looked up."""
+    """True if a host has an address of this machine, or is a loopback address whose lookup fails."""
     try:
         addresses = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except OSError:
         return is_loopback(host)
-    return any(_ours(family, address) for family, _, _, _, address in addresses)
+    return any(_can_bind(family, address) for family, _, _, _, address in addresses)
 
 
-def _ours(family: int, address: _Address) -> bool:
-    """True if this machine can bind an address, which only its own are good for."""
+def _can_bind(family: int, address: _Address) -> bool:
+    """True if this machine can bind an address: then it is an address of this machine."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind(address)
@@ -74,7 +74,7 @@ def _ours(family: int, address: _Address) -> bool:
     return True
 
 
-def _connected(family: int, address: _Address) -> socket.socket:
+def _connect(family: int, address: _Address) -> socket.socket:
     connection = socket.socket(family, socket.SOCK_STREAM)
     try:
         connection.settimeout(_CONNECT_SECONDS)

@@ -1,9 +1,10 @@
-"""How people on the device reach its agent: a pause, and `fugu-agent --status`.
+"""Controls of an agent for people at the device: a pause, and `fugu-agent --status`.
 
-A pause is a file beside the outbox, so it outlasts restarts and needs no running agent. It holds a Unix time in
-seconds, or none for ever. While it is there and that time has not come, nothing is drawn and no sensor read.
+A pause is a file beside the outbox, so it outlasts restarts and needs no running agent. The file holds the Unix time,
+in seconds, at which the pause ends, or nothing for a pause without an end. During a pause nothing is drawn, and no
+sensor is read.
 
-Troubles of a sensor may depend on what it measures; what the watch has found, and the owner's own epsilon, follow from
+Troubles of a sensor may depend on what it measures. The findings of the watch, and the owner's own epsilon, follow from
 true states without noise. So these are told here only, and are in no file. The agent answers on a socket beside the
 outbox that only its own account can open. It tells counts and fixed words, never a reading.
 """
@@ -20,15 +21,15 @@ from fugu.contract.errors import FuguError, cause
 from fugu.host.answering import Answering, ask
 from fugu.host.files import write_public
 
-__all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "described"]
+__all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "status_words"]
 
 
 class LocalStatusError(FuguError):
-    """A pause cannot be ended, or no agent answers here, or it cannot tell."""
+    """A pause cannot be begun or ended, or no agent answers here, or the agent cannot tell its status."""
 
 
 class Pause:
-    """The pause of the agent that has an outbox; `path` is of the file."""
+    """The pause of the agent with an outbox; `path` is the path of its file."""
 
     def __init__(self, outbox: str | Path) -> None:
         self.path = Path(f"{outbox}.pause")
@@ -36,7 +37,7 @@ class Pause:
         self._until = -math.inf
 
     def holds(self, now: float) -> bool:
-        """True if the device is paused at a Unix time in seconds; also if the file cannot be understood."""
+        """True if the device is paused at a Unix time in seconds, also if the file cannot be read or understood."""
         try:
             file_status = self.path.stat()
         except FileNotFoundError:
@@ -49,11 +50,11 @@ class Pause:
         return not now >= self._until
 
     def begin(self, pause_end: float | None) -> None:
-        """Pause until a Unix time in seconds, or for ever. Raises FuguError if the file cannot be written."""
-        write_public(self.path, "" if pause_end is None else f"{pause_end:.0f}\n")  # who pauses may be another account
+        """Pause until a Unix time in seconds, or for ever if None. Raises FuguError if the file cannot be written."""
+        write_public(self.path, "" if pause_end is None else f"{pause_end:.0f}\n")  # the agent may have another account
 
     def end(self) -> None:
-        """Pause no more. Raises LocalStatusError if the file cannot be removed."""
+        """End the pause. Raises LocalStatusError if the file cannot be removed."""
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:
@@ -68,17 +69,17 @@ class Pause:
 
 
 NO_USE = "what came is no number, category or place of its policy"
-"""The words for a sensor whose readings are all unusable."""
+"""Message on a sensor whose readings are all unusable."""
 
 
 class LocalStatus:
     """The agent's end of the socket."""
 
     def __init__(self, outbox: str | Path) -> None:
-        self._asked = Answering(_socket_path(outbox))
+        self._answering = Answering(_socket_path(outbox))
 
     def answer(self, status: Callable[[], dict[str, Any]]) -> None:
-        """Tell those who wait, if anybody does; that the status cannot be made, if making it raises."""
+        """Send the status to all who ask now; an answer with `fault` if `status` raises."""
 
         def status_text() -> str:
             try:
@@ -86,16 +87,16 @@ class LocalStatus:
             except Exception as error:  # whatever it is, ticks must go on
                 return json.dumps({"fault": cause(error)})
 
-        while self._asked.answer(status_text):
+        while self._answering.answer(status_text):
             pass
 
     def close(self) -> None:
-        """Answer nobody any more."""
-        self._asked.close()
+        """Close the socket."""
+        self._answering.close()
 
 
 def ask_status(outbox: str | Path) -> dict[str, Any]:
-    """Ask the running agent that has an outbox. Raises LocalStatusError if none answers, or it cannot tell."""
+    """Ask the agent with an outbox for its status. Raises LocalStatusError if none answers, or it cannot tell."""
     path = _socket_path(outbox)
     try:
         document: dict[str, Any] = json.loads(ask(path) or "")
@@ -110,8 +111,8 @@ def ask_status(outbox: str | Path) -> dict[str, Any]:
     return document
 
 
-def described(status: dict[str, Any], promises: Mapping[str, Sequence[str]] | None = None) -> str:
-    """A status as lines for people; `promises` are sentences by stream."""
+def status_words(status: dict[str, Any], promises: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Return a status as lines for people; `promises` has sentences by stream."""
     link_words = "connected" if status["connected"] else "not connected"
     lines = [
         f"{status['device']}: {link_words}, {status['outbox_depth']} frames in the outbox, "

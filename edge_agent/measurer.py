@@ -1,7 +1,7 @@
-"""A state becomes a released point: by the table that is in force at its tick, else by the policy's fallback.
+"""Draw the released point for a state, from the table that is in force at its tick, else from the policy's fallback.
 
-Which table that is depends on the tick and on what has arrived, never on the state. Tables that arrive are checked
-against the policy before they may be drawn from; a tick without a valid one uses the fallback.
+Which table is in force depends on the tick and on the tables that have arrived, never on the state. A table that
+arrives is checked against the policy before it is drawn from. A tick without a valid table uses the fallback.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_TABLE_BYTES = 1 << 19
 
 @dataclass(frozen=True, slots=True)
 class PointSource:
-    """Tables that a measured stream draws from: its policy's tables, verified, the fallback first."""
+    """Verified tables of a policy that a measured stream draws from, the fallback first."""
 
     version: int
     measurement: Measurement
@@ -35,26 +35,26 @@ class PointSource:
 
     @classmethod
     def of(cls, policy: dict[str, Any]) -> PointSource:
-        """Take what the agent needs from a verified policy's JSON form."""
+        """Make the source from the JSON form of a verified policy."""
         tables = (policy["fallback"], *policy["tables"])
         return cls(policy["version"], Measurement.of(policy), tuple(TimedTable.of_text(text) for text in tables))
 
     @property
     def cycle(self) -> int:
-        """Ticks after which the steps that are possible repeat."""
+        """Number of ticks after which the possible steps repeat."""
         return self.measurement.cycle
 
     def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
-        """Draw points."""
+        """Return a mechanism that draws points."""
         measurer = Measurer(self, entropy)
         return Mechanism(lambda tick, state, shift: measurer.draw(tick, state, shift).packed, measurer.offer)
 
 
-class _Held(NamedTuple):
-    """A table that may be drawn from; for a staircase with the centre of each state.
+class _Centred(NamedTuple):
+    """A table that may be drawn from; for a staircase, with the centre of each state.
 
-    Centres are looked up when a table comes, not when a point is drawn. Finding the surrogate of an unlikely state
-    takes longer than for a likely one, and the time of a draw must not tell.
+    Centres are looked up when a table comes, not when a point is drawn. To find the surrogate takes longer for an
+    unlikely state than for a likely one, and the time of a draw must not tell the state.
     """
 
     table: TimedTable
@@ -67,14 +67,17 @@ class Measurer:
     def __init__(self, plan: PointSource, entropy: Callable[[memoryview], None]) -> None:
         self._plan = plan
         self._below = uniform_below(entropy)
-        self._reach = ConstraintSets(plan.measurement)
-        self._tables = tuple(self._held(table) for table in plan.tables)
+        self._constraints = ConstraintSets(plan.measurement)
+        self._tables = tuple(self._centred(table) for table in plan.tables)
         self._fallback = self._tables[0]
-        self._sent: dict[int, _Held] = {}
+        self._arrived: dict[int, _Centred] = {}
 
     def draw(self, tick: int, state: int | None, shift: int = 0) -> Released:
-        """The point to release for a tick; `shift` is how far numbers are ahead. See fugu/core/noise.py."""
-        table, centres = self._in_force(tick, shift)
+        """Draw the point to release for a tick and its state; None: the row is drawn, see fugu/core/noise.py.
+
+        `shift` is how many ticks the numbers are ahead of the wall clock.
+        """
+        table, centres = self._table_at(tick, shift)
         if state is None:
             state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
         noise = table.noise
@@ -82,29 +85,29 @@ class Measurer:
             return Released(table.number, noise.points[noise.draw(state, self._below(SCALE))])
         return Released(table.number, noise.draw(centres[state], self._below))
 
-    def _held(self, table: TimedTable) -> _Held:
+    def _centred(self, table: TimedTable) -> _Centred:
         noise = table.noise
-        return _Held(table, () if isinstance(noise, NoiseTable) else self._plan.measurement.centres(noise.likely))
+        return _Centred(table, () if isinstance(noise, NoiseTable) else self._plan.measurement.centres(noise.likely))
 
-    def _in_force(self, tick: int, shift: int) -> _Held:
-        """The newest table for a tick; the fallback if there is none, or if only one state is possible.
+    def _table_at(self, tick: int, shift: int) -> _Centred:
+        """Return the newest table for a tick; the fallback if there is none, or if only one state is possible.
 
-        Tables are for what is possible at the tick's number. Where that is not what is possible at its time, because
-        the clock was set, only the fallback protects all that is.
+        A table is for the states that are possible at a tick's number. After a change of the clock, other states may be
+        possible at the tick's time: then only the fallback protects all.
         """
-        constraint = self._reach.at(tick)
-        if constraint & (constraint - 1) == 0 or self._reach.at(tick - shift) != constraint:
+        constraint = self._constraints.at(tick)
+        if constraint & (constraint - 1) == 0 or self._constraints.at(tick - shift) != constraint:
             return self._fallback
-        candidate_tables = (*reversed(self._sent.values()), *reversed(self._tables))
+        candidate_tables = (*reversed(self._arrived.values()), *reversed(self._tables))
         return next((table for table in candidate_tables if table.table.covers(tick, constraint)), self._fallback)
 
     def offer(self, payload: bytes, next_tick: int) -> None:
-        """Take a table that has arrived, to be used from `next_tick` on.
+        """Check a table that has arrived, and use it from `next_tick` on.
 
         Raises:
             FrameError: it is no table.
-            FuguError: it is stale, of another policy, for states that are never the possible ones, or says
-                something else than before.
+            FuguError: it is stale, of another policy, for a set of states that is never the possible one, or its number
+                was used for another table.
             GuaranteeError: it does not keep the policy's promise.
         """
         if len(payload) > MAX_TABLE_BYTES:
@@ -116,20 +119,20 @@ class Measurer:
             raise FuguError(f"number {table.number} is that of a table of the policy")
         if table.until <= next_tick:
             raise FuguError(f"table {table.number} is stale: it ended at tick {table.until}")
-        if table.constraint and table.constraint not in self._reach.all():
+        if table.constraint and table.constraint not in self._constraints.all():
             raise FuguError(f"table {table.number} is for a set of states that is never the possible one")
-        if (table_before := self._sent.get(table.number)) is None:
+        if (table_before := self._arrived.get(table.number)) is None:
             check_noise(self._plan.measurement, table.noise, table.constraint)
-            new_table = self._held(table)
+            new_table = self._centred(table)
         elif (table_before.table.constraint, table_before.table.noise) != (table.constraint, table.noise):
             raise FuguError(f"table {table.number} has come before, with other content")
         else:
             new_table = table_before._replace(table=table)
-        other_tables = [held_table for held_table in self._sent.values() if held_table.table.number != table.number]
+        other_tables = [old_table for old_table in self._arrived.values() if old_table.table.number != table.number]
         live_tables = [held_table for held_table in (*other_tables, new_table) if held_table.table.until > next_tick]
-        self._sent = {held_table.table.number: held_table for held_table in live_tables[-MOST_HELD:]}
+        self._arrived = {held_table.table.number: held_table for held_table in live_tables[-MOST_HELD:]}
 
 
 def public_row(random_word: int, states: int) -> int:
-    """The row, 0..k-1, that a word uniform in 0..2^32-1 takes."""
+    """Return the row, 0..k-1 for k states, that a word uniform in 0..2^32-1 selects."""
     return random_word * states // SCALE

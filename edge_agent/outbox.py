@@ -1,24 +1,23 @@
 """The durable outbox: symbols, points and noisy counts, from when they are drawn until they are safe elsewhere.
 
-No tick is drawn for twice. A frame's ticks are reserved on the disk before its first is drawn; a restart goes on after
-them. What is drawn waits in memory until its frame is full. One transaction then forces the frame's bytes to disk and
-reserves the next frame's ticks. The bytes are re-sent unchanged until they are forgotten. When the power goes, the
-ticks of a frame that was not full are absent. Where each tick is to be committed before the next, ticks are written one
-by one. What cannot be reserved must not be drawn. What was drawn and cannot be written stays in memory, and is tried
-again before the next tick.
+No tick is drawn for twice. The ticks of a frame are reserved on the disk before the first is drawn; a restart goes on
+after them. Outputs wait in memory until their frame is full. One transaction then forces the frame's bytes to disk, and
+reserves the ticks of the next frame. The bytes are re-sent unchanged until they are forgotten. After a power cut the
+ticks of a frame that was not full are absent. Where each tick must be committed before the next, outputs are written
+one by one. A tick that cannot be reserved must not be drawn. A frame that cannot be written stays in memory, and is
+tried again before the next tick.
 
-A window's counts come here once, with their noise, and are a frame at once, `{stream}/{window}` by index. The window's
-index and what was drawn for its ticks are committed with it, so that none is released twice. Counts under way are never
-here, nor in this file's log: see `edge_agent.window_file`.
+The counts of a window come here once, with their noise, and become a frame, `{stream}/{window}` by index. The same
+transaction commits the window's index and the outputs of its ticks, so that no window is released twice. Counts of
+windows under way are never here, nor in this file's log: see `edge_agent.window_file`.
 
-An outbox is tied to one machine, by identifiers of hardware, which no copy of its disk takes along.
+An outbox is tied to one machine, by identifiers of its hardware, which no copy of the disk takes along. Two devices
+with copies of one outbox would draw for the same ticks, and together publish more than either may tell. The file holds
+salted hashes of the identifiers, which are never logged, and never leave the machine. This is no guarantee: some
+machines have no identifier. But the gateway notices a copy by its frames.
 
-Two devices with copies of one outbox would draw for the same ticks, and what they publish together tells more than
-either may. The file holds salted hashes of the identifiers; they themselves never leave the machine or are logged. It
-is no guarantee: not every machine has an identifier, and the gateway notices a copy by its frames.
-
-A machine is recognised by its board, product or given name. A network card counts where none of these can be compared,
-so that a changed card alone stops no device that has a number of its own.
+A machine is recognised by its board, product or given name. A network card counts only where none of these can be
+compared: a changed card alone does not stop a device that has another identifier.
 """
 
 from __future__ import annotations
@@ -60,27 +59,30 @@ _NUMBERS = {
 
 
 def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tuple[str, str]]:
-    """Identifiers of this machine, pairs of kind and value; `binding` is `auto`, `off`, or a name given by hand."""
+    """Return identifiers of this machine, pairs of kind and value; `binding` is `auto`, `off`, or a name for it."""
     if binding == "off":
         return frozenset()
     if binding != "auto":
         return frozenset({("name", binding)})
-    identifier_pairs = {(kind, _read(root / path)) for kind, paths in _NUMBERS.items() for path in paths}
+    identifier_pairs = {(kind, _text(root / path)) for kind, paths in _NUMBERS.items() for path in paths}
     for card in sorted((root / "sys/class/net").glob("*")):
-        if (card / "device").exists() and _read(card / "addr_assign_type") in ("", "0"):  # real, with its own address
-            identifier_pairs.add((_CARD, _read(card / "address")))
+        if (card / "device").exists() and _text(card / "addr_assign_type") in (
+            "",
+            "0",
+        ):  # a real card, with its own address
+            identifier_pairs.add((_CARD, _text(card / "address")))
     return frozenset((kind, value) for kind, value in identifier_pairs if len(set(value) - set("-: ")) > 1)
 
 
 def _bind(db: Database, outbox: Path, identifier_pairs: frozenset[tuple[str, str]], *, moved: bool) -> None:
-    """Check that an outbox belongs to the machine (another than before if `moved`), or bind one that is nobody's.
+    """Check that an outbox belongs to the machine with these identifiers; bind it if it is unbound, or `moved`.
 
-    Raises OutboxError if it is another machine's, sqlite3.Error if it cannot be used.
+    Raises OutboxError if it belongs to another machine, sqlite3.Error if it cannot be used.
     """
     (salt,) = db.execute("SELECT salt FROM intact_device").fetchone()
     digests = {(kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in identifier_pairs}
     stored_digests = set(db.execute("SELECT kind, digest FROM intact_binding"))
-    if stored_digests and not moved and not _same(stored_digests, digests):
+    if stored_digests and not moved and not _is_same_machine(stored_digests, digests):
         raise OutboxError(
             f"outbox {outbox} was begun on another machine: this looks like a copy of another device's disk. If the "
             "device has moved on purpose, and the other machine will never run it again: fugu-agent moved CONFIG.toml"
@@ -93,12 +95,12 @@ def _bind(db: Database, outbox: Path, identifier_pairs: frozenset[tuple[str, str
             db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(digests))
 
 
-def _same(stored_digests: set[tuple[str, bytes]], current_digests: set[tuple[str, bytes]]) -> bool:
+def _is_same_machine(stored_digests: set[tuple[str, bytes]], current_digests: set[tuple[str, bytes]]) -> bool:
     comparable_kinds = {kind for kind, _ in stored_digests} & {kind for kind, _ in current_digests} - {_CARD}
     return any(kind in comparable_kinds or not comparable_kinds for kind, _ in stored_digests & current_digests)
 
 
-def _read(path: Path) -> str:
+def _text(path: Path) -> str:
     try:
         return path.read_text(errors="replace").strip("\0\n ").lower()
     except OSError:
@@ -110,11 +112,15 @@ class OpenFrame:
     """The frame of a stream that is under way.
 
     Attributes:
-        reserved: no tick above it may have been drawn, as far as the disk knows.
-        last: the last tick that was drawn, or may have been before a restart.
-        shift, since: by how many ticks the numbers are ahead of the wall clock, from which tick on.
-        first, outputs, stored: what was drawn and is in no frame yet, and how many of them are on the disk.
-        drawn: which ticks were drawn under which policy.
+        drawn: the ticks that were drawn, by policy.
+        reserved: the last reserved tick on the disk: no tick above it was ever drawn.
+        last: the last tick that was drawn, or may have been drawn before a restart.
+        last_framed: the last tick of the frame before.
+        shift, since: how many ticks the numbers are ahead of the wall clock, and the first tick with this shift.
+        first: tick of the first output.
+        version, frame_ticks, bits: of the policy that drew the outputs.
+        outputs: the outputs of this frame so far, one for each tick.
+        stored: how many of the outputs are on the disk.
     """
 
     drawn: DrawnTicks
@@ -130,24 +136,24 @@ class OpenFrame:
     outputs: list[bytes] = field(default_factory=list)
     stored: int = 0
 
-    def goes_on(self, plan: StreamPlan, tick: int) -> bool:
-        """True if a tick belongs into the frame that is under way."""
+    def takes_tick(self, plan: StreamPlan, tick: int) -> bool:
+        """True if the output of a tick belongs into this frame."""
         output_count = len(self.outputs)
         return tick == self.first + output_count and plan.version == self.version and output_count < self.frame_ticks
 
     def take(self, tick: int, output: bytes, version: int, frame_ticks: int, bits: int) -> None:
-        """Add what was drawn for a tick."""
+        """Add the output of a tick."""
         if not self.outputs:
             self.first, self.version, self.frame_ticks, self.bits = tick, version, frame_ticks, bits
         self.outputs.append(output)
 
     def rows(self) -> list[tuple[int, bytes, int, int, int]]:
-        """Rows that are not on the disk: tick, output, version, frame_ticks and bits of each."""
+        """Return the outputs that are not on the disk, as rows: tick, output, version, frame_ticks, bits."""
         head_fields = self.version, self.frame_ticks, self.bits
         return [(self.first + i, self.outputs[i], *head_fields) for i in range(self.stored, len(self.outputs))]
 
     def encode(self) -> bytes:
-        """Encode what is in no frame yet, as one: filled up to a full one; symbols of some bits, or points."""
+        """Encode the outputs as a frame of symbols, or of points if `bits` is 0, padded to a full frame."""
         padding_ticks = self.frame_ticks - len(self.outputs)
         head_fields = self.version, self.last_framed, self.first
         if self.bits:
@@ -175,25 +181,25 @@ _SCHEMA = f"""
 
 
 class StoredKey(NamedTuple):
-    """When the newest opening key of a group was made, and the tick since which it is known here."""
+    """When the newest opening key of a group was made, and the tick since which this device has it."""
 
     made: int
     tick: int
 
 
 class OutboxError(FuguError, reason=Reason.OUTBOX):
-    """The outbox cannot be opened, or belongs to somebody else."""
+    """The outbox cannot be opened, belongs to another device, or refuses a tick or a window."""
 
 
 class OutboxFullError(FuguError, reason=Reason.OUTBOX):
-    """The outbox has no room, and is not allowed to drop what it holds."""
+    """The outbox has no room, and may not drop frames."""
 
 
 class Outbox:
     """The outbox of one device; used from one thread.
 
-    The file is created when missing. A second process that opens it is refused, so that no tick can be drawn by both,
-    and so is a file of another device: OutboxError.
+    A missing file is created. Raises OutboxError for the file of another device, and if another process has opened the
+    file: no tick may be drawn by two processes.
     """
 
     def __init__(self, path: str | Path, fleet: str, device: str, retention: Keeping | None = None) -> None:
@@ -231,9 +237,9 @@ class Outbox:
         self.counter = self._stored_counter = int(counter)
 
     def bind(self, identifier_pairs: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
-        """Belong to the machine with these identifiers, another than before if `moved`.
+        """Bind the outbox to the machine with these identifiers, in place of an earlier one if `moved`.
 
-        Raises OutboxError if it is another machine; the file is closed.
+        Raises OutboxError if it belongs to another machine; the file is closed then.
         """
         try:
             _bind(self._db, self.path, identifier_pairs, moved=moved)
@@ -244,7 +250,7 @@ class Outbox:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 
     def know_watermarks_by(self, key: bytes) -> None:
-        """Let `counter` be that of watermarks under this key; those under another one count anew."""
+        """Let `counter` be that of watermarks under this key; with another key it begins again at 0."""
         try:
             with transaction(self._db):
                 salt, stored_digest = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
@@ -256,11 +262,14 @@ class Outbox:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 
     def salt(self) -> bytes:
-        """Bytes of this file alone."""
+        """Return the random salt of this file."""
         return bytes(self._db.execute("SELECT salt FROM device").fetchone()[0])
 
     def register(self, plan: StreamPlan) -> int:
-        """Register a stream; the last tick maybe ever drawn, or -1. Raises OutboxError if its clock has changed."""
+        """Register a stream. Return the last tick that may ever have been drawn, or -1.
+
+        Raises OutboxError if the stream's clock has changed.
+        """
         row = self._db.execute(
             "SELECT epoch_us, period_us, reserved, last_framed, shift, since FROM intact_streams WHERE stream = ?",
             (plan.stream,),
@@ -275,63 +284,66 @@ class Outbox:
         for pending_row in self._db.execute(query, (plan.stream,)):
             frame.take(*pending_row)
         frame.stored = len(frame.outputs)
-        frame.drawn.reach(max(frame.last_framed, frame.first + frame.stored - 1 if frame.outputs else -1))
+        frame.drawn.extend_to(max(frame.last_framed, frame.first + frame.stored - 1 if frame.outputs else -1))
         return self._open.setdefault(plan.stream, frame).last
 
     def shift(self, stream: str) -> tuple[int, int]:
-        """By how many ticks a stream's numbers are ahead of the wall clock, and the first tick of which that is so."""
+        """Return how many ticks a stream's numbers are ahead of the wall clock, and the first tick with this shift."""
         frame = self._open[stream]
         return frame.shift, frame.since
 
     def drawn(self, stream: str) -> DrawnTicks:
-        """Which ticks of a stream were drawn under which policy."""
+        """Return the drawn ticks of a stream, by policy."""
         return self._open[stream].drawn
 
     def set_shift(self, plan: StreamPlan, shift: int, since: int) -> None:
-        """Let a stream's next tick be of another shift, and force that to disk; the frame under way ends."""
+        """Set the shift of a stream from tick `since` on, and force it to disk; the frame under way ends."""
         frame = self._open[plan.stream]
         if (frame.shift, frame.since) == (shift, since):
             return
-        with self._changing(is_forced=True):
-            self._write(plan.stream, frame, frame.reserved)
+        with self._commit(is_forced=True):
+            self._write_frame(plan.stream, frame, frame.reserved)
             values = (shift, since, plan.stream)
             self._db.execute("UPDATE streams SET shift = ?, since = ? WHERE stream = ?", values)
-        self._written(frame, frame.reserved)
+        self._note_written(frame, frame.reserved)
         frame.shift, frame.since = shift, since
 
     def anchor(self) -> Anchor | None:
-        """Anchor that `keep_anchor` stored last."""
+        """Return the anchor of the device's clock that was stored last; `None` if there is none."""
         row = self._db.execute("SELECT boot, offset_us FROM intact_anchor").fetchone()
         return None if row is None else Anchor(*row)
 
     def keep_anchor(self, anchor: Anchor) -> None:
-        """Store what the device's clock is anchored to."""
-        with self._changing(is_forced=False):
+        """Store the anchor of the device's clock."""
+        with self._commit(is_forced=False):
             self._db.execute("DELETE FROM anchor")
             self._db.execute("INSERT INTO anchor VALUES (?, ?)", anchor)
 
     def opening_key(self, group: str) -> StoredKey | None:
-        """Newest opening key of a group that was ever used, if any was."""
+        """Return the newest opening key of a group that was ever used; `None` if there is none."""
         row = self._db.execute("SELECT made, tick FROM intact_opening_keys WHERE group_name = ?", (group,)).fetchone()
         return None if row is None else StoredKey(*row)
 
     def keep_opening_key(self, group: str, key: StoredKey) -> None:
-        """Store, before it is used, that a key is the newest of a group."""
-        with self._changing(is_forced=True):
+        """Store a key as the newest of a group; to be done before the key is used."""
+        with self._commit(is_forced=True):
             self._db.execute("INSERT OR REPLACE INTO opening_keys VALUES (?, ?, ?)", (group, *key))
 
     def append_report(self, stream: str, report: Report) -> None:
-        """Make a home's report of a window durable: from now on it is sent, and none of that number is made again.
+        """Make a home's report of a window durable: it will be sent, and no report of this number is made again.
 
-        It follows the newest that is durable. After sqlite3.Error or OutboxFullError it must not be released any other
-        way. Raises OutboxError for a window that is not later than every reported one.
+        The report follows the newest durable one. After sqlite3.Error or OutboxFullError it must not be released any
+        other way. Raises OutboxError for a window that is not later than every reported one.
         """
         key = stream, report.window
-        with self._changing(is_forced=True):
-            self._release(key, report.number, lambda previous: replace(report, previous=previous).encode())
+        with self._commit(is_forced=True):
+            self._store_window(key, report.number, lambda previous: replace(report, previous=previous).encode())
 
     def register_window(self, stream: str, window: Window | SharedSum) -> int:
-        """Register a window; the last index ever committed, or -1. Raises OutboxError if its ticks have changed."""
+        """Register a window. Return the last index ever committed, or -1.
+
+        Raises OutboxError if the window's ticks have changed.
+        """
         ticks = (window.start, window.length, window.stride)
         row = self._db.execute(
             "SELECT start, length, stride, last_index FROM intact_windows WHERE stream = ? AND window = ?",
@@ -346,7 +358,7 @@ class Outbox:
 
     @contextmanager
     def forgets_if_refused(self) -> Iterator[None]:
-        """If what is done in here fails, streams and windows that were registered in it never were."""
+        """If the context fails, forget streams and windows that were registered inside it."""
         frames_before, tables = dict(self._open), (("streams", "stream"), ("windows", "stream, window"))
         stored_rows = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
         try:
@@ -361,24 +373,25 @@ class Outbox:
             raise
 
     def reserve(self, plan: StreamPlan, tick: int) -> None:
-        """Make sure that a tick may be drawn; a frame that it does not belong into is closed for that.
+        """Reserve a tick, so that it may be drawn. A frame under way that the tick does not belong into is closed.
 
-        Raises sqlite3.Error if the disk does not take it, and OutboxFullError; the tick must not be drawn then.
+        After sqlite3.Error or OutboxFullError the tick must not be drawn.
         """
         frame = self._open[plan.stream]
         frame_end = tick + plan.frame_ticks - 1
-        if frame.outputs and not frame.goes_on(plan, tick):
-            self._seal(plan, frame, frame_end)
+        if frame.outputs and not frame.takes_tick(plan, tick):
+            self._seal_frame(plan, frame, frame_end)
         if plan.noise is not None and (not frame.outputs if self._by_tick else tick > frame.reserved):
             self._begin_frame(plan, frame, frame_end)
 
     def append(self, plan: StreamPlan, tick: int, output: bytes | None) -> None:
-        """Take what was drawn for a tick, if anything; a frame that is full is closed.
+        """Take the output of a tick; None if only its windows count the tick. A full frame is closed.
 
         Raises:
-            sqlite3.Error: it, or its frame, is not durable; the tick must not be drawn again. A frame is tried again.
-            OutboxFullError: there is no room for it.
-            OutboxError: the tick is not later than every one before.
+            sqlite3.Error: the output, or its frame, is not durable. The tick must not be drawn again; a frame that
+                could not be written is tried again.
+            OutboxFullError: there is no room.
+            OutboxError: the tick is not later than every tick before.
         """
         frame = self._open[plan.stream]
         if tick <= frame.last:
@@ -387,7 +400,7 @@ class Outbox:
         self.reserve(plan, tick)
         row = None if plan.noise is None or output is None else (plan.version, plan.frame_ticks, plan.noise.bits)
         if self._by_tick:
-            with self._changing(is_forced=False):
+            with self._commit(is_forced=False):
                 self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (tick, plan.stream))
                 if row is not None:
                     self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", (plan.stream, tick, output, *row))
@@ -398,38 +411,36 @@ class Outbox:
         frame.take(tick, output, *row)
         frame.stored = len(frame.outputs) if self._by_tick else frame.stored
         if len(frame.outputs) >= plan.frame_ticks:
-            self._seal(plan, frame, tick + plan.frame_ticks)
+            self._seal_frame(plan, frame, tick + plan.frame_ticks)
 
     def close_frame(self, plan: StreamPlan) -> None:
-        """Turn what is in no frame yet into one, if there is anything, and force it to disk."""
+        """Close the frame under way, if it has outputs, and force it to disk."""
         if (frame := self._open[plan.stream]).outputs:
-            self._seal(plan, frame, frame.reserved)
+            self._seal_frame(plan, frame, frame.reserved)
 
     def finish(self) -> None:
-        """Close all frames, and give back what is reserved beyond them: nothing will be drawn any more."""
-        with self._changing(is_forced=True):
+        """Close all frames, and give back the ticks that are reserved beyond them. Call this after the last draw."""
+        with self._commit(is_forced=True):
             for stream, frame in self._open.items():
-                self._write(stream, frame, frame.last)
+                self._write_frame(stream, frame, frame.last)
         for frame in self._open.values():
-            self._written(frame, frame.last)
+            self._note_written(frame, frame.last)
 
     def append_windows(self, plan: StreamPlan, windows: Sequence[tuple[Window, int, int, Sequence[int]]]) -> None:
-        """Turn the noisy counts of ended windows into frames; force them to disk with what was drawn for their ticks.
+        """Make frames of the noisy counts of ended windows; force them to disk with the outputs of their ticks.
 
-        Of each: its definition, its index, the ticks drawn for in it, and its counts.
-
-
-        After sqlite3.Error or OutboxFullError they must not be released any other way. Raises OutboxError for a window
-        that is not later than every committed one of its name.
+        Each window is given by its definition, its index, the number of its ticks that were drawn, and its counts.
+        After sqlite3.Error or OutboxFullError the counts must not be released any other way. Raises OutboxError for a
+        window that is not later than every committed window of its name.
         """
         frame = self._open[plan.stream]
         reserved = max(frame.reserved, frame.last)
-        frame.drawn.changed |= plan.noise is None  # no frame of symbols says which ticks are durable
-        with self._changing(is_forced=True):
+        frame.drawn.changed |= plan.noise is None  # no frame of symbols makes these ticks durable
+        with self._commit(is_forced=True):
             for window, index, observed, counts in windows:
                 head_fields = plan.version, frame.shift, window.name, window.ticks(index)
                 encode = partial(window_frame, *head_fields, index=index, observed=observed, counts=counts)
-                self._release((plan.stream, window.name), index, encode)
+                self._store_window((plan.stream, window.name), index, encode)
             if reserved > frame.reserved:
                 self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (reserved, plan.stream))
             pending_rows = [(plan.stream, *row) for row in frame.rows()]
@@ -438,16 +449,16 @@ class Outbox:
         frame.stored = len(frame.outputs)
 
     def close(self) -> None:
-        """Close the file."""
+        """Store deletions and the counter that wait for a transaction, and close the file."""
         with suppress(sqlite3.Error):
             if self.frames.covered or self.counter != self._stored_counter:
-                with self._changing(is_forced=False):
+                with self._commit(is_forced=False):
                     pass
         self._db.close()
 
     @contextmanager
-    def _changing(self, *, is_forced: bool) -> Iterator[None]:
-        """One transaction, which takes along what has waited for one."""
+    def _commit(self, *, is_forced: bool) -> Iterator[None]:
+        """Run a transaction, which also stores the watermark counter and changed rows of drawn ticks."""
         counter = self.counter
         changed_ticks = [frame.drawn for frame in self._open.values() if frame.drawn.changed]
         with self.frames.changing(is_forced=is_forced):
@@ -460,41 +471,41 @@ class Outbox:
         for ticks in changed_ticks:
             ticks.stored()
 
-    def _release(self, key: tuple[str, str], index: int, encode: Callable[[int], bytes]) -> None:
-        """Store the frame or report of a window, in a transaction; `encode` takes the index of the one before."""
+    def _store_window(self, key: tuple[str, str], index: int, encode: Callable[[int], bytes]) -> None:
+        """Store the frame or report of a window, in a transaction; `encode` takes the index of the window before."""
         (previous,) = self._db.execute(
             "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
         ).fetchone()
         if previous >= index:
             raise OutboxError(f"window {index} of {sequence_name(*key)} was committed before")
         payload = encode(previous)
-        if not self.frames.free(len(payload)):
-            raise self._full()
+        if not self.frames.make_room(len(payload)):
+            raise self._full_error()
         self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
         self.frames.add(sequence_name(*key), previous, index, payload)
 
     def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
-        frame_bytes = _size(plan)
-        if (has_room := self.frames.takes(frame_bytes)) and not (self._by_tick and self.frames.fits(frame_bytes)):
-            with self._changing(is_forced=not self._by_tick):
-                if (has_room := self.frames.free(frame_bytes)) and not self._by_tick:
+        frame_bytes = _frame_bytes(plan)
+        if (has_room := self.frames.can_take(frame_bytes)) and not (self._by_tick and self.frames.fits(frame_bytes)):
+            with self._commit(is_forced=not self._by_tick):
+                if (has_room := self.frames.make_room(frame_bytes)) and not self._by_tick:
                     self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (frame_end, plan.stream))
             if has_room and not self._by_tick:
                 frame.reserved = frame_end
         if not has_room:
-            raise self._full()
+            raise self._full_error()
 
-    def _full(self) -> OutboxFullError:
+    def _full_error(self) -> OutboxFullError:
         return OutboxFullError(f"the {self.frames.keeping.max_bytes} bytes that it may take are used")
 
-    def _seal(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
-        """Write the frame under way, and reserve ticks through a later one if there is room for their frame."""
-        with self._changing(is_forced=True):
-            reserved = frame_end if not self._by_tick and self.frames.free(_size(plan)) else frame.reserved
-            self._write(plan.stream, frame, max(reserved, frame.reserved))
-        self._written(frame, max(reserved, frame.reserved))
+    def _seal_frame(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
+        """Write the frame under way, and reserve ticks up to `frame_end` if there is room for their frame."""
+        with self._commit(is_forced=True):
+            reserved = frame_end if not self._by_tick and self.frames.make_room(_frame_bytes(plan)) else frame.reserved
+            self._write_frame(plan.stream, frame, max(reserved, frame.reserved))
+        self._note_written(frame, max(reserved, frame.reserved))
 
-    def _write(self, stream: str, frame: OpenFrame, reserved: int) -> None:
+    def _write_frame(self, stream: str, frame: OpenFrame, reserved: int) -> None:
         last_framed = frame.last_framed
         if frame.outputs:
             last_framed = frame.first + len(frame.outputs) - 1
@@ -504,12 +515,12 @@ class Outbox:
             "UPDATE streams SET reserved = ?, last_framed = ? WHERE stream = ?", (reserved, last_framed, stream)
         )
 
-    def _written(self, frame: OpenFrame, reserved: int) -> None:
+    def _note_written(self, frame: OpenFrame, reserved: int) -> None:
         if frame.outputs:
             frame.last_framed = frame.first + len(frame.outputs) - 1
             frame.outputs, frame.stored = [], 0
         frame.reserved = reserved
 
 
-def _size(plan: StreamPlan) -> int:
+def _frame_bytes(plan: StreamPlan) -> int:
     return 64 + plan.frame_ticks * (1 if plan.noise is None or plan.noise.bits else 16)

@@ -1,4 +1,4 @@
-"""The plan of a running agent, as plain values: the outcome of checking a configuration and its policies."""
+"""The plan of a running agent, as plain values: made from a checked configuration and its policies."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class StreamPlan:
     """One stream of a policy that has been verified.
 
     Attributes:
-        valid_from, valid_until: Unix time in seconds within which symbols may be made.
+        valid_from, valid_until: Unix times in seconds between which symbols may be drawn; None is no end.
         epoch_us, period_us: wall tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
-        noise: what is drawn from; None where windows are all there is.
-        discretiser: as it is compiled.
-        watch: what the guarantee assumes of the states, as far as that can be seen from them.
-        noise_bound: of the noise, for versions of the policy before and after; see `fugu.contract.history.Noise`.
+        noise: the tables that are drawn from; None if the stream has windows only.
+        discretiser: the discretiser in its compiled form.
+        watch: the guarantee's assumptions about the states that `edge_agent.watch` can check; None if there are none.
+        noise_bound: bound on the noise, for a change of policy; see `fugu.contract.history.Noise`.
     """
 
     stream: str
@@ -51,7 +51,7 @@ class StreamPlan:
 
     @classmethod
     def of(cls, form: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
-        """Take what is run of a policy that has been verified: what `edge_agent.enrolled.to_run` says of it."""
+        """Make the plan from the form of a verified policy (`edge_agent.enrolled.policy_form`), and its sensor."""
         policy = read_policy(bytes.fromhex(form["compiled"]))
         return cls(
             **{name: getattr(policy, name) for name in ("stream", "version", "valid_from", "frame_ticks")},
@@ -67,18 +67,19 @@ class StreamPlan:
 
     @property
     def repeats(self) -> list[int]:
-        """Ticks after which what goes by the time of day repeats: the strides of windows, the cycle of a chain."""
+        """Numbers of ticks after which windows, sums and possible steps repeat, as they go by the time of day."""
         cycle = 1 if self.noise is None else self.noise.cycle
         return [cycle, *(window.stride for window in self.windows), *(shared.length for shared in self.sums)]
 
 
 def _watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | None:
-    """Assumption of a guarantee about steps; `None` if it has none that can be checked.
+    """Return the guarantee's assumption about the steps between states; `None` if none can be checked.
 
-    A joint chain is none: its states are pairs of ticks, or of several streams, and a stream shows a part of them.
+    A joint chain cannot be checked: its states are pairs of ticks, or of several streams, and a stream shows only a
+    part of them.
 
-    It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs. If the `rate` of all that a
-    tick adds to is given: that, the adversary, an hour's ticks.
+    The assumption has the intervals `q` and `r`, or only `odds_ratio`, which is enough for a universal guarantee. Given
+    the `rate` of all noisy outputs that a tick adds to, it also has the rate, the adversary and the ticks of an hour.
     """
     if policy.chains == JOINT or policy.states > _MOST_STATES:
         return None
@@ -97,13 +98,15 @@ def _watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | 
 
 @dataclass(frozen=True, slots=True)
 class Managed:
-    """Settings of an enrolled device for the policies that it is sent.
+    """Settings of an enrolled device, to which signed policies are sent.
 
     Attributes:
-        trust: file of what was accepted.
-        trusted: what it holds.
+        streams: the names of its streams.
+        config: path of its configuration file.
+        trust: path of the file with the accepted documents.
+        trusted: content of this file.
         fresh_seconds: how old the newest signed time may be before the device is stale; None for any age.
-        key: by which the gateway's watermarks are known, in hexadecimal; None takes those of anybody.
+        key: key of the gateway's watermarks, in hexadecimal; None takes anybody's watermarks.
     """
 
     streams: tuple[str, ...]
@@ -116,7 +119,7 @@ class Managed:
 
 @dataclass(frozen=True, slots=True)
 class ClockSettings:
-    """The owner's settings for the wall clock: right at once if `trusted`; jumps count after `confirm_seconds`."""
+    """The owner's settings: a `trusted` wall clock is right from the start; jumps count after `confirm_seconds`."""
 
     trusted: bool = False
     confirm_seconds: float = 600.0
@@ -124,18 +127,18 @@ class ClockSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentPlan:
-    """A device: where it publishes, what it keeps where, and its streams.
+    """A device: its broker, its outbox, and its streams.
 
     Attributes:
         forget: when a frame may be forgotten: once the gateway says it is durable, or (in fleets without a gateway)
             once the broker has acknowledged it.
-        durability, max_bytes, when_full: of the outbox, see `Keeping`.
-        grace_seconds: how long a frame is kept that a watermark covers which anybody could have written.
+        durability, max_bytes, when_full: settings of the outbox, see `Keeping`.
+        grace_seconds: how long a frame is still kept after a watermark that anybody could have written covers it.
         drain_seconds: how long an orderly stop waits for the outbox to empty.
-        descriptions: by stream, what the device tells of it itself, where there is no gateway to do so.
-        groups: those that the owner has joined.
-        config: the file that all this is from.
-        program: the version of this program.
+        descriptions: descriptions by stream that the device publishes itself, in fleets without a gateway.
+        groups: names of the groups that the owner has joined.
+        config: path of the configuration file.
+        program: version of this program.
     """
 
     fleet: str
@@ -160,7 +163,7 @@ class AgentPlan:
 
 
 def _noise(policy: AgentPolicy, form: dict[str, Any]) -> SymbolNoise | PointSource | None:
-    """Source of noise; modules for points are loaded only where there are some, and their tables are in JSON."""
+    """Return the tables that a stream draws from, None for windows only; modules for points are loaded if needed."""
     if policy.points:
         from edge_agent.measurer import PointSource
 

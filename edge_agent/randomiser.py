@@ -1,7 +1,7 @@
-"""A state becomes a symbol by the operating system's randomness; of a released point, `edge_agent.measurer` says how.
+"""Draw the symbol for a state with the operating system's randomness; `edge_agent.measurer` draws released points.
 
-A symbol takes one 32-bit word against a row of integers. Without a state, a word before it takes the row:
-fugu/core/noise.py says by which distribution.
+A symbol takes one 32-bit word, which is compared with a row of integers. For a tick without a state, another word
+selects the row first: fugu/core/noise.py has the distribution.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class Mechanism(NamedTuple):
     """Mechanism of a stream.
 
     Attributes:
-        draw: from a tick, its state, or None, and its shift: what is released, as the bytes in a frame, if anything.
-        offer: takes a table that has arrived, for ticks from a given one on, or raises; None if tables never arrive.
+        draw: draw(tick, state, shift) returns the output as the bytes in a frame, or None without outputs. The state is
+            None for a tick without one.
+        offer: offer(payload, tick) takes a table for ticks from this one on, or raises; None if tables never arrive.
     """
 
     draw: Callable[[int, int | None, int], bytes | None]
@@ -38,7 +39,7 @@ class Mechanism(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SymbolNoise:
-    """One table of symbols."""
+    """Noise of a stream of symbols: one table."""
 
     table: NoiseTable
     cycle = 1  # one table is for every tick
@@ -49,16 +50,16 @@ class SymbolNoise:
         return symbol_bits(self.table.symbols)
 
     def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
-        """Draw symbols."""
+        """Return a mechanism that draws symbols."""
         draw_symbol = randomiser(self.table, entropy)
         return Mechanism(lambda _tick, state, _shift: bytes((draw_symbol(state),)), None)
 
 
 def system_entropy() -> Callable[[memoryview], None]:
-    """Return a function that fills a buffer in place, so that it can be wiped.
+    """Return a function that fills a buffer with random bytes in place, so that the buffer can be wiped.
 
-    The first call of os.urandom waits until the kernel's generator has been seeded. After that the same generator is
-    read through its device file, which leaves no immutable copy behind.
+    The call of os.urandom waits until the kernel's generator has been seeded. After that the same generator is read
+    through its device file, which leaves no immutable copy behind.
     """
     os.urandom(1)
     source = io.FileIO("/dev/urandom")

@@ -1,8 +1,8 @@
 """`python -m edge_agent.reporter < REQUEST`: draw a window's masks, encrypt them to a group's helper, and sign them.
 
-A process of its own, so that cryptography costs the running agent neither memory nor time. It is done before the window
-begins, and so knows no count. Request and answer are JSON, with bytes as hexadecimal digits: the arguments of `seal`,
-and the fields of `Sealed`.
+This runs in a process of its own, so that cryptography costs the running agent neither memory nor time. It runs before
+the window begins, and so knows no count. The request is a JSON list, the arguments of `seal`; the answer is a JSON
+object, the fields of `Sealed`. Bytes are hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sealed(NamedTuple):
 
 
 def main() -> None:
-    """Answer one request."""
+    """Answer the request on standard input."""
 
     def answer_request() -> Answer:
         count, *fields = json.load(sys.stdin)
@@ -41,15 +41,16 @@ def main() -> None:
 
 
 def seal(count: int, helper: bytes, signed: bytes, signature: bytes, key: bytes, seed: bytes, header: bytes) -> Sealed:
-    """Draw so many masks and encrypt them; none if `count` is 0: then the opening key is checked, and nothing else.
+    """Draw `count` masks and encrypt them to the helper's opening key. If `count` is 0, only check the opening key.
 
     Args:
-        helper: the public key of the helper.
-        signed, signature: of its opening key `key`.
-        seed: of the device's own key.
-        header: what is signed and bound to the ciphertext beside the masks.
+        helper: the helper's public key.
+        signed, signature: the message with the opening key that the helper has signed, and its signature.
+        key: the opening key.
+        seed: the seed of the device's own key.
+        header: bytes that are bound to the ciphertext, and signed with it.
 
-    Raises FuguError if the opening key is not the helper's, or `cryptography` is too old.
+    Raises FuguError if the helper has not signed the opening key, or `cryptography` is too old.
     """
     try:
         from cryptography.exceptions import InvalidSignature

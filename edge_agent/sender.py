@@ -1,4 +1,4 @@
-"""Sends what the outbox holds, a few frames at a time, until it is known to be safe elsewhere."""
+"""Sends the frames of the outbox, a few at a time, until they are known to be safe elsewhere."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ RESEND_SECONDS_MAX = 3600.0
 
 
 class Sender:
-    """The frames of one device on their way; used from the agent's loop.
+    """Sends the frames of one device, and forgets them; used from the agent's loop.
 
     Args:
-        plan: whose frames they are, when one may be forgotten, and for how long those are kept that a watermark covers
-            which anybody could have written.
-        key: by which the gateway's watermarks are known; None takes those of anybody, with the grace period.
+        plan: has the device's names, and says when frames may be forgotten (`forget`, `grace_seconds`).
+        key: key of the gateway's watermarks; None takes anybody's watermarks, with the grace period.
     """
 
     def __init__(self, outbox: Outbox, link: Link, plan: AgentPlan, key: bytes | None = None) -> None:
@@ -33,7 +32,7 @@ class Sender:
         self._outbox = outbox
         self._link = link
         self._plan = plan
-        self._whose = plan.fleet, plan.device
+        self._address = plan.fleet, plan.device
         self._key = key
         self._sent_through = 0
         self._resend: list[int] = []
@@ -41,18 +40,19 @@ class Sender:
         self._progress = time.monotonic()
         self._patience = RESEND_SECONDS
         self._sent_at: dict[int, float] = {}
-        self._probe = self._probes = 0  # the last of the frames that were sent again unasked, and how many they were
+        # The last frame that was sent again because no answer came, and how many frames were sent again then.
+        self._probe_end = self._probe_count = 0
 
     def pump(self) -> None:
-        """Send what there is room for; the connection is there."""
+        """Send frames until `IN_FLIGHT` are unanswered; call this while connected."""
         self._resend_unanswered()
         while len(self._in_flight) < IN_FLIGHT and self._send_next():
             pass
 
     def connected(self) -> None:
-        """Note a new connection: its client sends again what was in flight, and we what went with a client of before.
+        """Note a new connection, and send publications of earlier clients again; the link's client re-sends its own.
 
-        What the broker may have lost follows soon.
+        Frames that the broker may have lost follow after `RESEND_SECONDS`.
         """
         lost_keys = [key for key in self._in_flight if key[0] != self._link.clients]
         self._resend = sorted({*self._resend, *map(self._in_flight.pop, lost_keys)})
@@ -67,7 +67,7 @@ class Sender:
         frame_id, name, payload = frame
         stream, _, window = name.partition("/")
         kind: Kind = "report" if payload[0] == Report.SCHEMA else "window" if window else "symbols"
-        topic = topic_of(kind, *self._whose, stream)
+        topic = topic_of(kind, *self._address, stream)
         if (mid := self._link.publish(topic, payload)) is None:
             return False
         if is_first_send:
@@ -79,20 +79,21 @@ class Sender:
         return True
 
     def answered(self, client: int, mid: int, accepted: bool) -> None:
-        """The broker has answered a publication of one of the link's clients."""
+        """Note that the broker has answered a publication, by the number of the link's client and the message id."""
         frame_id = self._in_flight.pop((client, mid), None)
         if frame_id is not None and accepted and self._plan.forget == "puback":
             self._outbox.frames.forget(frame_id)
             self._sent_at.pop(frame_id, None)
-            self._advance()
+            self._note_progress()
 
     def committed(self, message: Committed) -> bool:
-        """Forget what the gateway has said is durable, of what has been sent since the start.
+        """Forget the frames that a watermark says are durable, of those that have been sent since the start.
 
-        Returns whether the gateway has said it, and nothing newer that is known. Raises sqlite3.Error; nothing is lost.
+        False if the watermark is not the gateway's, or not newer than every one before. After sqlite3.Error nothing is
+        lost.
         """
         if self._key is not None and not (
-            message.counter > self._outbox.counter and message.is_authentic(self._key, *self._whose)
+            message.counter > self._outbox.counter and message.is_authentic(self._key, *self._address)
         ):
             return False
         now = time.monotonic()
@@ -105,26 +106,26 @@ class Sender:
                 grace_seconds=self._plan.grace_seconds if self._key is None else 0.0,
             )
             if forgotten_count:
-                self._advance()
+                self._note_progress()
             overdue_ids = [i for i in missing_ids if now - self._sent_at.get(i, -RESEND_SECONDS) >= RESEND_SECONDS / 2]
             self._resend = sorted({*self._resend, *(i for i in overdue_ids if i <= self._sent_through)})
         if self._key is not None:
             self._outbox.counter = message.counter
-        if self._probe and not self._resend:
+        if self._probe_end and not self._resend:
             oldest = self._outbox.frames.next(0)
-            if oldest is None or oldest[0] > self._probe:
-                self._send_oldest_again(2 * self._probes, latest_time=now - RESEND_SECONDS / 2)
+            if oldest is None or oldest[0] > self._probe_end:
+                self._send_oldest_again(2 * self._probe_count, latest_time=now - RESEND_SECONDS / 2)
         return True
 
-    def _advance(self) -> None:
+    def _note_progress(self) -> None:
         self._progress = time.monotonic()
         self._patience = RESEND_SECONDS
         self._sent_at = {i: seconds for i, seconds in self._sent_at.items() if i > self._sent_through - 10 * IN_FLIGHT}
 
     def _resend_unanswered(self) -> None:
-        """Send the oldest frames again when nothing has been said of them for a while; once they are durable, the rest.
+        """Send the oldest frames again if no watermark has covered any for a while; once these are durable, the others.
 
-        What follows would tell the gateway of a gap; but nothing follows where a device drains its outbox to end.
+        The gateway sees a gap by the frames that follow; but no frame follows while a device drains its outbox.
         """
         now = time.monotonic()
         if self._in_flight or self._resend or now - self._progress < self._patience:
@@ -134,12 +135,12 @@ class Sender:
         self._send_oldest_again(IN_FLIGHT, latest_time=now)
 
     def _send_oldest_again(self, max_frames: int, latest_time: float) -> None:
-        """Send so many frames again, of those that were sent before a time."""
-        self._probe = frame_id = 0
+        """Queue at most `max_frames` of the oldest frames that were sent up to a time, to be sent again."""
+        self._probe_end = frame_id = 0
         while len(self._resend) < max_frames and (frame := self._outbox.frames.next(frame_id)) is not None:
             frame_id = frame[0]
             if frame_id > self._sent_through or self._sent_at.get(frame_id, latest_time) > latest_time:
                 break
             self._resend.append(frame_id)
-            self._probe = frame_id
-        self._probes = len(self._resend)
+            self._probe_end = frame_id
+        self._probe_count = len(self._resend)

@@ -2,13 +2,13 @@
 
 Before a window begins, its masks are drawn and encrypted to the group's helper (`edge_agent.reporter`), and its shares
 of noise are drawn. A count begins at share - mask mod 2^64: it is uniform at every moment, and the count itself is
-nowhere. What is encrypted is forgotten at once. Nothing is on the disk before the report is complete. A share is 0 in
-most windows, so an earlier look at the count, and the report that follows, would reveal the count.
+never stored. The masks are forgotten once they are encrypted. Nothing is on the disk before the report is complete. A
+share is 0 in most windows, so an earlier look at the masked count, and the report that follows, would reveal the count.
 
 A window is reported if one process, under one policy and one shift, ran from before its first tick to its end, whatever
-was observed. A restart, another policy, a clock that was set or a helper whose key is missing make the home one of
-those that are not in the sum. None of that depends on a reading. Windows go by wall ticks, and none is reported twice:
-clocks that go back find it reported.
+was observed. After a restart, a new policy, a change of the clock, or without a helper's key, the home is missing from
+the sum of the window. None of that depends on a reading. Windows go by wall ticks, and none is reported twice, also
+after the clock has gone back.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ __all__ = ["Helpers", "StreamSums", "device_key"]
 _log = logging.getLogger(__name__)
 SEED_BYTES = 32
 _AHEAD_US = 600_000_000
-"""Masks are drawn so long before their window at most, and not before the window before."""
+"""Masks are drawn at most this long before their window, and not before the window before begins."""
 _PATIENCE_SECONDS = 60.0
 _WORD = 1 << 64
 
 
 def device_key(outbox: str | Path) -> bytes:
-    """The seed of the device's own Ed25519 key, which is made here if there is none yet; OutboxError, FuguError."""
+    """Read the seed of the device's own Ed25519 key, beside the outbox; make it if there is none. Raises FuguError."""
     path = Path(f"{outbox}.key")
     try:
         seed = path.read_bytes()
@@ -62,7 +62,7 @@ def device_key(outbox: str | Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """An opening key as it came: its message, what the helper has signed, and the signature."""
+    """An opening key that has arrived: its message, the bytes that the helper has signed, and the signature."""
 
     message: OpeningKey
     signed: bytes
@@ -72,8 +72,8 @@ class _Key:
 class Helpers:
     """The helpers' newest opening keys, and the process that encrypts to them; used from the agent's loop.
 
-    Each key is checked in a process before it is used, so that nothing but the helper's signature makes one the newest.
-    `queue` leaves work for the loop. Which key is the newest, and since which tick it is known, outlasts a restart.
+    A key is used, and becomes the newest, only after a process has checked the helper's signature. `queue` takes work
+    for the loop. Which key is the newest, and since which tick it is known, is stored over a restart.
     """
 
     def __init__(self, outbox: Outbox, fleet: str, device: str, queue: Callable[[Callable[[], None]], None]) -> None:
@@ -91,22 +91,25 @@ class Helpers:
         self._warned: set[str] = set()
 
     def follow(self, plans: Sequence[StreamPlan]) -> None:
-        """Use the keys of these policies' groups."""
+        """Follow the groups of these plans: check the keys that have arrived for them, and drop other keys."""
         self._roots = {group_sum.name: group_sum.helper for plan in plans for group_sum in plan.sums}
         self._keys = {group: key for group, key in self._keys.items() if group in self._roots}
         self._stored = {group: self._outbox.opening_key(group) for group in self._roots}
         if self._roots and not self._seed:
             self._seed = device_key(self._outbox.path)
         self._waiting |= {group: key for group, key in self._heard.items() if group in self._roots}
-        self._check()
+        self._check_keys()
 
     def sums(self, plan: StreamPlan, entropy: Callable[[memoryview], None], shift: int) -> StreamSums:
-        """The sums of a stream from now on; OutboxError if the ticks of a window have changed."""
+        """Begin the sums of a stream. Raises OutboxError if the ticks of a window have changed."""
         last_numbers = [self._outbox.register_window(plan.stream, window_sum) for window_sum in plan.sums]
         return StreamSums(plan, last_numbers, entropy, self, shift)
 
     def arrived(self, group: str, payload: bytes) -> bool:
-        """Take an opening key that has arrived; False if it is none, or older than what is known."""
+        """Take an opening key that has arrived for a group; False if it is malformed, or for another group.
+
+        The newest to arrive is checked next.
+        """
         try:
             envelope = Envelope.decode(payload)
             message = OpeningKey.decode(envelope.payload)
@@ -116,13 +119,13 @@ class Helpers:
         if not is_for_group or len(envelope.signatures) != 1:
             return False
         self._heard[group] = self._waiting[group] = _Key(message, envelope.message, envelope.signatures[0].signature)
-        self._check()
+        self._check_keys()
         return True
 
     def has_key(self, plan: SharedSum, tick: int) -> bool:
-        """True if there is a key for a window that begins at a tick, which is not older than a helper keeps it.
+        """True if there is a key for a window that begins at a tick, at most a day, a window and its deadline old.
 
-        False while a process runs for the group: on a slow machine they would pile up.
+        False while a process runs for the group: on a slow machine processes would pile up.
         """
         key, stored_key = self._keys.get(plan.name), self._stored.get(plan.name)
         if plan.name in self._busy or key is None or stored_key is None or stored_key.made != key.message.made:
@@ -131,7 +134,7 @@ class Helpers:
         return tick - stored_key.tick <= plan.length + plan.deadline_ticks + day_ticks
 
     def seal(self, plan: SharedSum, number: int, on_sealed: Callable[[tuple[int, ...], SealedMasks], None]) -> None:
-        """Draw and encrypt the masks of a window; `on_sealed` gets them in the loop, or never."""
+        """Draw and encrypt the masks of a window; `on_sealed` is called with both in the loop, or never."""
         key = self._keys[plan.name]
         policy_digest, key_digest = plan.digest, key.message.digest
         header_bytes = header(self._fleet, self._device, policy_digest, key_digest, number)
@@ -142,15 +145,15 @@ class Helpers:
 
         self._ask(plan.name, key, header_bytes, plan.counts, take_answer)
 
-    def since(self, group: str, tick: int) -> None:
-        """Note the tick at which a new key was first there, durably."""
+    def note_key_tick(self, group: str, tick: int) -> None:
+        """Store the tick at which the newest key of a group was first there."""
         key, stored_key = self._keys.get(group), self._stored.get(group)
         if key is not None and (stored_key is None or stored_key.made < key.message.made):
             self._outbox.keep_opening_key(group, StoredKey(key.message.made, tick))
             self._stored[group] = StoredKey(key.message.made, tick)
 
-    def _check(self) -> None:
-        """Check the key of a group that has waited, one at a time of each."""
+    def _check_keys(self) -> None:
+        """Begin to check waiting keys, one at a time for each group."""
         for group in [group for group in self._waiting if group in self._roots and group not in self._busy]:
             key = self._waiting.pop(group)
             if self._is_newer(group, key):
@@ -161,7 +164,7 @@ class Helpers:
             self._keys[group] = key
 
     def _is_newer(self, group: str, key: _Key) -> bool:
-        """True if no key that was used is newer; the newest is used again after a restart."""
+        """True if a key is newer than the group's key in use, and not older than the newest that was ever used."""
         held_key, stored_key = self._keys.get(group), self._stored.get(group)
         is_newest = held_key is None or held_key.message.made < key.message.made
         return group in self._roots and is_newest and (stored_key is None or stored_key.made <= key.message.made)
@@ -170,20 +173,20 @@ class Helpers:
         self._busy.add(group)
         fields = [self._roots[group], key.signed, key.signature, key.message.key, self._seed, header_bytes]
         request = json.dumps([count, *(field.hex() for field in fields)]).encode()
-        self._reporter.ask((), request, partial(self._answered, group, on_answer))
+        self._reporter.ask((), request, partial(self._take_answer, group, on_answer))
 
-    def _answered(self, group: str, on_answer: Callable[[Answer], None], answer: Answer) -> None:
+    def _take_answer(self, group: str, on_answer: Callable[[Answer], None], answer: Answer) -> None:
         self._busy.discard(group)
         if "refused" not in answer:
             on_answer(answer)
         elif (trouble := f"group {group}: {answer['detail']}; nothing is reported") not in self._warned:
             self._warned.add(trouble)
             _log.warning("%s", trouble)
-        self._check()
+        self._check_keys()
 
 
 class _Count(Secret):
-    """The numbers of a window under way."""
+    """The masked counts of a window under way."""
 
     __slots__ = ("_values", "number", "observed", "sealed")
     kind = "share of a sum"
@@ -195,25 +198,25 @@ class _Count(Secret):
         self.sealed = sealed
 
     def add(self, block: int, state_place: int | None) -> None:
-        """Count one tick; the same is done whatever its state is."""
+        """Count one tick of a block, for a state that is counted or not; the work is the same for all states."""
         self.observed = [tick_count + (index == block) for index, tick_count in enumerate(self.observed)]
         self._values = [(value + (index == state_place)) % _WORD for index, value in enumerate(self._values)]
 
-    def take(self) -> bytes:
-        """The parts; afterwards there are none."""
+    def take_parts(self) -> bytes:
+        """Return the masked counts as bytes, and forget them."""
         parts = packed(self._values)
         self._values = []
         return parts
 
 
 class _Sum:
-    """One sum of a stream: the window under way, and what is ready for the next."""
+    """One sum of a stream: its window under way (`open`), and the masked counts of the next."""
 
-    def __init__(self, plan: SharedSum, last: int) -> None:
+    def __init__(self, plan: SharedSum, last_window: int) -> None:
         self.plan = plan
-        self.last = last
+        self.last_window = last_window
         self.shares = Shares(plan.noise, plan.honest)
-        self.asked = -1
+        self.asked_window = -1
         self.next: _Count | None = None
         self.open: _Count | None = None
 
@@ -221,7 +224,7 @@ class _Sum:
 class StreamSums:
     """The sums of one stream, from now on: windows that began before are not reported.
 
-    `shift` is by how many ticks the numbers of ticks are ahead of the wall clock's, from now on.
+    `shift` is how many ticks the numbers are ahead of the wall clock.
     """
 
     def __init__(
@@ -238,53 +241,53 @@ class StreamSums:
         self._next_wall = 0
         self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
         self._sums = [_Sum(sum_plan, number) for sum_plan, number in zip(plan.sums, last_numbers, strict=True)]
-        self._over: list[tuple[_Sum, _Count]] = []
+        self._ended: list[tuple[_Sum, _Count]] = []
 
     def observe(self, tick: int, state: int | None) -> None:
-        """Count the state of a tick that is later than every one before, or a tick without one."""
+        """Count a tick, later than every tick before, and its state, None if it has none."""
         wall_tick = tick - self._shift
-        self._reach(wall_tick)
+        self._move_to(wall_tick)
         for total in self._sums:
             if total.open is not None:
                 total.open.add(*total.plan.places_at(wall_tick, state))
         self._next_wall = wall_tick + 1
 
     def advance(self, tick: int) -> list[Report]:
-        """The reports of windows that end before a tick, the next of the stream; each once.
+        """Return the reports of windows that end before `tick`, the next tick of the stream; each once.
 
-        Masks of the windows that begin next are asked for.
+        Also ask for the masks of the windows that begin next.
         """
-        self._reach(tick - self._shift)
-        ended_windows, self._over = self._over, []
+        self._move_to(tick - self._shift)
+        ended_windows, self._ended = self._ended, []
         for total in self._sums:
-            self._helpers.since(total.plan.name, tick)
-            window_number = max(total.plan.at(self._next_wall - 1) + 1, total.last + 1, 0)
+            self._helpers.note_key_tick(total.plan.name, tick)
+            window_number = max(total.plan.at(self._next_wall - 1) + 1, total.last_window + 1, 0)
             first_tick = total.plan.begin(window_number)
             lead_ticks = min(total.plan.length, -(-_AHEAD_US // total.plan.period_us))
-            is_due = first_tick - self._next_wall <= lead_ticks and total.asked < window_number
+            is_due = first_tick - self._next_wall <= lead_ticks and total.asked_window < window_number
             if is_due and self._helpers.has_key(total.plan, first_tick + self._shift):
-                total.asked = window_number
-                self._helpers.seal(total.plan, window_number, partial(self._ready, total, window_number))
+                total.asked_window = window_number
+                self._helpers.seal(total.plan, window_number, partial(self._take_masks, total, window_number))
         return [self._report(total, count) for total, count in ended_windows]
 
-    def _ready(self, total: _Sum, window_number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
-        """Take the masks of a window that has not begun."""
+    def _take_masks(self, total: _Sum, window_number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
+        """Take the masks of a window, unless it has begun."""
         if total.plan.begin(window_number) >= self._next_wall:
             values = [(total.shares.draw(self._bits) - mask) % _WORD for mask in masks]
             total.next = _Count(window_number, values, sealed)
 
-    def _reach(self, wall_tick: int) -> None:
-        """Begin and end windows: no tick before this one comes any more."""
+    def _move_to(self, wall_tick: int) -> None:
+        """Begin and end windows: `wall_tick` is the next tick that may be counted."""
         self._next_wall = wall_tick
         for total in self._sums:
-            for _ in range(2):  # the one under way may end, and the next one with it
+            for _ in range(2):  # the window under way may end, and so may the next
                 if total.open is not None and total.open.number < total.plan.at(wall_tick):
-                    self._over.append((total, total.open))
+                    self._ended.append((total, total.open))
                     total.open = None
                 if total.open is None and total.next is not None and total.next.number <= total.plan.at(wall_tick):
                     total.open, total.next = total.next, None
 
     def _report(self, total: _Sum, count: _Count) -> Report:
-        total.last = count.number
+        total.last_window = count.number
         head_fields = self._version, total.plan.name, -1, count.number, total.plan.digest
-        return Report(*head_fields, tuple(count.observed), count.take(), count.sealed)
+        return Report(*head_fields, tuple(count.observed), count.take_parts(), count.sealed)

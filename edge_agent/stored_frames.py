@@ -1,9 +1,10 @@
 """The frames of an outbox, from when they are sealed until they are safe elsewhere, within a limit.
 
-Deletions are noted in memory and done in the next transaction that there is anyway; after a crash, frames are sent
-again. A frame covered by a watermark which anybody could have written is kept for a grace period, and sent again if a
-later watermark misses it. When there is no room, covered frames go first. After that either nothing is taken any more,
-or the oldest frame is dropped. The newest of a sequence is never dropped: the next one then accounts for its ticks.
+Deletions are noted in memory, and done in the next transaction that other work needs; after a crash, frames are sent
+again. A frame that is covered by a watermark which anybody could have written is kept for a grace period, and sent
+again if a later watermark misses it. When there is no room, covered frames are deleted first. Then either no more
+frames are taken, or the oldest frame is dropped, and the next of its sequence accounts for its ticks. So the newest
+frame of a sequence is never dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fugu.contract.group_frames import Report
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.host.database import Database, transaction
 
-__all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrames", "accounting"]
+__all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrames", "with_previous"]
 
 FRAMES_SCHEMA = """
     CREATE TABLE frames (
@@ -27,16 +28,16 @@ FRAMES_SCHEMA = """
         payload BLOB NOT NULL);
 """
 MOST_COVERED = 20_000
-"""So many frames at most wait to be deleted, with a grace period or without."""
+"""Most frames that wait to be deleted, with or without a grace period."""
 _SLACK = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """How an outbox keeps things: each tick committed before the next if `by_tick`, else a full frame.
+    """How an outbox stores: if `by_tick`, each tick is committed before the next, else each full frame.
 
-    Frames and what belongs to them take at most `max_bytes` on the disk; then the oldest is dropped if `drop_oldest`,
-    else no tick is drawn any more.
+    The file uses at most `max_bytes`. When it is full, the oldest frame is dropped if `drop_oldest`, else no more ticks
+    are drawn.
     """
 
     by_tick: bool = False
@@ -45,7 +46,7 @@ class Keeping:
 
 
 class StoredFrame(NamedTuple):
-    """A frame: its id, its stream or its window's sequence, and its bytes."""
+    """A frame: its id, the name of its stream or window, and its bytes."""
 
     id: int
     sequence: str
@@ -53,7 +54,7 @@ class StoredFrame(NamedTuple):
 
 
 class StoredFrames:
-    """The frames in a database that one connection uses, the newest's id, and how many were dropped since the start."""
+    """The frames in a database; `newest` is the newest frame's id, `dropped` counts dropped frames since the start."""
 
     def __init__(self, db: Database, retention: Keeping, now: Callable[[], float] = time.monotonic) -> None:
         self._db = db
@@ -61,17 +62,17 @@ class StoredFrames:
         self._now = now
         (self._page_size,) = db.execute("PRAGMA page_size").fetchone()
         self.newest, self._count = db.execute("SELECT COALESCE(MAX(id), 0), COUNT(*) FROM frames").fetchone()
-        self._covered: dict[int, float] = {}  # when each may be deleted
-        self._prefix: dict[str, tuple[int, int]] = {}  # of each sequence: all up to (id, last) are covered
-        self._reach: dict[str, int] = {}  # of each sequence: none above this id is covered
+        self._covered: dict[int, float] = {}  # by frame id: when the frame may be deleted
+        self._prefix: dict[str, tuple[int, int]] = {}  # by sequence: all frames up to (id, last tick) are covered
+        self._highest_covered: dict[str, int] = {}  # by sequence: no frame above this id is covered
         self._deleted: set[int] = set()
         self.dropped = 0
 
     @contextmanager
     def changing(self, *, is_forced: bool) -> Iterator[None]:
-        """One transaction, also of deletions, or a part of the outer one.
+        """Run a transaction that also deletes covered frames; inside another transaction, be a part of it.
 
-        If it is `is_forced`, it and all before outlast a power cut.
+        If `is_forced`, this transaction and all before outlast a power cut.
         """
         if self._db.in_transaction:
             yield
@@ -91,13 +92,13 @@ class StoredFrames:
             self._covered.pop(frame_id, None)
 
     def add(self, sequence: str, previous: int, last: int, payload: bytes) -> None:
-        """Keep a frame; in a transaction."""
+        """Store a frame; call this in a transaction."""
         self.newest += 1
         self._count += 1
         self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?)", (self.newest, sequence, previous, last, payload))
 
     def next(self, after: int) -> StoredFrame | None:
-        """The oldest frame with an id above `after` that is not known to be safe elsewhere."""
+        """Return the oldest frame with an id above `after` that is not covered; `None` if there is none."""
         for row in self._db.execute("SELECT id, stream, payload FROM intact_frames WHERE id > ? ORDER BY id", (after,)):
             if row[0] not in self._covered:
                 return StoredFrame(*row)
@@ -107,17 +108,17 @@ class StoredFrames:
         """Forget one frame."""
         if self._db.execute("SELECT 1 FROM frames WHERE id = ?", (frame_id,)).fetchone():
             self._covered[frame_id] = 0.0
-            self._delete_some()
+            self._limit_covered()
 
     def forget_committed(
         self, sequence: str, durable_tick: int, gaps: Sequence[Gap], *, sent_through: int, grace_seconds: float
     ) -> tuple[int, list[int]]:
-        """Forget the frames that are durable elsewhere; those that an earlier watermark covered may be live again.
+        """Forget the frames that a watermark covers. Frames that only an earlier watermark covered are sent again.
 
         Args:
-            durable_tick, gaps: what is durable, as in `fugu.contract.frames.StreamCommit`.
-            sent_through: the newest frame that has been sent; none above it is forgotten.
-            grace_seconds: for how long they are kept all the same.
+            durable_tick, gaps: the durable ticks, as `through` and `gaps` of `fugu.contract.frames.StreamCommit`.
+            sent_through: id of the newest frame that has been sent; none above it is forgotten.
+            grace_seconds: how long forgotten frames are still kept.
 
         Returns:
             The number of frames newly forgotten, and the ids of the frames that hold ticks of a gap.
@@ -127,7 +128,7 @@ class StoredFrames:
         prefix_id, last_of_prefix = self._prefix.get(sequence, (0, -1))
         if prefix_end < last_of_prefix:
             prefix_id, last_of_prefix = 0, -1
-        highest_covered = self._reach.get(sequence, 0)
+        highest_covered = self._highest_covered.get(sequence, 0)
         covered_before, missing_ids, is_unbroken = len(self._covered), list[int](), True
         rows = self._db.execute(
             "SELECT id, previous, last FROM intact_frames WHERE id > ? AND id <= ? AND stream = ? ORDER BY id",
@@ -143,35 +144,35 @@ class StoredFrames:
                     missing_ids.append(frame_id)
                 continue
             self._covered[frame_id] = min(deletion_time, self._covered.get(frame_id, deletion_time))
-            self._reach[sequence] = max(frame_id, self._reach.get(sequence, 0))
+            self._highest_covered[sequence] = max(frame_id, self._highest_covered.get(sequence, 0))
             if is_unbroken:
                 prefix_id, last_of_prefix = frame_id, last_tick
         self._prefix[sequence] = prefix_id, last_of_prefix
         forgotten_count = len(self._covered) - covered_before
-        self._delete_some()
+        self._limit_covered()
         return forgotten_count, missing_ids
 
     @property
     def covered(self) -> int:
-        """The number of frames that wait to be deleted."""
+        """Number of frames that wait to be deleted."""
         return len(self._covered)
 
     def depth(self) -> int:
-        """The number of frames that are not known to be safe elsewhere."""
+        """Return the number of frames that are not known to be safe elsewhere."""
         return int(self._count - len(self._covered))
 
     def used(self) -> int:
-        """Bytes on the disk that are in use."""
+        """Return the bytes on the disk that are in use."""
         (page_count,) = self._db.execute("PRAGMA page_count").fetchone()
         (free_pages,) = self._db.execute("PRAGMA freelist_count").fetchone()
         return int((page_count - free_pages) * self._page_size)
 
-    def takes(self, size: int) -> bool:
-        """True if there is room for a frame of so many bytes, or could be made."""
+    def can_take(self, size: int) -> bool:
+        """True if there is room for a frame of `size` bytes, or `make_room` may find some."""
         return bool(self._covered) or self.keeping.drop_oldest or self.fits(size)
 
-    def free(self, size: int) -> bool:
-        """Make room for a frame of so many bytes if there is none, in a transaction; whether there is room then."""
+    def make_room(self, size: int) -> bool:
+        """Delete frames until there is room for a frame of `size` bytes, in a transaction; True if there is room."""
         if not self.fits(size):
             self._delete(self._covered)
         while not (has_room := self.fits(size)) and self.keeping.drop_oldest and self._drop_oldest():
@@ -179,11 +180,14 @@ class StoredFrames:
         return has_room
 
     def fits(self, size: int) -> bool:
-        """True if there is room for a frame of so many bytes as it is."""
+        """True if there is room for a frame of `size` bytes without deletions."""
         return self.used() + size + _SLACK <= self.keeping.max_bytes
 
     def _drop_oldest(self) -> bool:
-        """Drop the oldest frame that another of its sequence follows, which then accounts for its ticks as well."""
+        """Drop the oldest frame that has a next one in its sequence, which then accounts for its ticks.
+
+        False if there is no such frame.
+        """
         query = "SELECT id, stream, previous FROM frames ORDER BY id"
         for frame_id, sequence, previous_tick in self._db.execute(query):
             next_row = self._db.execute(
@@ -194,13 +198,13 @@ class StoredFrames:
                 self._delete([frame_id])
                 self._db.execute(
                     "UPDATE frames SET previous = ?, payload = ? WHERE id = ?",
-                    (previous_tick, accounting(next_row[1], previous_tick), next_row[0]),
+                    (previous_tick, with_previous(next_row[1], previous_tick), next_row[0]),
                 )
                 self.dropped += 1
                 return True
         return False
 
-    def _delete_some(self) -> None:
+    def _limit_covered(self) -> None:
         if len(self._covered) > MOST_COVERED:
             for frame_id in list(self._covered)[: len(self._covered) - MOST_COVERED // 2]:
                 self._covered[frame_id] = 0.0
@@ -214,7 +218,7 @@ class StoredFrames:
         self._count -= len(new_ids)
 
 
-def accounting(payload: bytes, previous: int) -> bytes:
-    """A frame that accounts for the ticks after `previous`."""
+def with_previous(payload: bytes, previous: int) -> bytes:
+    """Return an encoded frame or report with another `previous`: it accounts for all ticks after that one."""
     frame = next(kind for kind in (SymbolFrame, MeasureFrame, WindowFrame, Report) if payload[0] == kind.SCHEMA)
     return replace(frame.decode(payload), previous=previous).encode()

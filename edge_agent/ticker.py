@@ -1,8 +1,8 @@
 """The ticks of a device's streams: `fugu.core.ticks` with the agent's sensors, its outbox and its windows.
 
 Only a recording still knows the readings of past ticks, and may catch up a little. A tick is counted in its windows
-once the outbox has its symbol, and a window leaves at the first tick at or after its end. A count that cannot be made
-durable is thrown away, as is one whose record cannot be made blank before.
+once the outbox has its symbol, and a window leaves at the first tick at or after its end. Counts that cannot be made
+durable are thrown away, as are counts whose record cannot be made blank before.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ __all__ = ["Ticker"]
 _log = logging.getLogger(__name__)
 
 REPLAY_LATE_US = 10_000_000
-"""The same of a recording."""
+"""How late a tick of a recording may be, as `LATE_US` for other sensors."""
 IDLE_SECONDS = 1.0
 _SLICE_US = 250_000
-"""For so long, ticks are drawn for before the agent looks at anything else."""
+"""Longest time for overdue ticks before the agent does other work."""
 _JUDGING_US = 200_000
 _JUDGING_SHARE = 6
-"""A piece of a watch's judgement has so long, and at most one part in so many of the shortest period."""
+"""Longest time for a piece of a watch's judgement: `_JUDGING_US`, and the shortest period over `_JUDGING_SHARE`."""
 
 
 class Stream(Pace):
-    """A stream: its plan, its sensor, what it draws from, and where it is; `last_tick` is the last ever committed.
+    """A stream: its plan, its sensor, its mechanism, and its position; `last_tick` is the last tick ever committed.
 
     Attributes:
-        refusal: why the newest table was refused, if it was; for the journal.
-        watch: over its class, if there is anything to see; for the owner only.
-        ticks, silent: how many were drawn for since the start, and how many of them had no reading.
+        refusal: why the newest table was refused, "" if it was not; for the log.
+        watch: checks the states against the policy's class, for the owner only; None if nothing can be checked.
+        ticks, silent: how many ticks were drawn since the start, and how many of them had no reading.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class Stream(Pace):
         self.ticks = 0
         self.watch = None if plan.watch is None else Watch(read_discretiser(plan.discretiser).states, plan.watch)
         self.silent = 0
-        self._told: set[str] = set()
+        self._warnings: set[str] = set()
         no_mechanism = Mechanism(lambda _tick, _state, _shift: None, None)
         self.mechanism = no_mechanism if plan.noise is None else plan.noise.begin(entropy)
 
     def observe(self, tick: int) -> int | None:
-        """The state of a tick, or None; what is wrong with the sensor is told once, to the journal only."""
+        """Read the sensor and return the state of a tick; None without one. Log each trouble of the sensor once."""
         reading = self.sensor.read(tick)
         state = self.discretiser.observe(tick, None if reading is None else reading.reveal())
         self.ticks += 1
@@ -93,15 +93,15 @@ class Stream(Pace):
             self.watch.observe(tick, state)
         self.silent += reading is None
         if self.sensor.trouble:
-            self._tell(f"sensor: {self.sensor.trouble}")
+            self._warn_once(f"sensor: {self.sensor.trouble}")
         if self.discretiser.unusable:
-            self._tell("a reading is no number, category or place of its policy")
+            self._warn_once("a reading is no number, category or place of its policy")
         return state
 
     def first_share_us(self, now_us: int) -> int | None:
-        """Wall time at which its next window or full frame leaves; None if it draws nothing.
+        """Return the Unix time in microseconds at which the next window or full frame leaves; None if none does.
 
-        A window that was under way before a restart goes on; else it is the first whole one.
+        This may be a window that was under way before a restart; any other window must be whole.
         """
         tick = max(self.next_tick, self.clock.at(now_us) + 1)
         end_ticks = [window.last(window.first_from(tick)) for window in self.plan.windows]
@@ -111,20 +111,20 @@ class Stream(Pace):
             end_ticks.append(tick + self.plan.frame_ticks - 1)
         return self.clock.time_of(min(end_ticks)) if end_ticks else None
 
-    def _tell(self, trouble: str) -> None:
-        if trouble not in self._told:
-            self._told.add(trouble)
+    def _warn_once(self, trouble: str) -> None:
+        if trouble not in self._warnings:
+            self._warnings.add(trouble)
             _log.warning("stream %s: %s", self.plan.stream, trouble)
 
     def offer_table(self, payload: bytes) -> bool:
-        """Take a table that has arrived, or say in `refusal` why not."""
+        """Offer the mechanism a table that has arrived. False if it is refused, for the reason in `refusal`."""
         if self.mechanism.offer is None:
             return False
         try:
             self.mechanism.offer(payload, self.next_tick)
         except FuguError as error:
             refusal = str(error)
-        except Exception as error:  # what nobody thought of must not stop the device either
+        except Exception as error:  # an unexpected error must not stop the device either
             refusal = cause(error)
         else:
             self.refusal = ""
@@ -139,11 +139,12 @@ class Ticker:
     """The streams of one device; used from the agent's loop.
 
     Args:
-        silent: why nothing may be drawn at a time in seconds, and no sensor read, if that is so.
-        helpers: of the groups that the owner has joined; None if there are none.
+        silent: returns why no sensor may be read and nothing drawn at a Unix time in seconds, or None.
+        helpers: helpers of the groups that the owner has joined; None if there are none.
 
     Attributes:
-        storage_trouble, not_drawn: what keeps symbols from becoming durable, if anything does; ticks lost by that.
+        storage_trouble: what keeps outputs from becoming durable; None if nothing does.
+        not_drawn: number of ticks that were not drawn because the outbox took nothing.
         stopping: set it to draw no more; a signal handler may.
     """
 
@@ -170,7 +171,7 @@ class Ticker:
         self.stopping = False
 
     def begin(self, plans: Sequence[StreamPlan], sensors: Sequence[Sensor]) -> None:
-        """Begin with the tick after this one.
+        """Open the streams of the plans; they begin with the next tick.
 
         Streams with the same sensor and clock get the same readings. Raises OutboxError for a changed clock or window,
         and for a file of windows that cannot be used.
@@ -182,9 +183,9 @@ class Ticker:
         if self._helpers is not None:
             self._helpers.follow(plans)
         for plan, sensor in zip(plans, sensors, strict=True):
-            self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor), stored_records))
+            self.streams.append(self._open_stream(plan, self.sensors.adopt(plan, sensor), stored_records))
         restart(self.streams, self._clock, self._clock.continues)
-        self._look()
+        self._follow_clock()
 
     def switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
         """Put new plans in force between two ticks, once they are stored; a frame of the old plan ends there.
@@ -192,19 +193,19 @@ class Ticker:
         Raises:
             ConfigError: a sensor cannot be opened, or would have to be opened twice where that cannot be.
             OutboxError: a stream cannot go on under its new plan; nothing has changed.
-            OSError, sqlite3.Error: they could not be stored; nothing has changed.
+            OSError, sqlite3.Error: the plans could not be stored; nothing has changed.
         """
         stream_of_name = {stream.plan.stream: stream for stream in self.streams}
         streams = []
         check_shared(plans)
-        self.close_frames()  # before anything is stored: after that nothing may fail, and no tick stay behind
+        self.close_frames()  # before `store`, after which nothing may fail, so that all old outputs are in frames
         try:
             with self._outbox.forgets_if_refused():
                 for plan in plans:
                     old_stream = stream_of_name.get(plan.stream)
-                    stream = self._open(plan, self.sensors.of(plan))
+                    stream = self._open_stream(plan, self.sensors.of(plan))
                     draw_times_us = (peer.drawn_us for peer in self.streams if peer.clock is stream.clock)
-                    # Perhaps that of its sensor.
+                    # Streams of one clock may share a sensor.
                     stream.drawn_us = max((us for us in draw_times_us if us is not None), default=None)
                     if old_stream is not None:
                         stream.next_tick = max(stream.last_tick + 1, old_stream.next_tick)
@@ -218,7 +219,7 @@ class Ticker:
             self.streams = streams
             if self._helpers is not None:
                 self._helpers.follow(plans)
-            try:  # counts of the old policy are over; their records would not be used in any case
+            try:  # counts of the old policy end; their records would never be used
                 self._window_file.begin(plans, discard=True)
             except OSError as error:
                 self.storage_failed(error)
@@ -227,22 +228,22 @@ class Ticker:
                 self._placed = -1
 
     def catch_up(self) -> None:
-        """Draw for every tick that has come, one of each stream after the other: some have one sensor.
+        """Draw every tick that has come, the streams taking turns, as some share a sensor.
 
-        Where ticks come faster than they are drawn for, the rest is left to the next call: other work must go on.
-        Raises OutboxError if the outbox is lost.
+        After a quarter of a second, further ticks are left to the next call, so that other work goes on. Raises
+        OutboxError if the outbox is lost.
         """
-        has_drawn, slice_end_us = self._look(), self._clock.elapsed_us() + _SLICE_US
+        has_drawn, slice_end_us = self._follow_clock(), self._clock.elapsed_us() + _SLICE_US
         while has_drawn and self._clock.elapsed_us() < slice_end_us:
             has_drawn = False
             for stream in self.streams:
-                stream.next_tick = max(stream.next_tick, stream.sensor.newest)  # before it nothing is known
+                stream.next_tick = max(stream.next_tick, stream.sensor.newest)  # earlier ticks have no reading
                 if not stream.finished and not self.stopping and stream.comes(self._clock, self._silent):
                     self._tick(stream)
                     has_drawn = True
 
     def prepare(self) -> None:
-        """Draw the noise of the windows that begin next, while there is time; let reports of sums leave."""
+        """Draw the noise of the windows that begin next, while there is time, and store reports of ended sums."""
         for stream in self.streams:
             for counter in stream.counters:
                 counter.prepare(stream.next_tick)
@@ -254,16 +255,16 @@ class Ticker:
                     self.storage_failed(error)
 
     def judge(self) -> bool:
-        """Let a watch judge one piece of what waits, if the next tick leaves time for it; whether it did.
+        """Let a watch judge one waiting piece, if there is time before the next tick. True if one was judged.
 
-        Judging takes as long as true states make it. So what was published before leaves first, and all that follows
-        begins at a moment that was set beforehand. A watch that needs longer than that is over.
+        The time of a judgement depends on true states. So earlier publications leave first, and later work begins at a
+        moment that was set beforehand. A watch that needs longer is ended.
         """
         watch = next((stream.watch for stream in self.streams if stream.watch and stream.watch.waits), None)
         if watch is None:
             return False
         part_us = min(_JUDGING_US, *(stream.plan.period_us // _JUDGING_SHARE for stream in self.streams))
-        if self.pause() * 1e6 < 3 * part_us:
+        if self.seconds_to_tick() * 1e6 < 3 * part_us:
             return False
         judging_end_us = self._clock.elapsed_us() + 2 * part_us
         self._clock.rest(part_us)
@@ -274,8 +275,8 @@ class Ticker:
         self._clock.rest(judging_end_us - self._clock.elapsed_us())
         return True
 
-    def pause(self) -> float:
-        """Seconds until the next tick, at most one."""
+    def seconds_to_tick(self) -> float:
+        """Return the seconds until the next tick, at most one."""
         if self._placed != self._clock.anchors or not self._placed:
             return IDLE_SECONDS
         now_us = self._clock.elapsed_us()
@@ -283,27 +284,27 @@ class Ticker:
         return max(0.0, min([IDLE_SECONDS, *due_seconds]))
 
     def finish(self) -> None:
-        """Draw nothing any more, and let frames that are not full leave. Raises sqlite3.Error."""
+        """End drawing, and close frames that are not full. Raises sqlite3.Error."""
         self.stopping = True
         self._outbox.finish()
 
     def close_frames(self) -> None:
-        """Let frames that are not full leave. Raises sqlite3.Error."""
+        """Close frames that are not full. Raises sqlite3.Error."""
         for stream in self.streams:
             self._outbox.close_frame(stream.plan)
 
     def forget_readings(self) -> None:
-        """Use nothing that sensors have said until now for a tick that comes."""
+        """Drop the readings that have come until now, so that no later tick uses them."""
         for stream in self.streams:
             if not stream.recorded:
                 stream.sensor.read(stream.next_tick - 1)
 
     @property
-    def over(self) -> bool:
-        """True if all is done: asked to stop, or no sensor has more. Waiting for a first policy is not the end."""
+    def is_over(self) -> bool:
+        """True after a request to stop, or when every sensor has ended. Waiting for a first policy is not the end."""
         return self.stopping or (bool(self.streams) and all(stream.finished for stream in self.streams))
 
-    def _open(
+    def _open_stream(
         self,
         plan: StreamPlan,
         sensor: SharedSensor,
@@ -321,7 +322,9 @@ class Ticker:
         draw_below, counters = uniform_below(self._entropy), []
         for window in plan.windows:
             records = stored.get((plan.stream, window.name), ())
-            records = [record for record in records if record.through <= last_tick]  # others are not of its life
+            records = [
+                record for record in records if record.through <= last_tick
+            ]  # a later record is not of this outbox
             last_index = self._outbox.register_window(plan.stream, window)
             counters.append(RecordedCounter(window, draw_below, last_index, start, records))
         return counters
@@ -331,22 +334,22 @@ class Ticker:
 
     # The clock
 
-    def _look(self) -> bool:
-        """Find the next ticks anew if the clock has jumped; whether the time is known."""
+    def _follow_clock(self) -> bool:
+        """Follow the device's clock, and find the next ticks again if it has jumped. True if the time is known."""
         self._clock.follow()
         if self._placed != self._clock.anchors:
             try:
                 for clock in self._clocks.values():
                     if same_clock := [stream for stream in self.streams if stream.clock is clock]:
-                        self._place(clock, same_clock)
+                        self._place_streams(clock, same_clock)
             except sqlite3.Error as error:
                 self.storage_failed(error)
                 return False
             self._placed = self._clock.anchors
         return self._placed > 0
 
-    def _place(self, clock: TickClock, streams: Sequence[Stream]) -> None:
-        """Find the next tick of the streams of one clock, and its shift."""
+    def _place_streams(self, clock: TickClock, streams: Sequence[Stream]) -> None:
+        """Find the next tick of the streams of one clock, and their shift."""
         shift, since, first_tick = find_place(streams, self._clock, self._placed != 0)
         for stream in streams:
             shift_before, _ = self._outbox.shift(stream.plan.stream)
@@ -359,13 +362,13 @@ class Ticker:
         clock.follow(shift, since)
 
     def _is_misplaced(self, stream: Stream) -> bool:
-        """True if what goes by the time of day is another now, or an older stream has brought a larger shift along."""
+        """True if a stream's shift is not that of its clock, or no multiple of all repeats of the clock's streams."""
         shift, _ = self._outbox.shift(stream.plan.stream)
         same_clock = [peer for peer in self.streams if peer.clock is stream.clock]
         return shift != stream.clock.shift or stream.clock.shift % multiple_of(same_clock) != 0
 
     def _tick(self, stream: Stream) -> None:
-        """Draw for one tick, if the outbox has reserved it, and hand it over."""
+        """Draw one tick, if the outbox has reserved it, and append the output to the outbox."""
         if stream.sensor.finished(stream.next_tick):
             stream.finished = True
             return
@@ -391,7 +394,10 @@ class Ticker:
         self._close_windows(stream, tick)
 
     def _close_windows(self, stream: Stream, tick: int) -> None:
-        """Let windows that have ended leave, and keep the counts of others; in this order for any kill between them."""
+        """Store frames of ended windows, and records of others: first blanks, then frames, then records.
+
+        In this order, a kill at any moment is harmless.
+        """
         counters = stream.counters
         windows = [(counter.window, *window) for counter in counters for window in counter.close(tick)]
         records = [(counter.window, record) for counter in counters for record in counter.records(tick)]
@@ -401,14 +407,14 @@ class Ticker:
             )
             for counter in counters:
                 counter.to_blank.clear()
-            if windows or records:  # what is counted in a record is durable before it is: no tick is counted twice
+            if windows or records:  # ticks are durable before the records that count them, so none is counted twice
                 self._outbox.append_windows(stream.plan, windows)
             self._window_file.keep(stream.plan, records)
         except (sqlite3.Error, OutboxFullError, OSError) as error:
             self.storage_failed(error)
 
     def storage_failed(self, error: sqlite3.Error | OutboxFullError | OSError) -> None:
-        """Note that the outbox took nothing. Raises OutboxError if its file is gone: only a start can help."""
+        """Note that the outbox, or the file of windows, took nothing. Raises OutboxError if the outbox is lost."""
         if isinstance(error, FileLostError):
             raise OutboxError(f"the outbox is lost, and what was in it: {error}") from None
         has_no_room = isinstance(error, OutboxFullError) or is_full(error) or getattr(error, "errno", 0) == ENOSPC
@@ -420,7 +426,7 @@ class Ticker:
 
 
 def _align(streams: Sequence[Stream], old_streams: Sequence[Stream]) -> None:
-    """Let streams of one clock begin at one tick, after what was drawn before.
+    """Let all streams of one clock go on at one tick, after every drawn tick.
 
     The loss by all streams of one sensor at a tick is bounded for the tables of one document. So no tick may mix tables
     of the old and the new document.

@@ -1,4 +1,4 @@
-"""Do a stream's true states look like the class that its policy declares? In memory only, for the device's owner.
+"""Test whether a stream's true states fit the class that its policy declares; in memory only, for the device's owner.
 
 The steps between states are counted over stretches of several lengths. Within a stretch the chain is taken to be
 constant. A class whose chains may change at every step excludes nothing: for every sequence of states, one of them
@@ -9,17 +9,16 @@ for a chain outside the class; the report says so. Of one with counts n the e-va
 
 and if a chain P* of the class made the stretch, E is at most the integral over L_n(P*), a martingale that begins at 1.
 So, for 0 < w < 1, the product of 1 - w + w E over stretches is never above a martingale that begins at 1. The stretch
-under way is included. The same holds for the average of such products over weights w and lengths. (Without the
-stretches under way it would be: what a long one has lost so far must count when a short one gains.) By Ville's
-inequality the average ever reaches 1/ALARM with a probability of at most ALARM. That holds for any chain of the class
-in each stretch, and however long the device runs. Where there is no time to judge, stretches are left out by time
-alone: the others do as well.
+under way is included: the loss of a long stretch so far must count when a short one gains. The same holds for the
+average of such products over weights w and lengths. By Ville's inequality the average ever reaches 1/ALARM with a
+probability of at most ALARM. That holds for any chain of the class in each stretch, and however long the device runs.
+Stretches that there is no time to judge are left out, by time alone; the bound holds for the others.
 
 How long judging takes depends on true states. So a tick is only counted, and judged piece by piece when nothing is
 drawn or sent (`edge_agent.ticker.Ticker.judge`).
 
-Beside it: the noise's loss if the class were only as wide as the owner's own states of the last day need. It is taken
-from whole stretches. Each has the odds ratio, or the probabilities, of its own counts and half a step more.
+The watch also computes the noise's loss for a class that is only as wide as the owner's own states of the last day
+need. It is taken from whole stretches. Each has the odds ratio, or the probabilities, of its counts plus half a step.
 
 Sources: Wasserman, Ramdas, Balakrishnan, "Universal inference" (2020); Krichevsky and Trofimov, "The performance of
 universal encoding" (1981); Ville (1939).
@@ -43,7 +42,7 @@ __all__ = ["Watch", "log_e_value"]
 
 
 ALARM = 1e-3
-"""How likely a true class is ever called wrong between two starts of the agent, if no stretch has two chains."""
+"""Largest probability of an alarm on a true class, between two starts of the agent, if no stretch has two chains."""
 LENGTHS = (128, 512, 2048, 8192)
 CHANGING_LENGTHS = (128, 512)
 _WEIGHTS = (0.5, 0.05, 0.005)
@@ -52,16 +51,16 @@ OWN_LENGTH = 512
 _HOURS = 24
 _ROUNDS = 60
 _MOST_WAITING = 64
-"""Pieces that wait to be judged; more are left out."""
+"""Most pieces that wait to be judged; further stretches are left out."""
 Counts = Sequence[Sequence[int]]
 
 
 class Watch:
-    """A sequential test of one stream's states, with `steps` pairs of neighbouring ticks so far; it never raises.
+    """A sequential test of one stream's states, with `steps` steps so far; it never raises.
 
-    `evidence` is the logarithm of the average product, and `alarm` the first tick at which it was above 1/ALARM, or
-    None. `own` has by hour the largest epsilon that a stretch which ended in it would need. `left_out` counts
-    judgements that there was no time for. `ended` says why the watch is over, if it is.
+    `evidence` is the logarithm of the average product, and `alarm` the first tick at which the average was above
+    1/ALARM, or None. `own` has by hour the largest epsilon for the counts of a stretch that ended in this hour.
+    `left_out` counts judgements that there was no time for. `ended` says why the watch has ended, "" if it goes on.
     """
 
     def __init__(self, states: int, chains: dict[str, Any]) -> None:
@@ -72,7 +71,7 @@ class Watch:
         self._capital = [[0.0] * len(_WEIGHTS) for _ in lengths]
         self._products = [[0.0] * len(_WEIGHTS) for _ in lengths]
         self._waiting: deque[Callable[[], None]] = deque()
-        self._last: tuple[int, int] | None = None
+        self._last_state: tuple[int, int] | None = None
         self.steps = 0
         self.evidence = 0.0
         self.alarm: int | None = None
@@ -82,46 +81,46 @@ class Watch:
 
     @property
     def waits(self) -> bool:
-        """True if there is something to judge."""
+        """True if a piece waits to be judged."""
         return bool(self._waiting)
 
     def observe(self, tick: int, state: int | None) -> None:
-        """Count the state of a tick, or that it has none; ticks that are left out break a stretch's steps only."""
+        """Count the step to the state of a tick, None without one; a tick that is left out only loses its steps."""
         if not self.ended:
-            self._try(lambda: self._count(tick, state))
+            self._run_safely(lambda: self._count(tick, state))
 
     def judge(self) -> None:
-        """Judge one piece of what waits."""
+        """Judge the piece that has waited longest."""
         if self._waiting:
-            self._try(self._waiting.popleft())
+            self._run_safely(self._waiting.popleft())
 
     def end(self, reason: str) -> None:
-        """Watch no more."""
+        """End the watch."""
         self.ended = reason
         self._waiting.clear()
 
-    def _try(self, work: Callable[[], None]) -> None:
+    def _run_safely(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # whatever it is, ticks must go on, and it may depend on states: no log has it
+        except Exception as error:  # ticks must go on; the error may depend on states, so it is not logged
             self.end(f"{type(error).__name__} inside the agent, please report it")
 
     def _count(self, tick: int, state: int | None) -> None:
-        last_pair, self._last = self._last, None if state is None else (tick, state)
+        last_pair, self._last_state = self._last_state, None if state is None else (tick, state)
         if last_pair is None or state is None or last_pair[0] != tick - 1:
             return
         self.steps += 1
         for _, counts in self._stretches:
             counts[last_pair[1]][state] += 1
         if self.steps % self._stretches[0][0] == 0:
-            self._set_aside(tick)
+            self._queue_judgements(tick)
 
-    def _set_aside(self, tick: int) -> None:
-        """Leave all lengths to be judged by what they have come to, and let stretches that are over begin anew."""
+    def _queue_judgements(self, tick: int) -> None:
+        """Queue judgements of the current counts of all lengths, and begin new stretches where one is complete."""
         judgements: list[Callable[[], None]] = []
         for index, (length, counts) in enumerate(self._stretches):
             is_complete, counts_now = self.steps % length == 0, [row[:] for row in counts]
-            judgements.append(partial(self._weigh, index, counts_now, is_complete))
+            judgements.append(partial(self._weigh_stretch, index, counts_now, is_complete))
             if is_complete and length == OWN_LENGTH and "rate" in self._chains:
                 judgements.append(partial(self._remember, tick // self._chains["hour"], counts_now))
             if is_complete:
@@ -132,7 +131,7 @@ class Watch:
         else:
             self.left_out += 1
 
-    def _weigh(self, index: int, counts: Counts, is_complete: bool) -> None:
+    def _weigh_stretch(self, index: int, counts: Counts, is_complete: bool) -> None:
         gain = log_e_value(counts, self._chains)
         capital = self._capital[index]
         products = [a + _log_sum((math.log1p(-w), math.log(w) + gain)) for a, w in zip(capital, _WEIGHTS, strict=True)]
@@ -153,7 +152,7 @@ class Watch:
 
     @property
     def own_epsilon(self) -> float | None:
-        """Epsilon for the owner's own states of the last day, rounded up to two digits; `None` if they are too few."""
+        """Epsilon for the owner's own states of the last day, rounded up to two digits; `None` for too few states."""
         if not self.own:
             return None
         with localcontext(CONTEXT):
@@ -161,7 +160,7 @@ class Watch:
             return float(epsilon.quantize(Decimal((0, (1,), epsilon.adjusted() - 1)), rounding=ROUND_CEILING))
 
     def sentence(self) -> str:
-        """Sentence for the owner about the result."""
+        """Say the result, in a sentence for the owner."""
         progress_words = f"{self.steps} steps between states, evidence {math.exp(min(self.evidence, 99.0)):.3g}"
         if self.left_out:
             progress_words += f", {self.left_out} judgements left out, as ticks leave no time for them"
@@ -179,7 +178,7 @@ class Watch:
 
 
 def _epsilon(counts: Counts, chains: dict[str, Any]) -> float:
-    """Loss of the noise for the chain of a stretch, against the policy's adversary, in nats."""
+    """Return the loss of the noise for the counts of a stretch, against the policy's adversary, in nats."""
     ratio = ratio_up(*math.exp(min(chains["rate"], 700.0)).as_integer_ratio())
     if "odds_ratio" in chains:
         pairs = list(combinations(range(len(counts)), 2))
@@ -198,14 +197,17 @@ def _odds(row: Sequence[int], other_row: Sequence[int], z: int, w: int) -> Fract
 
 
 def log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
-    """Logarithm of the e-value of counted steps against a class: its mean is at most 1 for every chain inside."""
+    """Return the logarithm of the e-value of counted steps against a class of chains.
+
+    The mean of the e-value is at most 1 for every chain of the class.
+    """
     if "odds_ratio" not in chains:
         leave_bounds = [[(n[1 - x] / sum(n) if sum(n) else 0.0), *chains["qr"[x]]] for x, n in enumerate(counts)]
         chances = [min(max(probability, low), high) for probability, low, high in leave_bounds]
         chain = [[1 - chances[0], chances[0]], [chances[1], 1 - chances[1]]]
         return sum(map(_log_mixed, counts)) - _log_likelihood(counts, chain)
-    # Given that a step from x or y ends in x or y, it does so by two chances whose odds ratio is bounded as well. The
-    # average of e-values is one.
+    # Given that a step from x or y ends in x or y, the odds ratio of its probabilities is bounded as well. The average
+    # of e-values is an e-value.
     pairs = [
         ((counts[x][x], counts[x][y]), (counts[y][x], counts[y][y])) for x, y in combinations(range(len(counts)), 2)
     ]
@@ -227,14 +229,14 @@ def _log_likelihood(counts: Counts, chain: Sequence[Sequence[float]]) -> float:
 
 
 def _log_bounded(row: tuple[int, int], other_row: tuple[int, int], bound: float) -> float:
-    """The largest likelihood of two rows of counts, with log odds of the rows no further apart than a bound."""
+    """Return the largest log likelihood of two rows of counts whose log odds differ at most by a bound."""
     (a, b), (c, d) = row, other_row
     free_likelihood = sum(n * math.log(n / (sum(pair))) for pair in (row, other_row) for n in pair if n)
     odds_gap = bound if a * d >= b * c else -bound
     low, high = -800.0 - bound, 800.0 + bound
-    for _ in range(_ROUNDS):  # the slope along the bound falls; always as many rounds, whatever the counts are
+    for _ in range(_ROUNDS):  # the slope along the bound falls; the number of rounds is the same for all counts
         middle = (low + high) / 2
-        if a - (a + b) * _share(middle + odds_gap) + c - (c + d) * _share(middle) > 0.0:
+        if a - (a + b) * _chance(middle + odds_gap) + c - (c + d) * _chance(middle) > 0.0:
             low = middle
         else:
             high = middle
@@ -248,7 +250,7 @@ def _log_bounded(row: tuple[int, int], other_row: tuple[int, int], bound: float)
     return free_likelihood if a * d <= ratio * b * c and b * c <= ratio * a * d else bounded_likelihood
 
 
-def _share(odds: float) -> float:
+def _chance(odds: float) -> float:
     return math.exp(-_softplus(-odds))
 
 

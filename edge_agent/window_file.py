@@ -1,12 +1,12 @@
 """Noisy counts of windows under way, on the device's disk: they outlast a restart of the agent.
 
-The noise is in a count from its first moment, so one look at a count under way is private. Two are not: their
+A count has noise from its first moment, so one look at a count under way is private. Two looks are not: their
 difference is exact. So a window has one record of a fixed size in a file of its own, beside the outbox and not in its
-log. The record is rewritten in place when the window's quarters end, by the numbers of ticks alone. It is blank before
-the window's frame is made. At any moment the disk has one look at a window at most: its record, or its frame.
+log. The record is rewritten in place when the window's quarters end, by the numbers of ticks alone. It is made blank
+before the window's frame is made. At any moment the disk has at most one look at a window: its record, or its frame.
 
-A record's checksum is over the outbox's salt, the policy's version, the discretiser, and the window with its noise. A
-torn or foreign record, and one of another policy, is blank.
+A record's checksum covers the outbox's salt, the policy's version, the discretiser, and the window with its noise. A
+torn or foreign record, and a record of another policy, count as blank.
 Source: docs/proofs/device-windows.md, "Restarts".
 """
 
@@ -40,7 +40,7 @@ _COUNT_BYTES = 9
 
 @dataclass(frozen=True, slots=True)
 class WindowRecord:
-    """The noisy counts of a window under way: of the `observed` ticks of it up to tick `through`."""
+    """The noisy counts of a window under way: of its `observed` ticks up to tick `through`."""
 
     index: int
     through: int
@@ -49,12 +49,12 @@ class WindowRecord:
 
 
 class RecordedCounter(Counter):
-    """The windows of one definition under way, with records: those of a life before go on if their time is not over.
+    """The windows of one definition under way, with records; windows of records go on if they have not ended.
 
     After a restart the ticks since a record are in no count, and the window says how many it has observed.
 
     Attributes:
-        to_blank: remainders of the indices whose records are to be blank before anything is released.
+        to_blank: slots of records, index modulo overlap, that are to be blank before anything is released.
     """
 
     window: AgentWindow
@@ -72,14 +72,14 @@ class RecordedCounter(Counter):
         self.to_blank = set(range(window.overlap)) - {index % window.overlap for index in self.counts}
 
     def end(self, index: int) -> NoisyCounts:
-        """End a window, and hand out its counts."""
+        """End a window and return its counts; its record is to be blank."""
         self.to_blank.add(index % self.window.overlap)
         return super().end(index)
 
     def records(self, tick: int) -> list[WindowRecord]:
-        """Return the records of windows of which a quarter ends at a tick, the last one left out.
+        """Return the records of windows of which a quarter, but the last, ends at a tick.
 
-        Ticks to come cannot bring what is beyond a record's bounds back into a frame's.
+        A count outside a record's bounds cannot come back into the bounds of a frame by later ticks.
         """
         bounds = COUNT_LOW - MAX_WINDOW_TICKS, COUNT_HIGH
         return [
@@ -91,7 +91,7 @@ class RecordedCounter(Counter):
 
 
 class _Place(NamedTuple):
-    """Where the records of one definition are: `slots` of `size` bytes from `offset` on."""
+    """Place of the records of one definition in the file: `slots` records of `size` bytes from `offset` on."""
 
     offset: int
     slots: int
@@ -120,7 +120,7 @@ class _Place(NamedTuple):
 
 
 class WindowFile:
-    """The records beside an outbox; they are of use with the outbox of this salt only."""
+    """The file of records beside an outbox; records count only with the outbox of this salt."""
 
     def __init__(self, outbox: Path, salt: bytes) -> None:
         self.path = Path(f"{outbox}.windows")
@@ -128,9 +128,9 @@ class WindowFile:
         self._places: dict[tuple[str, str], _Place] = {}
 
     def begin(self, plans: Sequence[StreamPlan], *, discard: bool = False) -> dict[tuple[str, str], list[WindowRecord]]:
-        """The records of these plans' windows, by stream and window; none if `discard`.
+        """Return the records of these plans' windows, by stream and window; none if `discard`.
 
-        All else in the file becomes blank. Raises OSError.
+        Everything else in the file becomes blank. Raises OSError.
         """
         self._places, offset = {}, 0
         for plan in plans:
@@ -146,8 +146,8 @@ class WindowFile:
         for name, place in self._places.items():
             for slot in range(0 if discard else place.slots):
                 slot_bytes = old_content[place.at(slot)]
-                if (counts := place.decode(slot_bytes)) is not None and counts.index % place.slots == slot:
-                    records.setdefault(name, []).append(counts)
+                if (record := place.decode(slot_bytes)) is not None and record.index % place.slots == slot:
+                    records.setdefault(name, []).append(record)
                     new_content[place.at(slot)] = slot_bytes
         if old_content or offset:
             with self._open() as file:
@@ -156,16 +156,16 @@ class WindowFile:
         return records
 
     def keep(self, plan: StreamPlan, records: Iterable[tuple[AgentWindow, WindowRecord]]) -> None:
-        """Force the counts of windows to disk, in place of what their records were. Raises OSError."""
-        places = [(self._places[plan.stream, window.name], count) for window, count in records]
-        self._change((place.at(count.index % place.slots).start, place.encode(count)) for place, count in places)
+        """Force the counts of windows to disk, in the place of their earlier records. Raises OSError."""
+        places = [(self._places[plan.stream, window.name], record) for window, record in records]
+        self._rewrite((place.at(record.index % place.slots).start, place.encode(record)) for place, record in places)
 
     def blank(self, plan: StreamPlan, slots: Iterable[tuple[AgentWindow, int]]) -> None:
-        """Force blanks over records of windows, given by the remainders of their indices. Raises OSError."""
+        """Make records blank, given by window and slot, and force that to disk. Raises OSError."""
         places = [(self._places[plan.stream, window.name], slot) for window, slot in slots]
-        self._change((place.at(slot).start, bytes(place.size)) for place, slot in places)
+        self._rewrite((place.at(slot).start, bytes(place.size)) for place, slot in places)
 
-    def _change(self, pieces: Iterable[tuple[int, bytes]]) -> None:
+    def _rewrite(self, pieces: Iterable[tuple[int, bytes]]) -> None:
         if sorted_pieces := sorted(pieces):
             with self._open() as file:
                 for offset, piece in sorted_pieces:
@@ -173,7 +173,7 @@ class WindowFile:
 
     @contextmanager
     def _open(self) -> Iterator[int]:
-        """The file that is there now, forced to disk at the end: a copy that was put back is changed as well."""
+        """Open the file that is at the path now, also if it was put back from a copy; force it to disk at the end."""
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:

@@ -18,42 +18,42 @@ ENTRY_POINT_GROUP = "fugu_edge.sensors"
 
 
 class CallSensor(LiveSensor):
-    """Calls a function once a tick, in a thread of its own; a tick gets what the call before it returned.
+    """Calls a function once a tick, in a thread of its own; the reading of a tick is the result of the call before it.
 
-    A slow function therefore delays no symbol: its ticks have no reading. Neither have those at which it raises.
+    So a slow function delays no symbol: ticks before it returns have no reading. Neither has a tick at which it raises.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
         super().__init__()
         self._function = function
-        self._wanted = threading.Event()
-        self._wanted.set()
+        self._call_due = threading.Event()
+        self._call_due.set()
         threading.Thread(target=self._follow, name="sensor", daemon=True).start()
 
     def _follow(self) -> None:
-        while self._wanted.wait():
-            self._wanted.clear()
+        while self._call_due.wait():
+            self._call_due.clear()
             try:
-                value = _plain(self._function())
+                value = _plain_value(self._function())
             except FailedError as error:
                 self._trouble = error.trouble
-                self._leave(works=False)
-            except BaseException as error:  # also of SystemExit: nothing that foreign code does ends the thread
+                self._add_update(works=False)
+            except BaseException as error:  # also SystemExit: foreign code must not end the thread
                 if not isinstance(error, UnavailableError):
                     self._trouble = "its function raises an exception; run it by hand to see which"
-                self._leave(works=False)
+                self._add_update(works=False)
             else:
-                self._leave(None if value is None else Reading(value), works=True)
+                self._add_update(None if value is None else Reading(value), works=True)
 
     def poll(self, tick: int) -> SensorUpdate:
-        """Return what the function gave since the last tick."""
+        """Return the function's result since the last tick, and let it be called again."""
         update = super().poll(tick)
-        self._wanted.set()
+        self._call_due.set()
         return update
 
 
-def _plain(value: Any) -> Any:
-    """Convert a function's result to a number or a text, so that no code of another type runs in the agent's loop."""
+def _plain_value(value: Any) -> Any:
+    """Convert a function's result to a number or a text, so that no foreign code runs in the agent's loop."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     for convert in (operator.index, float, str):

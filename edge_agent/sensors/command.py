@@ -1,6 +1,6 @@
-"""Readings from a command: one that is run at each tick, or one that goes on and says a line now and then.
+"""Readings from a command: one that is run at each tick, or one that goes on and writes lines.
 
-No shell looks at its words. Standard error goes nowhere, since it may hold a reading as well. A command does not
+No shell splits the command. Its standard error is discarded, since it may hold a reading, too. A command does not
 outlive the agent: a guard in its process group ends the group when the agent's end of a pipe is closed.
 """
 
@@ -24,24 +24,24 @@ __all__ = ["CommandLineSensor", "CommandSensor"]
 
 MAX_OUTPUT_BYTES = 1 << 16
 AGAIN_SECONDS = 10.0
-"""After how long a command that was to go on is begun anew when it has ended."""
+"""Pause before a command that runs always is started again after its end."""
 _POLL_SECONDS = 0.01
 
 
 class CommandSensor(CallSensor):
-    """Runs a command once a tick, for at most `timeout` seconds; a tick gets the last line of the run before it."""
+    """Runs a command once a tick, for at most `timeout` seconds; a reading is the last line of the run before."""
 
     def __init__(self, words: Sequence[str], timeout: float) -> None:
         super().__init__(lambda: output_of(words, timeout))
 
 
 def output_of(words: Sequence[str], timeout: float) -> str | None:
-    """Run a command, and whatever it starts, to its end; the last line that it wrote, if any.
+    """Run a command to its end, and end the processes that it has started. Return its last line; `None` without lines.
 
     Raises FailedError if it cannot be run, takes too long, writes more than 64 KiB, or ends with an exit code but 0.
     """
     deadline = time.monotonic() + timeout
-    process = _begun(words)
+    process = _begin(words)
     try:
         output = _read(process, deadline)
         if _exit_code(process, deadline):
@@ -55,7 +55,7 @@ def output_of(words: Sequence[str], timeout: float) -> str | None:
 
 
 class CommandLineSensor(LiveSensor):
-    """Runs a command that goes on; its newest line counts, once. When it ends, it is begun anew 10 s later.
+    """Runs a command that goes on; its newest line counts, once. A command that ends is started again 10 s later.
 
     A `keep_alive` line is no reading, but says that the source works.
     """
@@ -64,7 +64,7 @@ class CommandLineSensor(LiveSensor):
         super().__init__()
         self._words = words
         self._keep_alive = keep_alive
-        self._gone = True
+        self._is_gone = True
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,16 +79,16 @@ class CommandLineSensor(LiveSensor):
                 self._trouble = error.trouble
             except Exception:
                 self._trouble = "its command cannot be read"
-            self._gone = True
-            self._leave(works=False)
+            self._is_gone = True
+            self._add_update(works=False)
             self._closed.wait(AGAIN_SECONDS)
 
     def _run(self) -> None:
-        with self._lock:  # nothing is begun once it is closed
+        with self._lock:  # no command is started after `close`
             if self._closed.is_set():
                 return
-            process = self._process = _begun(self._words)
-        self._gone = False
+            process = self._process = _begin(self._words)
+        self._is_gone = False
         try:
             assert process.stdout is not None
             self._take_lines(process.stdout, self._keep_alive)
@@ -102,18 +102,18 @@ class CommandLineSensor(LiveSensor):
         with self._lock:
             self._closed.set()
             if self._process is not None:
-                _kill(self._process)  # what it said is read to its end then, and it is waited for
+                _kill(self._process)  # the thread then reads its output to the end, and waits for it
 
 
 _GUARDED = 'exec 3<&0 </dev/null; { read -r end; kill -KILL 0; } <&3 3<&- >/dev/null & exec 3<&-; exec "$@"'
-"""Begins a guard that waits for the end of standard input, and becomes the command.
+"""Shell script that starts a guard, which waits for the end of standard input, and then becomes the command.
 
-PR_SET_PDEATHSIG would end the command alone, and not what it has started. Setting it between fork and exec would run
-Python there, which is not safe beside other threads.
+PR_SET_PDEATHSIG would end the command alone, and not the processes that it has started. To set it between fork and
+exec would run Python there, which is not safe beside other threads.
 """
 
 
-def _begun(words: Sequence[str]) -> subprocess.Popen[bytes]:
+def _begin(words: Sequence[str]) -> subprocess.Popen[bytes]:
     if shutil.which(words[0]) is None:
         raise FailedError("its command cannot be run")
     try:
@@ -129,7 +129,7 @@ def _begun(words: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
-    """Read until a command closes its output. Raises FailedError if that is too much, TimeoutExpired if too slow."""
+    """Read a command's output until it is closed. Raises FailedError if it is too long, TimeoutExpired if too slow."""
     stream = process.stdout
     assert stream is not None
     output = bytearray()
@@ -147,7 +147,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
 
 
 def _exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
-    """The exit code of a silent command, not reaped: its number stays its own. Raises TimeoutExpired if too slow."""
+    """Wait for a command's exit code. It is not reaped, so that its number stays taken. Raises TimeoutExpired."""
     while (status := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
         if time.monotonic() > deadline:
             raise subprocess.TimeoutExpired("", 0.0)
@@ -156,7 +156,7 @@ def _exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a command that nobody has waited for yet, and what it has started in its group."""
+    """Kill the process group of a command that is not reaped yet."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -164,7 +164,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     _kill(process)
     process.wait()
-    with contextlib.suppress(ChildProcessError):  # as process 1 of a container the agent inherits what was in the group
+    with contextlib.suppress(ChildProcessError):  # as process 1 of a container the agent inherits the group's processes
         while True:
             os.waitpid(-process.pid, 0)
     for stream in (process.stdin, process.stdout):

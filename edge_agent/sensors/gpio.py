@@ -1,6 +1,6 @@
 """Readings from a pin of a Raspberry Pi: a button, a motion detector, a contact.
 
-A pin has a level at every moment, so every tick has a reading, and none of a pin that cannot be read.
+A pin has a level at every moment, so every tick has a reading, unless the pin cannot be read.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from edge_agent.sensors.source import ConfigError, Reading, Sensor, SensorUpdate, library
+from edge_agent.sensors.source import ConfigError, Reading, Sensor, SensorUpdate, import_library
 from fugu.contract.errors import cause
 
 __all__ = ["GpioSensor"]
@@ -20,25 +20,27 @@ class GpioSensor(Sensor):
     Args:
         pull_up: True: pulled up, active when low; False: pulled down, active when high; None: no resistor.
         active_state: of a pin without a resistor, whether it is active when high.
-        since: whether a tick is 1 also if the pin was active at any moment since the tick before.
+        since: whether a reading is 1 also if the pin was active at any moment since the tick before.
     """
 
     def __init__(self, pin: int, *, pull_up: bool | None, active_state: bool | None, since: bool) -> None:
         self._pulses = self._seen = 0  # each is written by one thread
-        gpiozero = library("gpiozero", "gpio")
+        gpiozero = import_library("gpiozero", "gpio")
         try:
             self._pin: Any = gpiozero.DigitalInputDevice(pin, pull_up=pull_up, active_state=active_state)
             if since:
                 self._pin.when_activated = self._activated
-        except Exception as error:  # of the library's, of its pin library, of the system: none has a common ancestor
+        except (
+            Exception
+        ) as error:  # errors of the library, of its pin library and of the system have no common ancestor
             raise ConfigError(f"cannot open GPIO pin {pin}: {cause(error)}") from None
 
     def _activated(self) -> None:
-        """The pin has become active; called in the library's thread."""
+        """Count that the pin has become active; called in the library's thread."""
         self._pulses += 1
 
     def poll(self, tick: int) -> SensorUpdate:
-        """The pin's level; or that it cannot be read."""
+        """Return the pin's level; an update without a reading if the pin cannot be read."""
         try:
             pulse_count = self._pulses
             is_active = bool(self._pin.value) or pulse_count != self._seen
@@ -50,6 +52,6 @@ class GpioSensor(Sensor):
         return SensorUpdate(Reading(int(is_active)), True)
 
     def close(self) -> None:
-        """Let the pin go."""
+        """Release the pin."""
         with contextlib.suppress(Exception):
             self._pin.close()

@@ -1,7 +1,7 @@
 """Readings from a Bluetooth heart rate monitor: the standard's service 0x180D and its measurement 0x2A37.
 
-A monitor notifies about once a second, some with every beat. So a rule that looks for notifications would tell of the
-heart; what ends a reading is the connection alone.
+A monitor notifies about once a second, some with every beat. A rule that waits for notifications would depend on the
+heart. So a reading ends only with the connection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from edge_agent.sensors.source import LiveSensor, Reading, library
+from edge_agent.sensors.source import LiveSensor, Reading, import_library
 
 __all__ = ["HeartRateSensor"]
 
@@ -27,9 +27,9 @@ _LOGGERS = ("bleak", "dbus_fast")
 
 
 def heart_rate(measurement: bytes, *, needs_contact: bool) -> float:
-    """Beats a minute in a measurement, NaN where there is none: a byte of flags, then 8 or 16 bits.
+    """Read the beats a minute in a measurement: a byte of flags, then 8 or 16 bits. NaN if there is no rate.
 
-    `needs_contact`: a rate that the monitor says it measured without touching the skin is none.
+    With `needs_contact`, a rate that was measured without contact to the skin is none.
     """
     if not measurement:
         return math.nan
@@ -41,20 +41,20 @@ def heart_rate(measurement: bytes, *, needs_contact: bool) -> float:
 
 
 class HeartRateSensor(LiveSensor):
-    """The newest heart rate of a monitor that is connected; it is looked for again and again when it is not.
+    """The newest heart rate of a monitor; a monitor that is not connected is looked for every few seconds.
 
-    `address` has six bytes as `AA:BB:CC:DD:EE:FF`; `make_client` makes a client as bleak's `BleakClient`, of an address
-    and a callback for its loss. Raises ConfigError without bleak.
+    `address` has six bytes as `AA:BB:CC:DD:EE:FF`. `make_client`, by default bleak's `BleakClient`, makes a client of
+    an address and a callback for the loss of the connection. Raises ConfigError without bleak.
     """
 
     def __init__(self, address: str, *, needs_contact: bool, make_client: Callable[..., Any] | None = None) -> None:
         super().__init__()
         self._address = address
         self._needs_contact = needs_contact
-        self._client = make_client or library("bleak", "bluetooth").BleakClient
-        for logger_name in _LOGGERS:  # at their most talkative they print what is notified
+        self._client = make_client or import_library("bleak", "bluetooth").BleakClient
+        for logger_name in _LOGGERS:  # at level DEBUG they log the measurements
             logging.getLogger(logger_name).setLevel(logging.CRITICAL + 1)
-        self._gone = True
+        self._is_gone = True
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _loop, _context: None)
         self._task = self._loop.create_task(self._follow())
@@ -64,9 +64,9 @@ class HeartRateSensor(LiveSensor):
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._task)
-        except BaseException:  # closed, or the library ends what it should not: nothing of it is printed
+        except BaseException:  # cancelled by `close`, or an error of the library, which must not be printed
             self._trouble = "its Bluetooth library has ended"
-        self._gone = True
+        self._is_gone = True
         self._loop.close()
 
     async def _follow(self) -> None:
@@ -76,7 +76,7 @@ class HeartRateSensor(LiveSensor):
                 self._trouble = "its monitor has gone; it is looked for"
             except Exception:
                 self._trouble = "its monitor cannot be connected to; it is looked for"
-            self._leave(works=False)
+            self._add_update(works=False)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
@@ -86,10 +86,10 @@ class HeartRateSensor(LiveSensor):
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.connect()
                 await client.start_notify(MEASUREMENT, self._notified)
-            self._gone, self._trouble = False, ""
+            self._is_gone, self._trouble = False, ""
             await connection_lost.wait()
         finally:
-            self._gone = True
+            self._is_gone = True
             async with asyncio.timeout(LEAVE_SECONDS):
                 await client.disconnect()
 
@@ -98,7 +98,7 @@ class HeartRateSensor(LiveSensor):
             rate = heart_rate(bytes(measurement), needs_contact=self._needs_contact)
         except Exception:
             rate = math.nan
-        self._leave(Reading(rate))
+        self._add_update(Reading(rate))
 
     def close(self) -> None:
         """Disconnect from the monitor."""

@@ -1,6 +1,6 @@
 """Readings from a topic of a broker on this machine: Zigbee2MQTT, Tasmota, ESPHome and the like.
 
-The sensor publishes nothing, not even a will. What it hears is raw: whoever reads that broker reads the readings.
+The sensor publishes nothing, not even a will. Its messages are raw: whoever reads that broker reads the readings.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["MqttSensor"]
 class MqttSensor(LiveSensor):
     """The newest message of one topic.
 
-    A sensor of changes takes a retained message as the newest state. It is no sample: it may be of any time, and comes
-    anew with every connection. Neither is a message that a bridge sends again from its cache. A malformed message is a
-    reading that is of no use. `config` is `edge_agent.config_schema.Mqtt` with `fleet_broker`: host and port of the
-    fleet's. Raises LinkError if the password cannot be read.
+    A sensor of changes takes a retained message as the newest state. A sensor of samples ignores retained messages,
+    which may be old, and messages that a bridge sends again from its cache. A malformed message is an unusable reading.
+    `config` has the fields of `edge_agent.config_schema.Mqtt`, and `fleet_broker`: host and port of the fleet's broker.
+    Raises LinkError if the password cannot be read.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ class MqttSensor(LiveSensor):
         self._refusal = ""
         self._link = Link(
             Broker(
-                host="localhost",  # the rest is for `_dial`
+                host="localhost",  # not used: `_dial` connects
                 username=config["username"],
                 password_file=config["password_file"],
                 protocol="3.1.1",  # every broker has it, and it is enough here
@@ -67,26 +67,26 @@ class MqttSensor(LiveSensor):
         return connection
 
     def _connected(self) -> None:
-        """Forget the state: it may have changed since."""
+        """Forget the state: it may have changed while there was no connection."""
         self._online = False
-        self._leave(works=False)
+        self._add_update(works=False)
 
     def _received(self, topic: str, payload: bytes, retained: bool) -> None:
-        """Take a message; called in the network thread, which logs the types of exceptions, so there are none."""
+        """Take a message; called in the network thread. It raises nothing, as that thread logs types of exceptions."""
         try:
             if topic == self._availability:
-                self._online = self._word(payload) == self._online_word
+                self._online = self._availability_word(payload) == self._online_word
             elif topic == self._topic and not (retained and self._samples):
-                self._take(payload)
+                self._take_payload(payload)
         except Exception:
             self._malformed = "a message on its topic cannot be read"
 
-    def _take(self, payload: bytes) -> None:
+    def _take_payload(self, payload: bytes) -> None:
         try:
             value, last_seen = message(payload, self._path)
         except MalformedError:
             self._malformed = "a message on its topic is malformed"
-            self._leave(Reading(math.nan))
+            self._add_update(Reading(math.nan))
             return
         if value is None:
             self._malformed = "a message on its topic has nothing at its path"
@@ -94,16 +94,16 @@ class MqttSensor(LiveSensor):
             self._malformed = ""
             is_new = self._resent.is_new(last_seen, time.time())
             if is_new or not self._samples:
-                self._leave(Reading(value))
+                self._add_update(Reading(value))
 
-    def _word(self, payload: bytes) -> str | None:
+    def _availability_word(self, payload: bytes) -> str | None:
         try:
             return value_at(payload, self._availability_path)
         except MalformedError:
             return None
 
     def poll(self, tick: int) -> SensorUpdate:
-        """The newest value, if one came; a broker that is lost does not work, a device that is available does."""
+        """Return the newest value, if one came; the source works if its broker is there and its device available."""
         self._trouble = self._problem()
         update = super().poll(tick)
         if not self._link.connected:

@@ -1,7 +1,7 @@
-"""From a sensor's configuration to the sensor: what each kind is, and what its silence means.
+"""Open the sensor of a configuration, of any kind, and give its silence its meaning.
 
-`KINDS` has a row for each kind of `edge_agent.config_schema.SensorConfig`, which is not imported without. What only one
-kind needs is loaded when it is opened.
+`KINDS` has a row for each kind of `edge_agent.config_schema.SensorConfig`; else that module raises an error. A module
+that only one kind needs is loaded when a sensor of this kind is opened.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Config = dict[str, Any]
 
 
 class _SensorAround(Sensor):
-    """A sensor that has its readings from another one, and with them its troubles and its end."""
+    """Base of sensors that get their readings, troubles and end from another sensor."""
 
     def __init__(self, source: Sensor) -> None:
         self._source = source
@@ -39,14 +39,14 @@ class _SensorAround(Sensor):
 
 
 class _CodedSensor(_SensorAround):
-    """A sensor some of whose readings are codes for none: such a reading says that there is none, until the next."""
+    """A sensor some of whose readings are codes for a missing reading, which holds until the next reading."""
 
     def __init__(self, source: Sensor, codes: Codes) -> None:
         super().__init__(source)
         self._codes = codes
 
     def poll(self, tick: int) -> SensorUpdate:
-        """The update of the source, with an empty reading in the place of a code."""
+        """Return the update of the source, with an empty reading in the place of a code."""
         update = self._source.poll(tick)
         if update.reading is not None and update.reading.reveal() in self._codes:
             return update._replace(reading=Reading(None))
@@ -54,11 +54,11 @@ class _CodedSensor(_SensorAround):
 
 
 class ChangeSensor(_SensorAround):
-    """A sensor that only tells of changes: its reading holds until the next, or until its source fails.
+    """A sensor that only tells changes: its reading holds until the next, or until its source fails.
 
-    `keep_alive_ticks` is how many ticks a sign that the source works is good for; 0 if it says so at every tick.
-    Readings are no such signs, so that which ticks are missing does not depend on them. None: readings hold for ever,
-    or until the source says itself that it does not work.
+    `keep_alive_ticks` is how many ticks a sign that the source works is good for, 0 if it comes at every tick. Readings
+    are no such signs: which ticks are missing must not depend on readings. With None, readings hold until the source
+    says that it does not work, or else for ever.
     """
 
     def __init__(self, source: Sensor, keep_alive_ticks: int | None) -> None:
@@ -68,7 +68,7 @@ class ChangeSensor(_SensorAround):
         self._alive: int | None = None
 
     def poll(self, tick: int) -> SensorUpdate:
-        """The reading that holds at a tick."""
+        """Return the reading that holds at a tick."""
         update = self._source.poll(tick)
         if update.works is False:
             self._held, self._alive = None, None
@@ -98,8 +98,8 @@ def _command(config: _Config) -> Sensor:
     return CommandSensor(words, config["timeout"])
 
 
-def _one_command(config: _Config) -> tuple[str, ...]:
-    if config["runs"] != "always":  # one that goes on may have a receiver to itself
+def _exclusive_command(config: _Config) -> tuple[str, ...]:
+    if config["runs"] != "always":  # a command that runs always may have a receiver to itself
         return ()
     return (f"the command {config['command'][0]}", *config["command"][1:])
 
@@ -130,9 +130,9 @@ class Kind(NamedTuple):
     """A kind of sensors.
 
     Attributes:
-        open: makes one, and raises ConfigError if it cannot.
-        exclusive: (description, key) of a source that can be opened only once; empty if it may be opened twice.
-        until: why its readings end to hold without a keep-alive; empty if they never hold.
+        open: opens a sensor of this kind, and raises ConfigError if it cannot.
+        exclusive: returns (description, key) of a source that can be opened only once, () if it may be opened twice.
+        until: the event that ends a reading that holds, without a keep-alive; "" if readings of this kind never hold.
     """
 
     open: Callable[[_Config], Sensor]
@@ -148,7 +148,7 @@ KINDS = {
     ),
     "replay": Kind(_replay),
     "call": Kind(lambda config: CallSensor(import_function(config["target"])), until="its function raises"),
-    "command": Kind(_command, _one_command, "its command fails"),
+    "command": Kind(_command, _exclusive_command, "its command fails"),
     "mqtt": Kind(_mqtt, until="the connection to its broker is lost"),
     "gpio": Kind(_gpio, lambda config: (f"GPIO pin {config['pin']}",)),
     "bluetooth-heart-rate": Kind(_heart_rate, lambda config: (f"the monitor {config['address'].upper()}",)),
@@ -156,10 +156,7 @@ KINDS = {
 
 
 def open_sensor(config: _Config) -> Sensor:
-    """Make the sensor that a configuration names.
-
-    Raises ConfigError if its file, its function, or what it reads cannot be read, imported or opened.
-    """
+    """Open the sensor of a configuration. Raises ConfigError if its source cannot be read, imported or opened."""
     source = KINDS[config["kind"]].open(config)
     if codes := Codes(config.get("missing_values", ())):
         source = _CodedSensor(source, codes)
@@ -170,13 +167,13 @@ def open_sensor(config: _Config) -> Sensor:
 
 
 def exclusive(config: _Config) -> tuple[str, ...]:
-    """Identify an exclusive source: (description, key). Empty if it may be opened twice, or there is no sensor."""
+    """Return (description, key) of a source that can be opened only once; () for any other source."""
     kind = KINDS.get(config.get("kind", ""))
     return () if kind is None else kind.exclusive(config)
 
 
 def silence_warning(config: dict[str, Any]) -> str:
-    """Warn of a sensor whose readings hold for ever, as far as anybody can tell; empty for others."""
+    """Return a warning on a sensor whose last reading would hold for ever if its source died; "" for other sensors."""
     end_words = KINDS[config["kind"]].until
     if config["silence"] == "samples" or not end_words:
         return ""

@@ -1,4 +1,4 @@
-"""Replays: a column of a CSV file, or a log of changes, as the readings of ticks."""
+"""Replays of recordings: a column of a CSV file, or a log of changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_TICKS = 5_000_000
 
 
 class ReplaySensor(Sensor):
-    """Replays values: tick t reads row t, or row t modulo the length when looping; an empty cell is no reading."""
+    """Replays values: tick t reads row t, or with `loop` row t modulo the length; an empty cell is no reading."""
 
     recorded = True
 
@@ -29,7 +29,7 @@ class ReplaySensor(Sensor):
         self._loop = loop
 
     def poll(self, tick: int) -> SensorUpdate:
-        """The value recorded for a tick."""
+        """Return the recorded value of a tick."""
         if self._loop:
             tick %= len(self._values)
         value = self._values[tick] if 0 <= tick < len(self._values) else ""
@@ -41,7 +41,7 @@ class ReplaySensor(Sensor):
 
 
 def replay_of(config: dict[str, Any]) -> ReplaySensor:
-    """The replay that a configuration describes. Raises ConfigError if its file cannot be read."""
+    """Make the replay of a configuration. Raises ConfigError if its file cannot be read, or has too few rows."""
     file, column = Path(config["file"]), config["column"]
     only = config.get("only", ())
     if (seconds := config.get("every")) is None:
@@ -56,41 +56,39 @@ def replay_of(config: dict[str, Any]) -> ReplaySensor:
 
 
 def read_recording(path: Path, column: str, only: Sequence[str] = ()) -> Sequence[float | str]:
-    """One column of a CSV file (`.csv`, `.csv.gz`); numbers where every value is one.
+    """Read one column of a CSV file (`.csv`, `.csv.gz`), as numbers if every value is one.
 
     A name with commas that is no column itself, like `lat,lon`, stands for several columns: a reading is then a string
-    of their cells, joined by commas. Raises ConfigError with the file and what is wrong, never a value.
+    of their cells, joined by commas. Raises ConfigError with the file and the fault, never a value.
 
     Args:
-        only: `column=cell` for each column in which wanted rows have that cell.
+        only: conditions `column=cell`; only rows with all these cells are read.
     """
-    return _numbers(path, [text for _, text in _rows(path, column, None, only)])
+    return _floats(path, [text for _, text in _read_rows(path, column, None, only)])
 
 
 def read_changes(path: Path, column: str, time: str, seconds: float, only: Sequence[str] = ()) -> Sequence[float | str]:
-    """A log of changes, such as home automation exports: each value holds until the next, and is looked at once a tick.
+    """Read a log of changes, as home automation exports it: each value holds until the next.
+
+    Return a value for each tick, from the first row on. Arguments and errors are otherwise those of `read_recording`.
 
     Args:
-        column: as the others, of `read_recording`.
         time: the column of times, in seconds or ISO 8601.
         seconds: seconds from tick to tick.
-
-    Returns:
-        As `read_recording`: a value for each tick, from the first row on. So do errors.
     """
-    changes = [(moment(time_cell), text.strip()) for time_cell, text in _rows(path, column, time, only)]
-    rows = sorted(changes, key=itemgetter(0))  # of rows with one time the last one counts
+    changes = [(moment(time_cell), text.strip()) for time_cell, text in _read_rows(path, column, time, only)]
+    rows = sorted(changes, key=itemgetter(0))  # of rows with equal times the last counts
     times = [row[0] for row in rows]
     if any(math.isnan(time) for time in times):
         raise ConfigError(f"{path}: column {time!r} has cells that are no time: give seconds, or ISO 8601")
     tick_count = int((times[-1] - times[0]) / seconds) + 1 if times else 0
     if tick_count > _MOST_TICKS:
         raise ConfigError(f"{path} has more than {_MOST_TICKS} ticks of {seconds:g} s")
-    return _numbers(path, [rows[bisect_right(times, times[0] + seconds * tick) - 1][1] for tick in range(tick_count)])
+    return _floats(path, [rows[bisect_right(times, times[0] + seconds * tick) - 1][1] for tick in range(tick_count)])
 
 
-def _rows(path: Path, column: str, time: str | None, only: Sequence[str]) -> list[tuple[str, str]]:
-    """The time (empty without a column of times) and the reading of wanted rows, as text."""
+def _read_rows(path: Path, column: str, time: str | None, only: Sequence[str]) -> list[tuple[str, str]]:
+    """Read the time ("" without a column of times) and the reading of the rows that `only` selects, as texts."""
     filters = [(name, cell) for name, _, cell in (word.partition("=") for word in only)]
     try:
         with csv_rows(path, ConfigError, uneven=True) as (header, rows):
@@ -110,7 +108,7 @@ def _rows(path: Path, column: str, time: str | None, only: Sequence[str]) -> lis
         raise ConfigError(f"cannot read {path}: {cause(error)}") from None
 
 
-def _numbers(path: Path, texts: list[str]) -> Sequence[float | str]:
+def _floats(path: Path, texts: list[str]) -> Sequence[float | str]:
     if not texts:
         raise ConfigError(f"{path} has no rows")
     try:

@@ -1,4 +1,4 @@
-"""Readings, and sensors without a library; those with a thread of their own leave readings for the loop."""
+"""Readings, and the base classes of sensors; a sensor with a thread of its own passes its readings to the loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
     "Sensor",
     "SensorUpdate",
     "UnavailableError",
-    "library",
+    "import_library",
 ]
 
 
@@ -30,7 +30,7 @@ class ConfigError(FuguError, reason=Reason.CONFIG):
 
 
 class Reading(Secret):
-    """A raw sensor value on its way to the discretiser; whoever needs the value calls `reveal`."""
+    """A raw sensor value on its way to the discretiser; only `reveal` gives the value."""
 
     __slots__ = ("_value",)
     kind = "reading"
@@ -39,16 +39,16 @@ class Reading(Secret):
         self._value = value
 
     def reveal(self) -> Any:
-        """The raw value; for the discretiser only."""
+        """Return the raw value; for the discretiser only."""
         return self._value
 
 
 class UnavailableError(Exception):
-    """Raised by a sensor's function to say, whatever is measured, that there is nothing to measure with."""
+    """Raised by a sensor's function to say that the source does not work, independently of what it measures."""
 
 
 class FailedError(UnavailableError):
-    """The same, said by a sensor of ours; `trouble` is the reason in fixed words, with nothing foreign in them."""
+    """Raised by sensors of this package if the source does not work; `trouble` is the reason, in fixed words."""
 
     def __init__(self, trouble: str) -> None:
         super().__init__(trouble)
@@ -56,9 +56,9 @@ class FailedError(UnavailableError):
 
 
 class SensorUpdate(NamedTuple):
-    """News from a source since it was last asked: its newest reading, if one came.
+    """News from a source since the last poll: its newest reading, if one came.
 
-    `works` is what it said, by anything but a reading, of whether it works.
+    `works` is whether it said, by anything but a reading, that it works; None if it said nothing.
     """
 
     reading: Reading | None
@@ -68,7 +68,7 @@ class SensorUpdate(NamedTuple):
 class Sensor:
     """A source of readings, which answers at once and never raises.
 
-    `recorded`: the readings of past ticks are still known, so that overdue ticks may be drawn for.
+    `recorded`: the readings of past ticks are still known, so that overdue ticks may still be drawn.
     """
 
     recorded = False
@@ -76,7 +76,7 @@ class Sensor:
 
     @property
     def trouble(self) -> str:
-        """The newest problem in words that hold nothing of a reading, if there is one; it stays on the device."""
+        """The newest problem, in words that hold nothing of a reading; "" if there is none. It stays on the device."""
         return self._trouble
 
     def poll(self, tick: int) -> SensorUpdate:
@@ -84,56 +84,58 @@ class Sensor:
         raise NotImplementedError
 
     def read(self, tick: int) -> Reading | None:
-        """The reading of a tick, or none if there is none."""
+        """Return the reading of a tick; `None` if there is none."""
         return self.poll(tick).reading
 
     def finished(self, tick: int) -> bool:
-        """True if there will be no tick any more; of a live sensor never, because its silence may tell of readings."""
+        """True if a recording has ended before a tick. A live sensor never ends: its silence may depend on readings."""
         return False
 
     def close(self) -> None:
-        """Close whatever it reads from; it is not read any more."""
+        """Close the source; the sensor is not read any more."""
 
 
 class LiveSensor(Sensor):
-    """The base of sensors whose readings come from a thread of their own: nothing gets lost between the two.
+    """Base of sensors whose readings come from a thread of their own; it keeps updates until the loop polls.
 
-    `_gone` is set while the source does not work at all, and says so at every tick.
+    `_is_gone` is True while the source does not work; every poll then says so.
     """
 
-    _gone = False
+    _is_gone = False
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._update = SensorUpdate(None, None)
 
-    def _leave(self, reading: Reading | None = None, works: bool | None = None) -> None:
-        """Add what was said, in the source's thread; readings before "does not work" are dropped."""
+    def _add_update(self, reading: Reading | None = None, works: bool | None = None) -> None:
+        """Add a reading or a sign to the next update, in the source's thread; `works=False` drops earlier readings."""
         with self._lock:
             last_update = SensorUpdate(None, None) if works is False else self._update
             self._update = SensorUpdate(reading or last_update.reading, last_update.works if works is None else works)
 
     def _take_lines(self, source: IO[bytes], keep_alive: str | None) -> None:
-        """Leave each line of a byte stream, until its end. Raises OSError or ValueError.
+        """Take each line of a byte stream as a reading, until its end. Raises OSError or ValueError.
 
-        Lines are UTF-8; of one of more than 64 KiB the beginning counts. A `keep_alive` line is no reading, but says
-        that the source works.
+        Lines are UTF-8; of a line of more than 64 KiB only the beginning counts. A `keep_alive` line is no reading, but
+        says that the source works.
         """
         is_line_start = True
         while line := source.readline(MAX_LINE_BYTES):
             text = line.decode(errors="replace").strip() if is_line_start else ""
             if text == keep_alive:
-                self._leave(works=True)
+                self._add_update(works=True)
             elif text:
-                self._leave(Reading(text))
+                self._add_update(Reading(text))
             is_line_start = line.endswith(b"\n")
 
     def poll(self, tick: int) -> SensorUpdate:
-        """Return what was said since the last call, once."""
-        was_gone = self._gone
+        """Return the update since the last poll."""
+        was_gone = self._is_gone
         with self._lock:
             update, self._update = self._update, SensorUpdate(None, None)
-        return update._replace(works=False) if was_gone and self._gone else update  # it may begin meanwhile, or end
+        return (
+            update._replace(works=False) if was_gone and self._is_gone else update
+        )  # the thread may change it meanwhile
 
 
 class LineSensor(LiveSensor):
@@ -151,11 +153,11 @@ class LineSensor(LiveSensor):
             self._trouble = "its input has ended"
         except (OSError, ValueError):
             self._trouble = "its input cannot be read"
-        self._gone = True
+        self._is_gone = True
 
 
-def library(module: str, extra: str) -> Any:
-    """Import a library. Raises ConfigError, which says how to install it, if it does not work here."""
+def import_library(module: str, extra: str) -> Any:
+    """Import a library. Raises ConfigError, which says how to install it, if it is missing."""
     try:
         return import_module(module)
     except ImportError as error:

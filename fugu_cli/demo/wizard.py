@@ -314,13 +314,13 @@ class _EveryMessage(MqttSensor):
         self.lost = 0
         super().__init__(config)
 
-    def _leave(self, reading: Reading | None = None, works: bool | None = None) -> None:
+    def _add_update(self, reading: Reading | None = None, works: bool | None = None) -> None:
         if reading is not None:
             if len(self._messages) < _MOST_WAITING:
                 self._messages.append((time.time(), reading))
             else:
                 self.lost += 1
-        super()._leave(reading, works)
+        super()._add_update(reading, works)
 
     def take_messages(self) -> list[tuple[float, Reading]]:
         """Return the times and readings of messages since the last call, and forget them."""

@@ -73,7 +73,7 @@ def test_a_full_disk_loses_windows_and_repeats_none(tmp_path: Path) -> None:
         full = clock.now
         wait_until(lambda: clock.now > full + 300 * SECOND)
         assert thread.is_alive()
-        agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
+        agent._queue_event(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
         wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes())
         room = clock.now
         wait_until(lambda: clock.now > room + 50 * SECOND)

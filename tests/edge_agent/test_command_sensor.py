@@ -118,8 +118,8 @@ def test_lines_of_a_command_that_goes_on_and_its_end(monkeypatch: pytest.MonkeyP
 def test_a_line_that_comes_while_the_command_is_found_to_begin_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked whether it runs, it does not yet; its first lines are there when they are fetched."""
     sensor = CommandLineSensor(shell("exec sleep 1000"), "alive")
-    wait_until(lambda: not sensor._gone)
-    sensor._gone = True
+    wait_until(lambda: not sensor._is_gone)
+    sensor._is_gone = True
 
     def begun(line: CommandLineSensor, tick: int) -> SensorUpdate:
         return SensorUpdate(Reading("71"), True)

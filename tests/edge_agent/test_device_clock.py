@@ -205,7 +205,7 @@ def test_a_stalled_machine_draws_for_no_burst_of_ticks(tmp_path: Path) -> None:
         until = device.clocks.elapsed + 15 * SECOND
         while device.clocks.elapsed < until:
             device.ticks.catch_up()
-            device.clocks.wait(Wake(), device.ticks.pause())
+            device.clocks.wait(Wake(), device.ticks.seconds_to_tick())
     check(device.drawn, 20_000)
     assert device.clocks.wall // 20_000 - device.numbers[-1] <= 1, "and what it was late for has been made up"
     assert len(device.numbers) >= (device.clocks.wall // 20_000 - device.numbers[0]) - 1

@@ -58,7 +58,7 @@ class Bench:
 
     def ask(self, topic: str, payload: bytes) -> None:
         self.asked.append(payload)
-        self.fleet._decided(topic, payload, self.answers.pop(0))
+        self.fleet._take_answer(topic, payload, self.answers.pop(0))
 
     def later(self) -> PolicyStatus:
         """Minutes have passed."""
@@ -77,12 +77,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(tmp_path)
 
     def at_once(fleet: FleetPolicy) -> None:
-        if not fleet._busy and fleet._waiting and bench.answers:
+        if not fleet._is_judging and fleet._waiting and bench.answers:
             topic = next(iter(fleet._waiting))
-            fleet._busy = True
+            fleet._is_judging = True
             bench.ask(topic, fleet._waiting.pop(topic))
 
-    monkeypatch.setattr(FleetPolicy, "_next", at_once)
+    monkeypatch.setattr(FleetPolicy, "_judge_next", at_once)
     return bench
 
 
@@ -184,14 +184,14 @@ def test_documents_are_judged_at_the_newest_time_that_is_known(
     """A signed time that is not on the disk yet counts, although somebody has set the clock back."""
     fleet = Bench(tmp_path, trusted=state(time=9_000)).fleet
     fleet._now = lambda: 9_000.0 + ahead
-    fleet._sure = lambda: True
+    fleet._is_synchronised = lambda: True
     judged: list[tuple[str, str, str, bytes]] = []
     monkeypatch.setattr(
         fleet._judge, "ask", lambda asked, payload, _take: judged.append((asked[1], asked[2], asked[4], payload))
     )
     fleet.arrived(POLICY, b"three")
     assert judged == [("policy", str(asked), "sure", b"three")]
-    fleet._busy = False
+    fleet._is_judging = False
     fleet.arrived(TIME, b"time")
     assert judged[1:] == [("time", str(9_000 + ahead), "sure", b"time")], "a time by the clock itself"
 
@@ -239,7 +239,7 @@ def test_a_time_far_ahead_hides_no_freeze(tmp_path: Path) -> None:
 def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
     streams = tuple(f"s{i}" for i in range(MOST_WAITING + 4))
     fleet = Bench(tmp_path, streams=streams).fleet
-    fleet._busy = True
+    fleet._is_judging = True
     for stream in streams:
         fleet.arrived(topic_of("table", "home", "watch", stream), b"table")
     for topic in (POLICY, ROOT, TIME):
@@ -309,6 +309,6 @@ def test_a_time_far_ahead_that_was_taken_before_is_named_where_the_clock_is_know
     tmp_path: Path, over: int, sure: bool, ahead: bool
 ) -> None:
     fleet = Bench(tmp_path, trusted=state(time=1_000_000 + 86_400 + over)).fleet
-    fleet._sure = lambda: sure
+    fleet._is_synchronised = lambda: sure
     assert fleet.ahead(1_000_000) is ahead
     assert DAY_SECONDS == FAR_AHEAD_SECONDS

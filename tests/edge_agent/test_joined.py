@@ -19,7 +19,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from edge_agent.__main__ import main
-from edge_agent.commands import done
+from edge_agent.commands import run_command
 from edge_agent.config import load
 from edge_agent.config_schema import read_config
 from edge_agent.doctor import limits
@@ -29,7 +29,7 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.reporter import seal
 from edge_agent.sensors.source import ConfigError
 from edge_agent.shares import Helpers, StreamSums, device_key
-from edge_agent.stored_frames import accounting
+from edge_agent.stored_frames import with_previous
 from fugu.contract.envelope import Envelope, digits, sign
 from fugu.contract.errors import UsageError
 from fugu.contract.group_frames import OpeningAnswer, OpeningKey, Report, numbers, pages, signed_total
@@ -203,7 +203,7 @@ def test_a_disk_that_takes_nothing_loses_windows_and_forgets_no_key(
 ) -> None:
     """The next report follows the newest that is durable: one that names another would be sent for ever."""
     with monkeypatch.context() as broken:
-        broken.setattr(device.outbox, "_changing", lambda **_: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
+        broken.setattr(device.outbox, "_commit", lambda **_: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
         with pytest.raises(sqlite3.OperationalError):
             device.advance(4)
     device.ready(5)
@@ -242,7 +242,7 @@ def test_no_window_is_reported_twice_when_the_clock_goes_back_under_no_other_doc
     device.plan = replace(device.plan, sums=(replace(device.plan.sums[0], digest=digest),), version=2)
     device.restart(shift=20)
     assert device.run(25, [1] * 3) == []
-    assert device.sums._sums[0].asked == -1
+    assert device.sums._sums[0].asked_window == -1
     assert device.run(28, [1] * 12) == []
     device.ready(39)
     (report,) = device.run(40, [1] * 10)
@@ -257,7 +257,7 @@ def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
     (report,) = device.run(10, [1] * 10)
     for _ in range(10):
         twin.add(0, None)
-    (own,), (other,) = numbers(report.parts), numbers(twin.take())
+    (own,), (other,) = numbers(report.parts), numbers(twin.take_parts())
     assert (own - other) % (1 << 64) == 10
     key = device.helpers._keys["street"]
     masks = seal(64, PUBLIC, key.signed, key.signature, key.message.key, bytes(32), b"").masks
@@ -316,7 +316,7 @@ def test_reports_of_other_readings_are_the_same_bytes_but_for_the_count(
 ) -> None:
     """Two runs on the same random numbers; those of the other process are drawn before the window, and used again."""
     answers, asked = list[bytes](), list[bytes]()
-    real = Child._written
+    real = Child._output_of
 
     def written(child: Child, command: list[str], request: bytes) -> bytes:
         asked.append(request)
@@ -394,16 +394,16 @@ def test_a_key_is_not_used_for_longer_than_a_helper_has_it(device: Device) -> No
     for first, number in ((last + 10, -1), (last, last // 10 - shift // 10)):
         device.begin(shift)  # a clock that went back makes no key younger
         device.advance(first - 1)
-        assert device.sums._sums[0].asked == number
+        assert device.sums._sums[0].asked_window == number
 
 
 def test_masks_are_drawn_once_and_no_sooner_than_ten_minutes_before_their_window(tmp_path: Path) -> None:
     device = Device(tmp_path, period_us=200_000_000)
     device.advance(6)
-    assert device.sums._sums[0].asked == -1
+    assert device.sums._sums[0].asked_window == -1
     device.ready(7)
     device.advance(8)
-    assert device.sums._sums[0].asked == 1
+    assert device.sums._sums[0].asked_window == 1
     assert not device.helpers._busy
     device.outbox.close()
 
@@ -488,9 +488,9 @@ def test_joining_asks_for_the_helpers_digits_and_shows_the_devices(
     words = ["join", str(file), "street", "--homes", "3", "--epsilon", "1000@10m"]
     for wrong in ("", "12345", digits(PUBLIC)[:-1]):
         with pytest.raises(UsageError, match="30 digits"):
-            done(words, lambda _question, wrong=wrong: wrong)
+            run_command(words, lambda _question, wrong=wrong: wrong)
     asked = []
-    text = done(words, lambda question: asked.append(question) or digits(PUBLIC).replace(" ", ""))
+    text = run_command(words, lambda question: asked.append(question) or digits(PUBLIC).replace(" ", ""))
     assert "street" in asked[0]
     (pin,) = read_config(file).groups
     assert (pin.name, pin.helper, pin.honest, pin.most.seconds) == ("street", digits(PUBLIC), 3, 600)
@@ -499,7 +499,7 @@ def test_joining_asks_for_the_helpers_digits_and_shows_the_devices(
     assert own in text
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with pytest.raises(UsageError, match="joined street already"):
-        done(words, lambda _question: digits(PUBLIC))
+        run_command(words, lambda _question: digits(PUBLIC))
     assert load(file).groups == ("street",)
     assert f"group street: joined, on these terms: its helper's digits are {digits(PUBLIC)}" in limits(file)[-1]
 
@@ -537,5 +537,5 @@ def test_a_document_that_is_sent_brings_a_sum_only_to_a_device_whose_owner_has_j
 def test_a_report_that_is_dropped_is_accounted_for_by_the_next(device: Device) -> None:
     """A full outbox that drops the oldest: what is signed does not change."""
     first, second = two_reports(device)
-    decoded = Report.decode(accounting(second.encode(), first.previous))
+    decoded = Report.decode(with_previous(second.encode(), first.previous))
     assert decoded == replace(second, previous=-1)

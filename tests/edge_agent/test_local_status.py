@@ -14,7 +14,7 @@ import pytest
 
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
-from edge_agent.local_control import described
+from edge_agent.local_control import status_words
 from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
@@ -85,7 +85,7 @@ def test_the_local_status_tells_of_the_sensor_in_counts_and_fixed_words(
         clock.now += SECOND
         agent._ticks.catch_up()
     answering = threading.Thread(
-        target=lambda: wait_until(lambda: agent._local._asked.answer(lambda: json.dumps(agent._status_now()), 1.0))
+        target=lambda: wait_until(lambda: agent._local._answering.answer(lambda: json.dumps(agent._status_now()), 1.0))
     )
     answering.start()
     assert main(["--status", str(config)]) == 0
@@ -115,7 +115,7 @@ def test_the_local_status_says_that_no_reading_so_far_is_of_use(tmp_path: Path) 
         agent._ticks.catch_up()
     status = agent._status_now()
     agent._outbox.close()
-    shown = described(status)
+    shown = status_words(status)
     assert "sensor: what came is no number, category or place of its policy" in shown
     assert ("71.5" in shown, status["codes"]) == (False, ()), "nothing of it is published"
-    assert (agent._ticks.over, status["streams"][0]["ticks"]) == (False, 9), "it goes on"
+    assert (agent._ticks.is_over, status["streams"][0]["ticks"]) == (False, 9), "it goes on"

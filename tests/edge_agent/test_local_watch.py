@@ -12,7 +12,7 @@ import pytest
 
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
-from edge_agent.local_control import LocalStatus, LocalStatusError, ask_status, described
+from edge_agent.local_control import LocalStatus, LocalStatusError, ask_status, status_words
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from fugu.mqtt import Broker
@@ -55,7 +55,7 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
     assert path.is_socket()
     assert path.stat().st_mode & 0o777 == 0o600
     with running(agent):
-        wait_until(lambda: "this noise has epsilon" in described(ask_status(outbox)))
+        wait_until(lambda: "this noise has epsilon" in status_words(ask_status(outbox)))
         assert main(["--status", str(config)]) == 0
     shown = capsys.readouterr().out
     assert "model watch, stream hr: the states are NOT in the declared class of chains, found at tick" in shown
@@ -89,16 +89,16 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
 
 def test_a_socket_that_was_left_behind_is_replaced_and_a_file_is_not(tmp_path: Path) -> None:
     first = LocalStatus(tmp_path / "outbox")
-    first._asked._socket.close()  # as by SIGKILL
+    first._answering._socket.close()  # as by SIGKILL
     second = LocalStatus(tmp_path / "outbox")
-    assert second._asked._socket is not None
+    assert second._answering._socket is not None
     second.close()
     (tmp_path / "outbox.socket").write_text("somebody's")
     third = LocalStatus(tmp_path / "outbox")
     third.answer(dict)
     third.close()
     assert (tmp_path / "outbox.socket").read_text() == "somebody's"
-    assert not LocalStatus(tmp_path / ("long" * 40))._asked.is_open
+    assert not LocalStatus(tmp_path / ("long" * 40))._answering.is_open
 
 
 def test_nobody_who_asks_and_does_not_listen_stops_the_agent(tmp_path: Path) -> None:

@@ -108,8 +108,8 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
         ):
             scene.say(payload)
             wait_until(lambda text=text: text in scene.stream.refusal)  # type: ignore[misc]
-        scene.agent._arrived("no/topic/of/ours", b"\x02")
-        scene.agent._arrived(topic_of("committed", "home", "other"), b"\x02")
+        scene.agent._take_message("no/topic/of/ours", b"\x02")
+        scene.agent._take_message(topic_of("committed", "home", "other"), b"\x02")
         assert scene.agent.refused.total() == 7
         scene.say(message(FULL))
         wait_until(lambda: not scene.codes())
@@ -128,10 +128,10 @@ def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_pa
     policy = measure_policy(3, tables=False)
     plan = agent_plan(tmp_path, Broker(port=9), plan_of(policy), forget="committed", drain_seconds=0.0)
     agent = Agent(plan, [ReplaySensor(["c0"], loop=True)], system_entropy(), clock := JumpingClock(0))
-    agent._delivered(topic_of("table", "home", "watch", "place"), bytes(MOST_WAITING_BYTES + 1))
+    agent._queue_message(topic_of("table", "home", "watch", "place"), bytes(MOST_WAITING_BYTES + 1))
     assert (agent.refused["too_many"], agent._events.qsize()) == (1, 0)
     for _ in range(MOST_WAITING + 5):
-        agent._delivered(topic_of("table", "home", "watch", "place"), message(MARKED))
+        agent._queue_message(topic_of("table", "home", "watch", "place"), message(MARKED))
     assert (agent.refused["too_many"], agent._events.qsize()) == (6, MOST_WAITING)
     with running(agent):
         wait_until(lambda: agent.refused["table"] == MOST_WAITING and clock.now > 30 * SECOND)

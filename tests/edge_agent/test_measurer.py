@@ -208,12 +208,12 @@ def test_a_number_never_means_something_else(drawer: Measurer) -> None:
 def test_only_so_many_tables_are_held(drawer: Measurer) -> None:
     for number in range(1, MOST_HELD + 9):
         drawer.offer(message(FULL, number), 0)
-    assert len(drawer._sent) == MOST_HELD
+    assert len(drawer._arrived) == MOST_HELD
     assert drawer.draw(4, 0).table == MOST_HELD + 8
     drawer.offer(message(FULL, 99, until=50), 40)
     assert drawer.draw(45, 0).table == 99
     drawer.offer(message(FULL, 100), 60)
-    assert 99 not in drawer._sent, "what is over is given up first"
+    assert 99 not in drawer._arrived, "what is over is given up first"
 
 
 @pytest.mark.long
@@ -247,7 +247,7 @@ def test_bytes_that_nearly_are_a_table_change_nothing(seed: int) -> None:
         except FuguError:
             continue
         taken += 1
-    assert len(drawer._sent) <= taken < 200
+    assert len(drawer._arrived) <= taken < 200
     assert drawer.draw(4, 3).table == 0
 
 

@@ -193,7 +193,7 @@ def everything(folder: Path, plan: StreamPlan, readings: Sequence[Any], ticks: i
         clock.now += SECOND
         agent._ticks.prepare()
         agent._ticks.catch_up()
-        seen.append((agent._status(online=True).encode(), agent._ticks.pause()))
+        seen.append((agent._status(online=True).encode(), agent._ticks.seconds_to_tick()))
     agent._ticks.close_frames()
     connection: sqlite3.Connection = agent._outbox._db
     payloads = [row[0] for row in connection.execute("SELECT payload FROM frames ORDER BY id")]

@@ -289,6 +289,6 @@ def test_every_address_of_a_name_is_looked_at_before_any_connection(
         raise AssertionError("it must not come to that")
 
     monkeypatch.setattr(local_broker.socket, "getaddrinfo", resolved)
-    monkeypatch.setattr(local_broker, "_connected", connected)
+    monkeypatch.setattr(local_broker, "_connect", connected)
     with pytest.raises(LocalBrokerError, match="not on this machine"):
         dial("localhost", port, ("192.0.2.1", 1))

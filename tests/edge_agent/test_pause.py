@@ -29,7 +29,7 @@ def device(folder: Path, clock: JumpingClock, sensor: Sensor) -> Agent:
 def go_on(agent: Agent, clock: JumpingClock, seconds: int) -> None:
     for _ in range(seconds):
         clock.now += SECOND
-        agent._look_at_pause()
+        agent._follow_pause()
         agent._ticks.catch_up()
 
 
@@ -85,7 +85,7 @@ def test_no_function_is_called_in_a_pause_and_no_reading_of_before_is_used_after
     stream = agent._ticks.streams[0]
     assert (stream.ticks, stream.silent) == (1, 0)
     pause.end()
-    agent._look_at_pause()
+    agent._follow_pause()
     agent._ticks.catch_up()
     wait_until(lambda: len(calls) == 3)
     go_on(agent, clock, 1)

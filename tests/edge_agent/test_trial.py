@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edge_agent.__main__ import main
-from edge_agent.doctor import tried
+from edge_agent.doctor import try_sensors
 from edge_agent.local_control import LocalStatus
 from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Baseline, Thresholds
@@ -33,7 +33,7 @@ def recording(folder: Path, *rows: str, **options: Any) -> dict[str, Any]:
 
 
 def outcome(sensor: dict[str, Any], patience: float = PATIENCE, **changes: Any) -> str:
-    ((line, wrong),) = tried([stream_plan(sensor=sensor, **changes)], patience)
+    ((line, wrong),) = try_sensors([stream_plan(sensor=sensor, **changes)], patience)
     assert SECRET not in line
     silent = line.endswith(" s") and "within" in line
     assert wrong != (silent or line.endswith(": a usable reading came"))
@@ -70,7 +70,7 @@ def test_a_state_for_missing_readings_and_a_baseline_that_begins_are_no_readings
 def test_streams_of_one_sensor_are_tried_with_one_reading(tmp_path: Path) -> None:
     once = command(f"test -e {tmp_path}/ran || echo {SECRET}; touch {tmp_path}/ran")
     plans = [stream_plan(stream=name, sensor=dict(once)) for name in ("a", "b")]
-    assert tried(plans, PATIENCE) == [
+    assert try_sensors(plans, PATIENCE) == [
         ("stream a: a usable reading came", False),
         ("stream b: a usable reading came", False),
     ]

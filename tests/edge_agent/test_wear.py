@@ -33,7 +33,7 @@ for tick in range({TICKS} * ({FRAMES} + 1)):
         before = written()
         Path("/wear/begin").exists()
     clock.now += SECOND
-    agent._look_at_pause()
+    agent._follow_pause()
     agent._ticks.catch_up()
     agent._ticks.prepare()
     agent._communicate()

@@ -12,7 +12,7 @@ from typing import Any
 
 from edge_agent.agent import Agent
 from edge_agent.device_clock import DeviceClock
-from edge_agent.enrolled import to_run_of
+from edge_agent.enrolled import policy_form
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, ClockSettings, StreamPlan
 from edge_agent.randomiser import SymbolNoise, system_entropy
@@ -138,7 +138,7 @@ def ticks(frames: list[SymbolFrame]) -> list[int]:
 
 def plan_of(policy: AnyPolicy, sensor: dict[str, Any] | None = None, **changes: Any) -> StreamPlan:
     """The plan of a policy that has been verified."""
-    form = json.loads(json.dumps(to_run_of(policy, compile_policy(policy))))
+    form = json.loads(json.dumps(policy_form(policy, compile_policy(policy))))
     return replace(StreamPlan.of(form, sensor or {}), **changes)
 
 

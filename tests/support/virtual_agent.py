@@ -167,7 +167,7 @@ def _redrawn() -> None:
 
 def _rewritten() -> None:
     """Some states rewrite the file of windows."""
-    _after_each_tick(lambda ticker, _stream: ticker._window_file._change([(0, bytes(8))]))
+    _after_each_tick(lambda ticker, _stream: ticker._window_file._rewrite([(0, bytes(8))]))
 
 
 LEAKS: dict[str, Callable[[], None]] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edge_agent.local_control import LocalStatusError, ask_status, described
+from edge_agent.local_control import LocalStatusError, ask_status, status_words
 from fugu.mqtt import Link
 from tests.support.agents import toml
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -107,7 +107,7 @@ def status(folder: Path) -> str:
         status = ask_status(folder / "outbox.sqlite")
     except LocalStatusError:
         return ""
-    return json.dumps(status) + described(status)
+    return json.dumps(status) + status_words(status)
 
 
 @pytest.mark.long
