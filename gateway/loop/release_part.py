@@ -107,7 +107,7 @@ class Releasing(Part):
         if self._shared:  # other processes have received the frames
             for version in self._store.made_under():
                 self._catalogue.note_run(*version)
-        self._schedule.stored()
+        self._schedule.has_changed = True
 
     def unsettled(self) -> None:
         """Note that a process that takes frames has come back."""

@@ -154,6 +154,7 @@ class ReleaseSchedule:
 
     Attributes:
         other_topics: topics of releases that are not made here, and stay retained.
+        has_changed: True if the store may have frames that were not looked at.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class ReleaseSchedule:
         self._counters = counters
         self._next: dict[str, int] = {}
         self._due: deque[tuple[Job, int]] = deque()
-        self._has_changed = True
+        self.has_changed = True
         self._scan_after = 0.0
         self._pause_until = 0.0
         self._has_unsent = True
@@ -194,7 +195,7 @@ class ReleaseSchedule:
     @property
     def busy(self) -> bool:
         """Tell whether there may be work to do now."""
-        return (bool(self._due) or self._has_changed) and time.monotonic() >= self._pause_until
+        return (bool(self._due) or self.has_changed) and time.monotonic() >= self._pause_until
 
     def following(self) -> dict[str, int]:
         """The first tick of each release's next window, by name; without those that are not known yet."""
@@ -232,10 +233,6 @@ class ReleaseSchedule:
                     firsts[key] = min(first, firsts.get(key, first))
         return firsts
 
-    def stored(self) -> None:
-        """Note that new symbols are in the store."""
-        self._has_changed = True
-
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """Note the broker's answer to a message; after a DatabaseError the release is published again at next start."""
         number = self._in_flight.pop(message_id, None)
@@ -261,7 +258,7 @@ class ReleaseSchedule:
                 raise
             self._due.clear()
             self._next.clear()  # a server that went away may have stored the release all the same
-            self._has_changed = self._has_unsent = True
+            self.has_changed = self._has_unsent = True
             self._pause_until = time.monotonic() + _PAUSE_SECONDS
             self._counters["ledger_errors"] += 1
             if self._counters["ledger_errors"] == 1:
@@ -308,15 +305,15 @@ class ReleaseSchedule:
         """Note that a schedule's next window begins at tick `following`."""
         self._gap_since.pop(job.name, None)
         self._next[job.name] = following
-        self._has_changed = True
+        self.has_changed = True
 
     def _find_due(self, idle: bool) -> None:
         """Look for windows that are due, if anything has changed, but not too often while symbols stream in."""
         now = time.monotonic()
         has_late = any(self._has_waited(job) for job in self._releases.jobs if job.name in self._gap_since)
-        if not (self._has_changed or has_late or now >= self._look_after) or (now < self._scan_after and not idle):
+        if not (self.has_changed or has_late or now >= self._look_after) or (now < self._scan_after and not idle):
             return
-        self._has_changed = False
+        self.has_changed = False
         for job in self._releases.jobs:
             if job.name in self._releases.impossible:
                 continue

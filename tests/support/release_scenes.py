@@ -83,7 +83,7 @@ class Bench:
         """Record what has arrived and do all that is due; all releases that there are."""
         if arrived:
             self.scene.record(*arrived, **sender)
-        self.schedule.stored()
+        self.schedule.has_changed = True
         while self.schedule.busy:
             self.schedule.pump(idle=True)
         return self.frames

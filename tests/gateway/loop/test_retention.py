@@ -257,7 +257,7 @@ def test_what_a_release_needs_that_is_still_to_be_made_stays(tmp_path: Path) -> 
     assert keeper.needed == {("watch", "hr"): 0, ("ring", "hr"): 0}
     assert keeper.first("chunks") == 0
     bench.scene.record(*frames([600] * 18), device="ring")
-    bench.schedule.stored()
+    bench.schedule.has_changed = True
     bench.work()
     keeper.needed = bench.schedule.needed()
     keeper.run(10)

@@ -130,7 +130,7 @@ def test_a_ledger_that_is_damaged_under_the_gateway_ends_it(tmp_path: Path, atta
     attack(tmp_path / "l.sqlite")
     bench.ledger._db.execute("PRAGMA shrink_memory")
     bench.scene.record(*frames([10] * 30)[3:])
-    bench.schedule.stored()
+    bench.schedule.has_changed = True
 
     def all_are_made() -> bool:
         bench.schedule.pump(idle=True)
