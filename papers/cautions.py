@@ -12,7 +12,7 @@ import numpy as np
 from fugu.attackers.evaluation import attack, mean_transitions, success_bound
 from fugu.attackers.learning import ATTACKERS
 from fugu.attackers.outputs import release_symbols
-from fugu.places.protection import exposed, protect
+from fugu.places.protection import list_exposed, protect
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.quilts import mixing, mqm_approx
 from fugu.privacy.randomised_response import calibrate
@@ -124,7 +124,7 @@ def _protectable(setting: Setting) -> Iterator[Row]:
     constraint = chosen(1, 2, 3, 4)
     flat = protect(VALUES, GRAPH, constraint, cap=None)
     capped = protect(VALUES, GRAPH, constraint, cap=4)
-    yield Row("C = {s1, s2, s3, s4}: exposed states", float(len(exposed(flat.hull, VALUES, constraint))))
+    yield Row("C = {s1, s2, s3, s4}: exposed states", float(len(list_exposed(flat.hull, VALUES, constraint))))
     about, why = "the same: factor of theorem 6.3 between any two of them", "noise along (1, -1) alone tells"
     yield Row(about, str(flat.factor), why=f"{why} s1 and s4 from s2 and s3 for certain")
     yield Row("the same with ours, the hull capped at 4", float(capped.factor))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.losses import OUTWARD
-from fugu.places.composition import between_any
+from fugu.places.composition import any_pair_loss
 from fugu.places.graphs import GraphError, lattice
 from fugu.places.hull import Hull
 
@@ -73,10 +73,10 @@ def trajectory_loss(losses: Sequence[Floats], first: Sequence[int], second: Sequ
 def sequence_epsilon(epsilons: Sequence[float], factors: Sequence[Fraction | int | float]) -> float:
     """Theorem 7.2 as a bound: the sum over ticks of epsilon times theorem 6.3's factor.
 
-    It holds between any two trajectories inside the constraint sets; factors count as for `between_any`. It grows with
-    the number of ticks: a sequence has no bound that does not.
+    It holds between any two trajectories inside the constraint sets; factors count as for `any_pair_loss`. Like every
+    bound of a sequence, it grows with the number of ticks.
     """
-    return math.fsum(between_any(*pair) for pair in zip(epsilons, factors, strict=True)) * _UP
+    return math.fsum(any_pair_loss(*pair) for pair in zip(epsilons, factors, strict=True)) * _UP
 
 
 def stacked(*queries: ArrayLike) -> Ints:

@@ -17,7 +17,7 @@ from fugu.lanes import lanes_svg
 from fugu.places.graphs import complete, lattice
 from fugu.places.hull import complete_hull, difference_hull, graph_hull
 from fugu.places.noise import noise_error
-from fugu.places.protection import Objective, degree_of_protection, exposed, protect, unbounded_factors
+from fugu.places.protection import Objective, degree_of_protection, list_exposed, protect, unbounded_factors
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import GridModel, fit_grid
 from fugu.recordings.places import Traces, read_traces
@@ -95,7 +95,7 @@ def _example_5_2() -> list[Row]:
     graph, constraint = explicit(6, [(1, 2)]), chosen(2, 3, 5)
     hull, ball = graph_hull(VALUES, graph), difference_hull([[2, 0], [0, 2]])
     gauge = ball.gauge((VALUES[4] - VALUES[2]).tolist())
-    alone = [_NAMES[state] for state in exposed(hull, VALUES, constraint)]
+    alone = [_NAMES[state] for state in list_exposed(hull, VALUES, constraint)]
     inside = hull.largest_gauge(VALUES[constraint])
     added = protect(VALUES, graph, constraint, objective="nearest").added
     return [
@@ -131,7 +131,7 @@ def _figure_9() -> list[Row]:
 
 def _example_6_1() -> list[Row]:
     constraint = chosen(3, 4, 5, 6)
-    alone = [_NAMES[state] for state in exposed(graph_hull(VALUES, TRIANGLE), VALUES, constraint)]
+    alone = [_NAMES[state] for state in list_exposed(graph_hull(VALUES, TRIANGLE), VALUES, constraint)]
     rows = [Row("example 6.1: exposed states", _words(alone), "s3", "printed")]
     for partner, size in ((4, 14.0), (6, 20.0), (5, 16.0)):
         hull = graph_hull(VALUES, TRIANGLE | explicit(6, [(2, partner - 1)]))

@@ -12,7 +12,7 @@ import numpy as np
 from fugu.places.graphs import complete, lattice
 from fugu.places.hull import Hull, complete_hull, difference_hull, graph_hull
 from fugu.places.noise import noise_error
-from fugu.places.protection import degree_of_protection, exposed
+from fugu.places.protection import degree_of_protection, list_exposed
 from papers.dphmm import TRIANGLE, VALUES, chosen
 from papers.errata import Erratum
 from papers.facts import Key
@@ -52,7 +52,7 @@ def _joined(states: list[int], partners: tuple[int, ...]) -> Hull:
 
 
 def _exposed_of_two() -> list[int]:
-    return list(exposed(graph_hull(TWO_EXPOSED, _JOINED), TWO_EXPOSED, np.ones(6, dtype=np.bool_)))
+    return list(list_exposed(graph_hull(TWO_EXPOSED, _JOINED), TWO_EXPOSED, np.ones(6, dtype=np.bool_)))
 
 
 def _algorithm_3(setting: Setting) -> Iterator[Row]:

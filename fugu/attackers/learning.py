@@ -14,7 +14,7 @@ from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutpu
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals
 from fugu.chains.inference import filter_beliefs, posterior_marginals, viterbi
-from fugu.chains.learning import Learned, baum_welch
+from fugu.chains.learning import LearnedChain, baum_welch
 
 __all__ = ["ATTACKERS", "COUNT_ATTACKERS", "COUNT_LEARNERS", "EXACT_TICKS", "Attacker", "single", "smoothing"]
 
@@ -131,7 +131,7 @@ def learned(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, decode:
     tiled_table = np.tile(table, (regimes, 1))
     uniform = np.full(k * regimes, 1 / (k * regimes))
 
-    def learn(transition: Floats, rounds: int, initial: Floats = uniform) -> Learned:
+    def learn(transition: Floats, rounds: int, initial: Floats = uniform) -> LearnedChain:
         return baum_welch(
             symbols, tiled_table, lengths=lengths, initial=initial, transition=transition, iterations=rounds,
             tolerance=_TOLERANCE,

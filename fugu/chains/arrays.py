@@ -1,4 +1,4 @@
-"""The types of arrays: floats, integers and truth values, of any shape; docstrings say which."""
+"""The types of arrays: floats, integers and truth values, of any shape; docstrings give the shapes."""
 
 from __future__ import annotations
 

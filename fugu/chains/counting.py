@@ -1,6 +1,6 @@
-"""Smoothing when windows of ticks are counted: forward and backward over (state, count so far), exactly.
+"""Exact smoothing when windows of ticks are counted: forward and backward over (state, count so far).
 
-The forward pass stores only the messages at the windows' beginnings; the backward pass computes each lattice again.
+In windows the forward pass stores only the messages at their beginnings; the backward pass computes each lattice again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["count_marginals"]
 
 @part
 def _start_window(prior: Floats, row: Floats, increments: Ints, lattice: Floats) -> None:
-    """The first tick of a window: lattice (counts, k) from the predicted distribution (k,) and its likelihood (k,)."""
+    """Fill the lattice (counts, k) of a window's first tick, from its prior (k,) and the symbol's likelihoods (k,)."""
     for x in range(prior.size):
         lattice[0, x] = lattice[1, x] = 0.0
     for x in range(prior.size):
@@ -28,7 +28,7 @@ def _start_window(prior: Floats, row: Floats, increments: Ints, lattice: Floats)
 def _predict_and_condition(
     lattice: Floats, transition: Floats, row: Floats, increments: Ints, max_count: int, next_lattice: Floats
 ) -> None:
-    """Take a lattice one tick on: lattice (counts, k) to lattice, counts up to `max_count` before; scaled to mass 1."""
+    """Fill `next_lattice` one tick after `lattice` (counts, k), whose counts are at most `max_count`; sum 1."""
     k = row.size
     for c in range(max_count + 2):
         for y in range(k):
@@ -50,7 +50,7 @@ def _predict_and_condition(
 
 @part
 def _normalise(distributions: Floats, t: int) -> bool:
-    """Scale row t to sum 1; false if its sum is 0."""
+    """Scale row t to sum 1; return False if its sum is 0."""
     mass = 0.0
     for x in range(distributions.shape[1]):
         mass += distributions[t, x]
@@ -63,7 +63,7 @@ def _normalise(distributions: Floats, t: int) -> bool:
 
 @part
 def _predict_backward(transition: Floats, weighted_message: Floats, message: Floats) -> None:
-    """The backward message (k,) one tick earlier, its largest entry 1, from the weighed one (k,)."""
+    """Compute the backward message (k,) one tick earlier, its largest entry 1, from the weighted message (k,)."""
     largest = 0.0
     for x in range(weighted_message.size):
         message[x] = 0.0
@@ -79,7 +79,10 @@ def _forward(
     symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats, windows: Ints, increments: Ints,
     likelihoods: Floats, messages: Floats, window_priors: Floats,
 ) -> int:  # fmt: skip
-    """Messages after each tick outside windows, and predicted distributions where windows begin; -1, or a position."""
+    """Fill the messages after ticks outside windows and at windows' ends, and the priors of windows.
+
+    Returns the position of impossible evidence, or -1.
+    """
     k = transition.shape[0]
     lattice = np.empty((2, likelihoods.shape[1], k))
     distribution = np.empty(k)
@@ -124,7 +127,7 @@ def _backward(
     symbols: Ints, starts: Ints, transition: Floats, rows: Floats, windows: Ints, increments: Ints, likelihoods: Floats,
     messages: Floats, window_priors: Floats,
 ) -> None:  # fmt: skip
-    """Replace the forward messages (n, k) by posteriors."""
+    """Replace the forward messages (n, k) by posteriors, also those of ticks inside windows."""
     k, counts = transition.shape[0], likelihoods.shape[1]
     lattices = np.empty((counts, counts, k))
     message, count_messages, weighted_message = np.empty(k), np.empty((2, counts, k)), np.empty(k)
@@ -192,12 +195,12 @@ def count_marginals(
     *,
     lengths: ArrayLike | None = None,
 ) -> Floats:
-    """Posterior (n, k) of every tick's state given symbols and what was released of the windows' counts.
+    """Return the posterior (n, k) of every tick's state given symbols and the released counts of windows.
 
-    Arguments are as for `filter_beliefs`, and three more. `windows` (n,) is the window that a tick is in, or -1; a
-    window's ticks follow each other in one sequence. `adds` (n, k) is 1 where a tick in that state is counted, else 0.
-    `likelihoods` (w, counts) is Pr(what was released | a window's count) up to a factor, for counts from 0 to a
-    window's most ticks.
+    Arguments are as for `filter_beliefs`, and three more. `windows` (n,) is the window of each tick, or -1; a window's
+    ticks follow each other in one sequence. `adds` (n, k) is 1 where a tick in that state is counted, else 0.
+    `likelihoods` (w, counts) is Pr(released count | true count) up to a factor, for true counts from 0 to the ticks of
+    the longest window.
 
     Raises:
         ValueError: bad shapes or distributions, a window with more ticks than counts, or evidence of probability zero.

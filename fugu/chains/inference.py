@@ -1,7 +1,8 @@
 """Filtering, smoothing and decoding of sequences of symbols.
 
-Forward and backward messages do not depend on each other, so one loop carries both from the two ends, each hiding the
-other's waiting. Until they meet, both are left in the result; after, each replaces the other's by the posterior.
+Forward and backward messages do not depend on each other, so one loop computes both from the two ends, and the
+processor waits less. Until they meet, both are stored in the result; then each meets the other's, and replaces them by
+posteriors.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from fugu.chains.kernel import kernel, part
 from fugu.chains.messages import (
     LIFT,
     Message,
+    begin,
     combine,
     condition_on,
-    first,
     lift,
     lift_row,
     predict_and_condition,
-    scaled,
+    scale,
     store,
 )
 from fugu.chains.model import Problem, check_distribution, check_transition, pose, refuse_impossible
@@ -41,7 +42,7 @@ __all__ = [
 
 _LOG_LIFT = log(LIFT)
 _MOST, _BITS = 16, 132.0
-"""Messages are lifted after at most so many ticks, and before they can have lost so many bits since the last time."""
+"""The most ticks from one lift of messages to the next, and the most bits that messages may lose in between."""
 
 
 class Filtered(NamedTuple):
@@ -61,22 +62,22 @@ def _filter_small(
     symbols: Ints, starts: Ints, initial: Floats, rows: Floats, table: Floats, unit_message: Message, beliefs: Floats,
     log_likelihoods: Floats,
 ) -> int:  # fmt: skip
-    """Filter sequences with k = 2, 3 or 4; returns the position of impossible evidence, or -1."""
+    """Filter sequences with k = 2, 3 or 4. Return the position of impossible evidence, or -1."""
     for sequence in range(starts.size - 1):
         low, high = starts[sequence], starts[sequence + 1]
         if low == high:
             log_likelihoods[sequence] = 0.0
             continue
-        message, mass, lifts = lift(first(initial, sequence, rows, symbols[low], unit_message))
+        message, mass, lifts = lift(begin(initial, sequence, rows, symbols[low], unit_message))
         if mass == 0.0:
             return int(low)
-        store(beliefs, low, scaled(message, 1.0 / mass))
+        store(beliefs, low, scale(message, 1.0 / mass))
         for t in range(low + 1, high):
             message, mass, new_lifts = lift(predict_and_condition(message, table, symbols, t))
             lifts += new_lifts
             if mass == 0.0:
                 return int(t)
-            store(beliefs, t, scaled(message, 1.0 / mass))
+            store(beliefs, t, scale(message, 1.0 / mass))
         log_likelihoods[sequence] = np.log(mass) - lifts * _LOG_LIFT
     return -1
 
@@ -86,7 +87,10 @@ def _filter_wide(
     symbols: Ints, starts: Ints, initial: Floats, rows: Floats, transition: Floats, beliefs: Floats,
     log_likelihoods: Floats, is_smoother: bool,
 ) -> int:  # fmt: skip
-    """Filter sequences with any k, or smooth them, `beliefs` (n, k) being backward messages; -1, or a position."""
+    """Filter sequences with any k. With `is_smoother`, turn backward messages in `beliefs` (n, k) into posteriors.
+
+    Returns the position of impossible evidence, or -1.
+    """
     k = transition.shape[0]
     messages = np.empty((2, k))
     for sequence in range(starts.size - 1):
@@ -113,7 +117,7 @@ def _filter_wide(
 
 
 def run_filter(problem: Problem) -> Filtered:
-    """Filter a checked problem, for `filter_beliefs` and the learner; ValueError for symbols of probability zero."""
+    """Filter a checked problem. Raises ValueError for symbols of probability zero."""
     k = problem.transition.shape[0]
     beliefs = np.empty((problem.symbols.size, k))
     log_likelihoods = np.empty(problem.starts.size - 1)
@@ -152,7 +156,7 @@ def filter_beliefs(
 
 
 def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
-    """Carry beliefs (..., k) over unobserved ticks; ValueError for bad shapes or distributions, or negative ticks."""
+    """Predict beliefs (..., k) over unobserved ticks; ValueError for bad shapes or distributions, or negative ticks."""
     matrix = check_transition(transition)
     distribution = check_distribution(belief, "belief", matrix.shape[0])
     if ticks < 0:
@@ -165,7 +169,8 @@ class _Inputs(NamedTuple):
     """Inputs of messages over 2, 3 or 4 states.
 
     Symbols (n,) are in -1..m-1; `initial` is (sequences, k); `rows` (m + 1, k) are likelihoods, those of an unobserved
-    tick last; `forward` and `backward` (m + 1, k, k) are from `step_tables`; sizes checked every `lift_stride` ticks.
+    tick last; `forward` and `backward` (m + 1, k, k) are from `_step_tables`; messages are lifted every `lift_stride`
+    ticks.
     """
 
     symbols: Ints
@@ -178,16 +183,16 @@ class _Inputs(NamedTuple):
     @classmethod
     def of(cls, problem: Problem) -> Self:
         forward, backward = _step_tables(problem)
-        min_share = min(forward.sum(axis=2).min(), backward.sum(axis=2).min())  # of its sum, a message keeps at a tick
+        min_share = min(forward.sum(axis=2).min(), backward.sum(axis=2).min())  # of a message's sum after a tick
         bits_per_tick = -log2(min_share) if min_share > 0.0 else _BITS
         lift_stride = max(int(min(_BITS / bits_per_tick, _MOST)), 1) if bits_per_tick > 0.0 else _MOST
         return cls(problem.symbols, problem.initial, problem.rows, forward, backward, lift_stride)
 
 
 def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
-    """The matrices Pr(next state, symbol | state) of every symbol for `predict_and_condition`, and their transposes.
+    """Return the matrices Pr(next state, symbol | state) of every symbol, and their transposes.
 
-    The first is that of an unobserved tick: the transition alone.
+    The first matrix is that of an unobserved tick: the transition alone.
     """
     forward = problem.transition[None, :, :] * np.roll(problem.rows, 1, axis=0)[:, None, :]
     return np.ascontiguousarray(forward), np.ascontiguousarray(forward.transpose(0, 2, 1))
@@ -197,7 +202,10 @@ def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
 def _store_messages(
     inputs: _Inputs, left: int, right: int, ticks: int, a: Message, b: Message, messages: Floats
 ) -> tuple[Message, Message]:
-    """Store the forward message `a` from `left` on and the backward one `b` from `right` back; returns the next."""
+    """Store forward messages from `a` at `left` on, and backward messages from `b` at `right` back.
+
+    Returns the messages after that many `ticks`.
+    """
     done_ticks = 0
     while done_ticks < ticks:
         block_end = min(done_ticks + inputs.lift_stride, ticks)
@@ -214,7 +222,7 @@ def _store_messages(
 def _combine_middle(
     inputs: _Inputs, middle_tick: int, last: int, a: Message, b: Message, messages: Floats
 ) -> tuple[bool, Message, Message]:  # fmt: skip
-    """The posterior of the tick at which both messages are, and the messages beyond it; whether it is not 0."""
+    """Store the posterior of the tick where both messages meet. Return False if it is 0, and the next messages."""
     store(messages, middle_tick, a)
     is_possible = combine(messages, middle_tick, b)
     a = predict_and_condition(a, inputs.forward, inputs.symbols, min(middle_tick + 1, last))
@@ -225,7 +233,7 @@ def _combine_middle(
 def _combine_messages(
     inputs: _Inputs, left: int, right: int, ticks: int, last: int, a: Message, b: Message, messages: Floats
 ) -> int:
-    """Turn stored messages of so many ticks to each side into posteriors; -1, or a position where one would be 0."""
+    """Turn stored messages of `ticks` ticks to each side into posteriors. Return a position where one is 0, or -1."""
     done_ticks = 0
     while done_ticks < ticks:
         block_end = min(done_ticks + inputs.lift_stride, ticks)
@@ -240,13 +248,13 @@ def _combine_messages(
 
 @kernel
 def _smooth_small(inputs: _Inputs, starts: Ints, unit_message: Message, marginals: Floats) -> int:
-    """Smooth sequences with k = 2, 3 or 4; -1, or a position of impossible evidence."""
+    """Smooth sequences with k = 2, 3 or 4. Return the position of impossible evidence, or -1."""
     for sequence in range(starts.size - 1):
         low, high = starts[sequence], starts[sequence + 1]
         if low == high:
             continue
         half, last = (high - low) // 2, high - 1
-        a, b = lift(first(inputs.initial, sequence, inputs.rows, inputs.symbols[low], unit_message))[0], unit_message
+        a, b = (lift(begin(inputs.initial, sequence, inputs.rows, inputs.symbols[low], unit_message))[0], unit_message)
         a, b = _store_messages(inputs, low, last, half, a, b, marginals)
         if (high - low) % 2:
             is_possible, a, b = _combine_middle(inputs, low + half, last, a, b, marginals)
@@ -260,7 +268,7 @@ def _smooth_small(inputs: _Inputs, starts: Ints, unit_message: Message, marginal
 
 @kernel
 def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, backward: Floats, messages: Floats) -> int:
-    """Backward messages with any k, each with sum 1; -1, or a position of impossible evidence."""
+    """Fill backward messages (n, k) with any k, each of sum 1. Return the position of impossible evidence, or -1."""
     k = rows.shape[1]
     message_rows = np.empty((2, k))
     for sequence in range(starts.size - 1):
@@ -285,7 +293,7 @@ def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, backward: Floats, 
 
 
 def backward_messages(symbols: ArrayLike, transition: ArrayLike, emission: ArrayLike) -> Floats:
-    """Messages (n, k): row t is proportional to Pr(symbols after t | X_t = x), with sum 1.
+    """Return backward messages (n, k): row t is proportional to Pr(symbols after t | X_t = x), with sum 1.
 
     Arguments are as for `filter_beliefs`. Raises ValueError for bad arguments, or symbols that no state explains.
 
@@ -329,7 +337,7 @@ def posterior_marginals(
 
 @kernel
 def _look_ahead_small(inputs: _Inputs, starts: Ints, lag: int, unit_message: Message, marginals: Floats) -> int:
-    """Turn filtered beliefs `marginals` (n, k), k = 2, 3 or 4, into fixed-lag marginals; -1, or a position."""
+    """Turn filtered beliefs `marginals` (n, k), k = 2, 3 or 4, into fixed-lag ones; return a bad position, or -1."""
     for sequence in range(starts.size - 1):
         high = starts[sequence + 1]
         for t in range(starts[sequence], high):
@@ -347,7 +355,7 @@ def _look_ahead_small(inputs: _Inputs, starts: Ints, lag: int, unit_message: Mes
 
 @kernel
 def _look_ahead_wide(symbols: Ints, starts: Ints, lag: int, rows: Floats, backward: Floats, marginals: Floats) -> int:
-    """Turn filtered beliefs `marginals` (n, k), any k, into fixed-lag marginals; -1, or a position."""
+    """Turn filtered beliefs `marginals` (n, k), any k, into fixed-lag ones; return a bad position, or -1."""
     k = rows.shape[1]
     messages = np.empty((2, k))
     for sequence in range(starts.size - 1):
@@ -370,7 +378,7 @@ def fixed_lag_marginals(
 ) -> Floats:
     """Smooth every tick with the symbols up to `lag` >= 0 ticks after it, exactly, in O(n lag k^2).
 
-    Row t of the result (n, k) is Pr(X_t | symbols up to t + lag); the last ticks of a sequence use what there is.
+    Row t of the result (n, k) is Pr(X_t | symbols up to t + lag); the last ticks use all symbols after them.
     Arguments and errors are as for `filter_beliefs`. In the middle of a stream, `initial` is the distribution of the
     window's first tick: `predict(belief, transition)` with the filtered belief of the tick before the window.
     """
@@ -390,7 +398,7 @@ def fixed_lag_marginals(
 
 
 def _fits_registers(states: int) -> bool:
-    """True if a message over this many states is a tuple."""
+    """Return True if a message over this many states is a tuple."""
     return 2 <= states <= 4
 
 
@@ -427,7 +435,7 @@ def _decode(
     symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats,
     previous_states: NDArray[np.int32], states: Ints,
 ) -> int:  # fmt: skip
-    """Viterbi paths, all tables as logarithms; returns the position of impossible evidence, or -1."""
+    """Fill Viterbi paths; all tables are logarithms. Return the position of impossible evidence, or -1."""
     k = transition.shape[0]
     score = np.empty((2, k))
     for sequence in range(starts.size - 1):
@@ -468,7 +476,7 @@ def viterbi(
     *,
     lengths: ArrayLike | None = None,
 ) -> Ints:
-    """Most probable state path (n,) of sequences; of equals, the lowest state at each choice.
+    """Return the most probable state paths (n,) of sequences; of equals, the lowest state at each choice.
 
     Arguments and errors are as for `filter_beliefs`.
 

@@ -1,4 +1,4 @@
-"""Learning a chain from sanitised symbols when the emission table is known (it always is: it is the policy's)."""
+"""Learning a chain from sanitised symbols; the emission table is known from the policy."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fugu.chains.kernel import kernel
 from fugu.chains.messages import LIFT, TINY, condition_on, lift_row
 from fugu.chains.model import Problem, check_distribution, check_emission, check_transition, pose
 
-__all__ = ["Expected", "Learned", "baum_welch", "expectations"]
+__all__ = ["ExpectedCounts", "LearnedChain", "baum_welch", "expectations"]
 
 
-class Learned(NamedTuple):
-    """A fitted chain; `log_likelihoods` (iterations,) are of all that were tried, in nats, the last one of this."""
+class LearnedChain(NamedTuple):
+    """A fitted chain; `log_likelihoods` (iterations,) are those of all iterations, in nats, this chain's the last."""
 
     transition: Floats
     initial: Floats
     log_likelihoods: Floats
 
 
-class Expected(NamedTuple):
-    """The log-likelihood of a chain, expected first states (k,), and expected moves (k, k) from state to state."""
+class ExpectedCounts(NamedTuple):
+    """The log-likelihood of a chain, and expected counts of first states (k,) and of moves (k, k) between states."""
 
     log_likelihood: float
     first: Floats
@@ -37,7 +37,7 @@ def _expect_two(
     symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, rows: Floats, first: Floats,
     moves: Floats,
 ) -> None:  # fmt: skip
-    """Expected first states (2,) and moves (2, 2) from filtered beliefs (n, 2), k = 2."""
+    """Add the expected first states (2,) and moves (2, 2), for k = 2, from filtered beliefs (n, 2)."""
     p00, p01, p10, p11 = transition[0, 0], transition[0, 1], transition[1, 0], transition[1, 1]
     m00 = m01 = m10 = m11 = 0.0
     for sequence in range(starts.size - 1):
@@ -66,9 +66,9 @@ def _expect(
     symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, rows: Floats, first: Floats,
     moves: Floats,
 ) -> None:  # fmt: skip
-    """Expected first states (k,) and moves (k, k) from filtered beliefs (n, k)."""
+    """Add the expected first states (k,) and moves (k, k), from filtered beliefs (n, k)."""
     k = transition.shape[0]
-    messages = np.empty((2, k))  # row 0: the weighed message of a tick, row 1: the message of the tick before
+    messages = np.empty((2, k))  # row 0: the weighted message of a tick, row 1: the message of the tick before
     for sequence in range(starts.size - 1):
         low, high = starts[sequence], starts[sequence + 1]
         if low == high:
@@ -99,18 +99,18 @@ def _expect(
             moves[i, j] *= transition[i, j]
 
 
-def expectations(problem: Problem) -> Expected:
-    """One E step of expectation maximisation: what the symbols of some sequences say of their states under a chain."""
+def expectations(problem: Problem) -> ExpectedCounts:
+    """Make one E step of expectation maximisation: return the expected states and moves of sequences under a chain."""
     filtered = run_filter(problem)
     k = problem.transition.shape[0]
     first, moves = np.zeros(k), np.zeros((k, k))
     expect_kernel = _expect_two if k == 2 else _expect
     expect_kernel(problem.symbols, problem.starts, filtered.beliefs, problem.transition, problem.rows, first, moves)
-    return Expected(filtered.log_likelihood, first, moves)
+    return ExpectedCounts(filtered.log_likelihood, first, moves)
 
 
 def _normalised(counts: Floats, fallback: Floats) -> Floats:
-    """Distributions from expected counts (..., k); a row without any count keeps its `fallback`."""
+    """Scale expected counts (..., k) to distributions; a row of zeros becomes its `fallback`."""
     sums = counts.sum(axis=-1, keepdims=True)
     return np.where(sums > 0.0, counts / np.where(sums > 0.0, sums, 1.0), fallback)
 
@@ -124,13 +124,13 @@ def baum_welch(
     lengths: ArrayLike | None = None,
     iterations: int = 100,
     tolerance: float = 1e-8,
-) -> Learned:
-    """Fit transition and initial distribution to symbols by expectation maximisation, the emission table being known.
+) -> LearnedChain:
+    """Fit transition and initial distribution to symbols by expectation maximisation with a known emission table.
 
     Args:
         symbols, emission, lengths: as for `filter_beliefs`.
-        initial: (k,) first guess; `None`: uniform. With few sequences it tends to a corner, as it must.
-        transition: (k, k) first guess, whose zeros stay zeros; a uniform one stays as it is.
+        initial: (k,) first guess; `None`: uniform. With few sequences the fit tends to a corner, as expected.
+        transition: (k, k) first guess, whose zeros stay zeros; a uniform one does not change.
         tolerance: stop when an iteration gains less than this, in nats per symbol.
 
     Raises:
@@ -159,4 +159,4 @@ def baum_welch(
         problem = problem._replace(
             initial=np.array(np.broadcast_to(initial_guess, problem.initial.shape), order="C"), transition=chain_guess
         )
-    return Learned(chain_guess, initial_guess, np.array(log_likelihoods))
+    return LearnedChain(chain_guess, initial_guess, np.array(log_likelihoods))

@@ -1,9 +1,9 @@
-"""One tick of a message: what the forward and the backward passes share.
+"""Steps of a message by one tick, which the forward and the backward passes share.
 
-A message is an unnormalised vector over the k states. It is never divided while it travels. When its sum falls below
-2^-100 it is multiplied by 2^100, which is exact and rare. So the loop waits for a multiplication and an addition per
+A message is an unnormalised vector over the k states. A pass never divides it. When its sum falls below 2^-100 the
+message is multiplied by 2^100, which is exact and rare. So the loop waits for a multiplication and an addition per
 tick, not for a division. Components smaller than about 2^-750 of the largest are lost, as in every scaled (not
-logarithmic) recursion. That does not matter where every state can be left and entered with a larger probability.
+logarithmic) recursion. That does not matter if every state can be left and entered with a larger probability.
 
 For k = 2, 3, 4 a message is a tuple: compiled code keeps it in registers, without branches on the length. For other k
 it is a row of a small array.
@@ -20,13 +20,13 @@ __all__ = [
     "LIFT",
     "TINY",
     "Message",
+    "begin",
     "combine",
     "condition_on",
-    "first",
     "lift",
     "lift_row",
     "predict_and_condition",
-    "scaled",
+    "scale",
     "store",
 ]
 
@@ -62,8 +62,8 @@ def _product(a: Message, b: Message) -> Message:
 
 
 @part
-def scaled(a: Message, factor: float) -> Message:
-    """A message times a number."""
+def scale(a: Message, factor: float) -> Message:
+    """Return a message times a number."""
     if len(a) == 2:
         return a[0] * factor, a[1] * factor
     if len(a) == 3:
@@ -91,9 +91,9 @@ def _times_column(a: Message, table: Floats, z: int, y: int) -> float:
 
 @part
 def predict_and_condition(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
-    """Predict and condition in one: the row vector `a` times the matrix of the symbol of tick t, not normalised.
+    """Predict and condition at once: return the row vector `a` times the matrix of tick t's symbol, not normalised.
 
-    The `table` (m + 1, k, k) is as from `step_tables`, that of an unobserved tick (symbol -1) first.
+    `table` (m + 1, k, k) has a matrix for each symbol, that of an unobserved tick (symbol -1) first.
     """
     z = symbols[t] + 1
     if len(a) == 2:
@@ -109,18 +109,18 @@ def predict_and_condition(a: Message, table: Floats, symbols: Ints, t: int) -> M
 
 
 @part
-def first(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
-    """The first distribution of a sequence, row `sequence` of `initial`, times the likelihood `rows[z]` of a symbol."""
+def begin(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
+    """Return a sequence's first message: row `sequence` of `initial`, times the likelihood `rows[z]` of a symbol."""
     return _product(_load(initial, sequence, unit), _load(rows, z if z >= 0 else rows.shape[0] - 1, unit))
 
 
 @part
 def lift(a: Message) -> tuple[Message, float, int]:
-    """A tiny message of 2, 3 or 4 components times 2^(100 j), its sum (zero only for impossible evidence), and j."""
+    """Return a message times 2^(100 j), its sum (zero only for impossible evidence), and j, 0 if it is not tiny."""
     mass = _total(a)
     lifts = 0
     while 0.0 < mass < TINY:
-        a = scaled(a, LIFT)
+        a = scale(a, LIFT)
         mass *= LIFT
         lifts += 1
     return a, mass, lifts
@@ -128,18 +128,18 @@ def lift(a: Message) -> tuple[Message, float, int]:
 
 @part
 def combine(messages: Floats, t: int, a: Message) -> bool:
-    """Turn row t of `messages` (n, k), a message from the other side, into a posterior; False if it would be 0."""
+    """Turn row t of `messages` (n, k), a message from the other side, into a posterior; return False if that is 0."""
     b = _product(a, _load(messages, t, a))
     mass = _total(b)
     if not mass > 0.0:
         return False
-    store(messages, t, scaled(b, 1.0 / mass))
+    store(messages, t, scale(b, 1.0 / mass))
     return True
 
 
 @part
 def condition_on(messages: Floats, row: int, rows: Floats, z: int) -> float:
-    """Weigh a row of `messages` (rows, k) by the likelihood `rows[z]` (k,) of a symbol; returns its sum."""
+    """Multiply a row of `messages` (rows, k) by the likelihood `rows[z]` (k,) of a symbol, and return its sum."""
     mass = 0.0
     for j in range(messages.shape[1]):
         messages[row, j] *= rows[z, j]
@@ -149,7 +149,7 @@ def condition_on(messages: Floats, row: int, rows: Floats, z: int) -> float:
 
 @part
 def lift_row(messages: Floats, row: int, mass: float) -> tuple[float, int]:
-    """Bring a row of `messages` (rows, k) whose sum is tiny back into range; returns the sum and the exponent."""
+    """Multiply a row of `messages` (rows, k) by 2^(100 j) if its sum `mass` is tiny. Return the sum, and j."""
     lifts = 0
     while 0.0 < mass < TINY:
         for j in range(messages.shape[1]):

@@ -32,10 +32,10 @@ _TINY = 1e-290  # below this a float loses relative accuracy soon
 
 
 class Problem(NamedTuple):
-    """A checked question to a kernel about symbols (n,) of all sequences, one after the other.
+    """The checked input of a kernel: symbols (n,) of all sequences, one after the other, and a chain.
 
-    Sequences begin at `starts` (sequences + 1,), whose last is the end of all; `initial` is (sequences, k),
-    `transition` (k, k), and `rows` (m + 1, k) the likelihood of each symbol, and ones for an unobserved tick.
+    Sequences begin at `starts` (sequences + 1,), whose last entry is n; `initial` is (sequences, k), `transition`
+    (k, k). `rows` (m + 1, k) are the likelihoods of each symbol, and ones for an unobserved tick.
     """
 
     symbols: Ints
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 
 
 def check_distribution(values: ArrayLike, name: str, states: int | None = None) -> Floats:
-    """Check distributions (..., k), one per row: a C-contiguous float64 array. Errors call them `name`.
+    """Check distributions (..., k), one per row, and return a C-contiguous float64 array. Errors call them `name`.
 
     Raises ValueError for a wrong shape, a negative or non-finite entry, or a row that does not sum to 1.
     """
@@ -67,7 +67,7 @@ def check_distribution(values: ArrayLike, name: str, states: int | None = None) 
 
 
 def check_transition(transition: ArrayLike) -> Floats:
-    """Check a transition matrix, which may have zeros: a C-contiguous float64 array (k, k), else a ValueError."""
+    """Check a transition matrix, which may have zeros; return a C-contiguous float64 array (k, k), or ValueError."""
     matrix = check_distribution(transition, "transition")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"transition has shape {matrix.shape}; it must be square (k, k)")
@@ -75,7 +75,7 @@ def check_transition(transition: ArrayLike) -> Floats:
 
 
 def check_emission(emission: ArrayLike, states: int) -> Floats:
-    """Check an emission table Pr(symbol z | state x): a C-contiguous float64 array (k, m), else a ValueError."""
+    """Check an emission table Pr(symbol z | state x); return a C-contiguous float64 array (k, m), or ValueError."""
     table = check_distribution(emission, "emission")
     if table.ndim != 2 or table.shape[0] != states:
         raise ValueError(f"emission has shape {table.shape}; it must have one row per state ({states}, m)")
@@ -83,7 +83,7 @@ def check_emission(emission: ArrayLike, states: int) -> Floats:
 
 
 def check_symbols(symbols: ArrayLike, alphabet: int) -> Ints:
-    """Check symbols in -1..m-1, -1 for an unobserved tick: a C-contiguous int64 array (n,), else a ValueError."""
+    """Check symbols in -1..m-1, -1 for an unobserved tick; return a C-contiguous int64 array (n,), or ValueError."""
     array = np.asarray(symbols)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"symbols must be a vector of integers, not {array.dtype} of shape {array.shape}")
@@ -96,7 +96,7 @@ def check_symbols(symbols: ArrayLike, alphabet: int) -> Ints:
 def pose(
     symbols: ArrayLike, initial: ArrayLike, transition: ArrayLike, emission: ArrayLike, lengths: ArrayLike | None
 ) -> Problem:
-    """Check all that a kernel over sequences reads, as described at `filter_beliefs`; else a ValueError."""
+    """Check the arguments of `filter_beliefs`, and return the input of kernels. ValueError if one is wrong."""
     matrix = check_transition(transition)
     k = matrix.shape[0]
     table = check_emission(emission, k)
@@ -107,20 +107,21 @@ def pose(
     if int(sizes.sum()) != stream.size:
         raise ValueError(f"lengths sum to {int(sizes.sum())}, but there are {stream.size} symbols")
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    first = check_distribution(initial, "initial", k)
-    if first.ndim > 2 or (first.ndim == 2 and first.shape[0] != sizes.size):
-        raise ValueError(f"initial has shape {first.shape}; it must be ({k},) or ({sizes.size}, {k})")
-    first = np.array(np.broadcast_to(first, (sizes.size, k)), order="C")  # of one type: read-only ones compile anew
-    return Problem(stream, starts, first, matrix, likelihood_rows(table))
+    initial_rows = check_distribution(initial, "initial", k)
+    if initial_rows.ndim > 2 or (initial_rows.ndim == 2 and initial_rows.shape[0] != sizes.size):
+        raise ValueError(f"initial has shape {initial_rows.shape}; it must be ({k},) or ({sizes.size}, {k})")
+    # a copy, as kernels compile again for read-only arrays
+    initial_rows = np.array(np.broadcast_to(initial_rows, (sizes.size, k)), order="C")
+    return Problem(stream, starts, initial_rows, matrix, likelihood_rows(table))
 
 
 def likelihood_rows(emission: Floats) -> Floats:
-    """(m + 1, k) likelihoods of the states for each symbol; the last row, which index -1 finds, is all ones."""
+    """Return (m + 1, k) likelihoods of the states for each symbol; the last row, index -1, is all ones."""
     return np.ascontiguousarray(np.vstack([emission.T, np.ones((1, emission.shape[0]))]))
 
 
 def refuse_impossible(tick: int) -> None:
-    """Raise a ValueError for evidence of probability zero, noticed at a position in `symbols`; none was if it is -1."""
+    """Raise ValueError if a kernel has returned the position of evidence of probability zero, and not -1."""
     if tick >= 0:
         raise ValueError(
             f"the symbols have probability zero under this chain and emission table (noticed at position {tick}); "
@@ -129,9 +130,9 @@ def refuse_impossible(tick: int) -> None:
 
 
 def stationary_distribution(transition: ArrayLike) -> Floats:
-    """The distribution pi (k,) with pi P = pi, each entry with a small relative error; 0 for states that die out.
+    """Return the distribution pi (k,) with pi P = pi, each entry with a small relative error; 0 for transient states.
 
-    Raises ValueError if there are several, or an entry is too small for a float.
+    Raises ValueError if there are several such distributions, or an entry is too small for a float.
     """
     matrix = check_transition(transition)
     closed_states = _closed_class(matrix)
@@ -143,7 +144,7 @@ def stationary_distribution(transition: ArrayLike) -> Floats:
 
 
 def _closed_class(transition: Floats) -> Ints:
-    """The states that the chain always comes to and never leaves: reachability, not floating point."""
+    """Return the states that the chain finally reaches and never leaves, by reachability; ValueError if ambiguous."""
     is_reachable = np.eye(len(transition), dtype=np.bool_) | (transition > 0.0)
     for _ in range(len(transition).bit_length()):
         is_reachable = (is_reachable.astype(np.float32) @ is_reachable.astype(np.float32)) > 0.0
@@ -154,12 +155,12 @@ def _closed_class(transition: Floats) -> Ints:
 
 
 def _eliminate_states(matrix: Floats) -> Floats:
-    """Stationary distribution (k,) of an irreducible (k, k) chain, which is overwritten.
+    """Return the stationary distribution (k,) of an irreducible (k, k) chain, whose matrix is overwritten.
 
     Grassmann, Taksar, Heyman (1985): no subtraction, so that rare states keep their relative accuracy.
     """
     k = len(matrix)
-    with np.errstate(all="ignore"):  # what underflows is refused by the caller
+    with np.errstate(all="ignore"):  # the caller refuses underflow
         for last in range(k - 1, 0, -1):
             matrix[:last, last] /= matrix[last, :last].sum()
             matrix[:last, :last] += np.outer(matrix[:last, last], matrix[last, :last])
@@ -170,7 +171,7 @@ def _eliminate_states(matrix: Floats) -> Floats:
 
 
 class Simulated(NamedTuple):
-    """A state path (n,) and the symbols (n,) it emitted."""
+    """A state path (n,) and the symbols (n,) that it emitted."""
 
     states: Ints
     symbols: Ints
@@ -178,7 +179,7 @@ class Simulated(NamedTuple):
 
 @part
 def _draw(thresholds: Floats, row: int, uniform: float) -> int:
-    """First column of `thresholds` (rows, columns), cumulative distributions, that exceeds a number in [0, 1)."""
+    """Return the first column of a row of cumulative `thresholds` (rows, columns) that exceeds a number in [0, 1)."""
     column = 0
     while uniform >= thresholds[row, column]:
         column += 1
@@ -187,7 +188,7 @@ def _draw(thresholds: Floats, row: int, uniform: float) -> int:
 
 @kernel
 def _walk(initial: Floats, transition: Floats, emission: Floats, uniforms: Floats, states: Ints, symbols: Ints) -> None:
-    """Draw a path from cumulative distributions and `uniforms` (n, 2)."""
+    """Draw a state path and its symbols from cumulative distributions and `uniforms` (n, 2)."""
     for t in range(states.size):
         state = _draw(transition, states[t - 1], uniforms[t, 0]) if t else _draw(initial, 0, uniforms[t, 0])
         states[t] = state
@@ -195,7 +196,7 @@ def _walk(initial: Floats, transition: Floats, emission: Floats, uniforms: Float
 
 
 def _thresholds(distributions: Floats) -> Floats:
-    """Cumulative distributions (rows, columns) whose last positive entry is exactly 1: every draw ends there."""
+    """Return cumulative distributions (rows, columns) that end in exactly 1, so that every draw finds a column."""
     sums = np.cumsum(distributions, axis=-1)
     return np.ascontiguousarray(sums / sums[..., -1:])
 

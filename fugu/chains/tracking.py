@@ -1,7 +1,7 @@
 """Tracking a stream whose table may differ from tick to tick: filtered and fixed-lag distributions.
 
-A release enters as its likelihood (N,) under each state, and every tick may have a transition of its own. Ticks without
-a release are gaps; one that no possible state can release counts as none.
+A release is given by its likelihood (N,) under each state, and every tick may have a transition of its own. A release
+that no possible state can make counts as none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.kernel import kernel, part
 from fugu.chains.messages import LIFT
 
-__all__ = ["Followed", "fixed_lag", "follow", "lagged", "moves_of", "reachable"]
+__all__ = ["Tracking", "fixed_lag", "follow", "moves_of", "reachable", "smooth_stream"]
 
 _HIGH = LIFT**9
 """The factor that keeps products of small numbers from vanishing."""
@@ -28,9 +28,9 @@ class Moves(NamedTuple):
     """Transitions (K, N, N) of a stream, one of which leads from each tick to the next.
 
     Attributes:
-        dense: (K, N, N); none (0, 0, 0) where entries other than 0 are few.
-        starts: (K, N + 1), where each row of each transition begins among the entries, and where the last one ends.
-        columns, weights: of the entries other than 0, row by row; none where there are many.
+        dense: (K, N, N), or empty (0, 0, 0) if nonzero entries are few.
+        starts: (K, N + 1), where each row of each transition begins among the nonzero entries, and where the last ends.
+        columns, weights: of the nonzero entries, row by row; empty if these are many.
     """
 
     dense: Floats
@@ -40,7 +40,7 @@ class Moves(NamedTuple):
 
 
 def moves_of(transitions: Sequence[ArrayLike]) -> Moves:
-    """Transitions in the form in which products with them are quick."""
+    """Convert transitions to the form, dense or sparse, in which products with them are quicker."""
     matrices = np.array(transitions, dtype=np.float64)
     if np.count_nonzero(matrices) >= _SPARSE * matrices.size:
         return Moves(matrices, np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
@@ -50,21 +50,21 @@ def moves_of(transitions: Sequence[ArrayLike]) -> Moves:
     return Moves(np.zeros((0, 0, 0)), row_starts, nonzero_indices[2].astype(np.int64), matrices[nonzero_indices])
 
 
-class Followed(NamedTuple):
+class Tracking(NamedTuple):
     """Result of the forward pass.
 
     Attributes:
-        beliefs: (n, N), the distributions at each tick given everything released up to it.
-        log_likelihoods: (n,), log probability of what was released, given all before; 0 if that is nothing.
-        counting: (n, N) likelihoods of what some possible state can release, else ones.
+        beliefs: (n, N), the distributions at each tick given all releases up to it.
+        log_likelihoods: (n,), log probability of the release given all releases before; 0 for a tick without one.
+        evidence: (n, N) likelihoods of the release; ones if there is none, or no possible state can make it.
     """
 
     beliefs: Floats
     log_likelihoods: Floats
-    counting: Floats
+    evidence: Floats
 
 
-def follow(distribution: Floats, moves: Moves, kinds: Ints, likelihoods: Sequence[Floats | None]) -> Followed:
+def follow(distribution: Floats, moves: Moves, kinds: Ints, likelihoods: Sequence[Floats | None]) -> Tracking:
     """Filter n >= 1 consecutive ticks: the forward pass; `None` is a tick without a release.
 
     The `distribution` (N,) is that of the first tick, given everything before; `kinds` (n - 1,) says which of the moves
@@ -80,31 +80,31 @@ def follow(distribution: Floats, moves: Moves, kinds: Ints, likelihoods: Sequenc
     start = np.ascontiguousarray(distribution, dtype=np.float64)
     if (bad_tick := _filter(start, moves, kinds, is_released, evidence, beliefs, log_likelihoods)) >= 0:
         raise ValueError(f"no state is possible at tick {bad_tick}")
-    return Followed(beliefs, log_likelihoods, evidence)
+    return Tracking(beliefs, log_likelihoods, evidence)
 
 
-def fixed_lag(followed: Followed, moves: Moves, kinds: Ints, lag: int, ticks: slice = slice(None)) -> Floats:
-    """The distributions (n, N) of some ticks given everything released up to `lag` >= 0 ticks later, exactly.
+def fixed_lag(forward: Tracking, moves: Moves, kinds: Ints, lag: int, ticks: slice = slice(None)) -> Floats:
+    """Return the distributions (n, N) of some ticks given all releases up to `lag` >= 0 ticks later, exactly.
 
-    The last ticks use what there is; `followed` is from `follow` of the same moves.
+    The last ticks use all releases after them; `forward` is from `follow` of the same moves.
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
-    tick_ids = np.arange(len(followed.beliefs))[ticks]
-    smoothed = np.ones((len(tick_ids), followed.beliefs.shape[1]))
-    if not _smooth(followed.beliefs, followed.counting, moves, kinds, tick_ids, min(lag, len(kinds)), smoothed):
+    tick_ids = np.arange(len(forward.beliefs))[ticks]
+    smoothed = np.ones((len(tick_ids), forward.beliefs.shape[1]))
+    if not _smooth(forward.beliefs, forward.evidence, moves, kinds, tick_ids, min(lag, len(kinds)), smoothed):
         raise ValueError("no state is possible")
     return smoothed
 
 
-def lagged(distribution: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
-    """The same of all ticks of a stream with one transition, from the distribution of its first."""
+def smooth_stream(distribution: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
+    """Return the fixed-lag distributions (n, N) of all ticks of a stream with one transition, `distribution` first."""
     moves, kinds = moves_of([transition]), np.zeros(len(likelihoods) - 1, dtype=np.int64)
     return fixed_lag(follow(distribution, moves, kinds, likelihoods), moves, kinds, lag)
 
 
 def reachable(is_possible: Bools, transition: ArrayLike) -> Bools:
-    """The states (N,) that can follow one of the possible states (N,): a step is possible if its entry is above 0."""
+    """Return the states (N,) that can follow one of the possible states (N,): those with a transition above 0."""
     is_reachable = np.zeros(len(is_possible), dtype=np.bool_)
     _mark_reachable(is_possible, np.asarray(transition) > 0, is_reachable)
     return is_reachable
@@ -114,7 +114,10 @@ def reachable(is_possible: Bools, transition: ArrayLike) -> Bools:
 def _filter(
     distribution: Floats, moves: Moves, kinds: Ints, is_released: Bools, evidence: Floats, beliefs: Floats, logs: Floats
 ) -> int:
-    """Fill beliefs (n, N) and logs (n,); counting becomes 1 where a release is impossible. A bad tick, or -1."""
+    """Fill beliefs (n, N) and logs (n,), and set evidence to 1 where a release is impossible.
+
+    Returns a tick at which no state is possible, or -1.
+    """
     ticks, states = beliefs.shape
     predicted = distribution.copy()
     for tick in range(ticks):
@@ -140,7 +143,7 @@ def _filter(
 
 @part
 def _predict(row: Floats, moves: Moves, kind: int) -> Floats:
-    """A row (N,) times a transition."""
+    """Return a row (N,) times a transition."""
     next_row: Floats = np.zeros(len(row))
     if len(moves.dense) > 0:
         next_row = np.dot(row, moves.dense[kind])
@@ -155,7 +158,7 @@ def _predict(row: Floats, moves: Moves, kind: int) -> Floats:
 def _smooth(
     beliefs: Floats, evidence: Floats, moves: Moves, kinds: Ints, ticks: Ints, lag: int, messages: Floats
 ) -> bool:
-    """Turn messages (n, N), ones at first, into the distributions of chosen ticks; False if no state is possible."""
+    """Turn messages (n, N) of ones into the distributions of chosen ticks; return False if no state is possible."""
     states = beliefs.shape[1]
     weighted = np.empty_like(messages)
     for delay in range(lag, 0, -1):
@@ -205,7 +208,7 @@ def _smooth(
 
 @kernel
 def _mark_reachable(is_possible: Bools, is_step: Bools, is_reachable: Bools) -> None:
-    """Mark the states that a step (N, N) leads to from a possible one."""
+    """Mark the states to which a possible step (N, N) leads from a possible state."""
     for state in range(len(is_possible)):
         if is_possible[state]:
             for next_state in range(len(is_reachable)):

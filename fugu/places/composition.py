@@ -1,9 +1,9 @@
-"""The loss to several releases together: of any two states, of one tick, of a sequence, of a correlated stream.
+"""The loss by several releases together: about any two states, one tick, a sequence, or a correlated stream.
 
-Releases of independent noise reveal the sum of their losses, pair of states by pair of states. An epsilon for protected
-pairs alone does not add up, unless every release protects the same pairs. And an epsilon per tick is no epsilon of the
-stream: neighbouring ticks tell of one another. Source: DPHMM, theorems 6.3, 7.1 and 7.2;
-docs/proofs/chain-accountant.md, "The chain accountant".
+For each pair of states, releases of independent noise reveal the sum of their losses. An epsilon for protected pairs
+alone does not add up, unless every release protects the same pairs. An epsilon per tick is no epsilon of the stream:
+neighbouring ticks tell of one another. Source: DPHMM, theorems 6.3, 7.1 and 7.2; docs/proofs/chain-accountant.md, "The
+chain accountant".
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from fugu.places.graphs import GraphError
 from fugu.privacy.accountant import ChainLoss, chain_loss
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = ["START_WORDS", "between_any", "measured_loss", "measured_stretches", "rounded_up", "verify_stream"]
+__all__ = ["START_WORDS", "any_pair_loss", "measured_loss", "measured_stretches", "round_up", "verify_stream"]
 
 _UP = 1.0 + OUTWARD
 
 
-def between_any(epsilon: float, factor: Fraction | int | float) -> float:
-    """Theorem 6.3: a bound in nats, rounded up, on what one release reveals between any two states, protected or not.
+def any_pair_loss(epsilon: float, factor: Fraction | int | float) -> float:
+    """Theorem 6.3: bound the loss by one release between any two states, protected or not, in nats, rounded up.
 
     It holds for continuous K-norm noise with the factor itself, infinite for a flat hull. Staircases and certified
-    tables compare whole steps of K, so for them the factor counts rounded up: pass `math.ceil(factor)`.
+    tables compare whole steps of K, so pass `math.ceil(factor)` for them.
     """
     return float(epsilon * factor) * _UP
 
 
 def accepted_loss(measurement: Measurement) -> Floats:
-    """The most (N, N), in nats, rounded up, that any table a device accepts may tell of two states, whoever sends it.
+    """Bound the loss (N, N) between two states by any table that a device accepts, in nats, rounded up.
 
-    That is epsilon for each edge of the policy graph on the shortest way between them inside a set of possible states.
-    It is never more than the factor's share. The fallback tells of any two states at most epsilon.
+    It is epsilon for each edge of the policy graph on the shortest way between them inside a set of possible states. It
+    is at most epsilon times the factor. The fallback loses at most epsilon between any two states.
 
     Raises:
         PolicyError: the sets of possible states have no end.
     """
     states = measurement.states
     multiples = np.full((states, states), 1.0)
-    for possible in ConstraintSets(measurement).all():
+    for possible_states in ConstraintSets(measurement).all():
         edges = np.zeros((states, states), dtype=np.int8)
-        for state in members(possible):
-            edges[state, members(measurement.neighbours[state] & possible)] = 1
+        for state in members(possible_states):
+            edges[state, members(measurement.neighbours[state] & possible_states)] = 1
         hops = shortest_path(csr_array(edges), unweighted=True)
-        pairs = np.ix_(members(possible), members(possible))
+        pairs = np.ix_(members(possible_states), members(possible_states))
         multiples[pairs] = np.maximum(multiples[pairs], np.minimum(hops[pairs], measurement.factor))
     return np.asarray(measurement.epsilon * multiples * _UP * (1.0 - np.eye(states)), dtype=np.float64)
 
@@ -72,17 +72,17 @@ def stream_loss(
     adversary: Adversary = "ignorant",
     length: int | None = None,
 ) -> ChainLoss:
-    """The event-level epsilon of a stream: what all outputs together reveal about the state of any one tick.
+    """Bound the event-level epsilon of a stream: what all outputs together reveal about the state of any one tick.
 
     Every tick counts with the largest loss of each pair over all tables that may be used, the fallback included. So it
     does not matter which table a tick uses, nor whether that depends on earlier outputs (delta-location sets). Given
-    these, a state moves the likelihood of its own tick alone. `initial` is None for any distribution, `length` None for
-    an endless stream; zeros in `transition` are allowed. Epsilon is never below the truth; infinite if no bound was
-    found.
+    these, a state changes the likelihood of its own tick alone. `initial` is `None` for any distribution, `length` is
+    `None` for an endless stream; zeros in `transition` are allowed. Epsilon is never below the truth; it is infinite if
+    no bound was found.
 
     Raises:
         GraphError: There is no table, or one separates two states for certain.
-        ChainClassError: The transition matrix or the start is none, or no bound exists for it.
+        ChainClassError: `transition` is no transition matrix, `initial` no distribution, or no bound exists for them.
     """
     if not len(losses):
         raise GraphError("name the losses of all tables that may be used, that of the fallback included")
@@ -109,13 +109,13 @@ _DIGITS = Context(prec=8, rounding=ROUND_CEILING)
 def measured_loss(
     measurement: Measurement, transition: ArrayLike, initial: ArrayLike | None, start: StreamStart, adversary: Adversary
 ) -> ChainLoss:
-    """Loss of all points together about one tick, whatever tables a device accepts; never below the truth.
+    """Bound the loss of one tick by all points together, whatever tables a device accepts; never below the truth.
 
-    `initial` counts for the start "given" only. The loss is infinite if no bound was found.
+    `initial` is used for the start "given" only. The loss is infinite if no bound was found.
 
     Raises:
-        FuguError: there are too many states, no bound exists for such a chain, or it starts in states that the policy
-            takes for impossible.
+        FuguError: there are too many states, no bound exists for such a chain, or the chain may start in a state that
+            the policy excludes.
     """
     if measurement.changes:
         raise GuaranteeError("not computed for steps that change with time")
@@ -126,13 +126,13 @@ def measured_loss(
     start_distribution = initial if start == "given" else None
     _refuse_impossible_start(measurement, transition, start)
     loss = accepted_loss(measurement)
-    if shows := list(measurement.shows):  # between any two that show different states: a bound for what they show
+    if shows := list(measurement.shows):  # a loss between chain states bounds that between the states they show
         loss = loss[np.ix_(shows, shows)]
     return stream_loss([loss], "stationary" if start == "stationary" else start_distribution, transition, adversary)
 
 
 def _refuse_impossible_start(measurement: Measurement, transition: ArrayLike, start: StreamStart) -> None:
-    """Refuse a start in states that the policy takes for impossible: tables tell those from others as they like."""
+    """Refuse a start in states that the policy excludes: a table may separate these from others for certain."""
     prior = np.full(len(measurement.successors), float(start == "any"))
     if start == "stationary":
         prior = MarkovChain.stationary(transition).stationary_distribution
@@ -141,22 +141,22 @@ def _refuse_impossible_start(measurement: Measurement, transition: ArrayLike, st
 
 
 def measured_stretches(measurement: Measurement, epsilon: float, period_us: int | None) -> tuple[Stretch, ...]:
-    """Loss of all points together about whole stretches; epsilon is `measured_loss` of a single tick."""
+    """Bound the loss of whole stretches by all points together; `epsilon` is that of a single tick, `measured_loss`."""
     rate = float(accepted_loss(measurement).max())
     return StretchBound(epsilon, 1, rate, equal_leakages=False, known_elsewhere=False).rows(period_us)
 
 
-def rounded_up(epsilon: float) -> float:
-    """An epsilon in eight digits, not below: what is printed is then what is claimed."""
+def round_up(epsilon: float) -> float:
+    """Round an epsilon up to eight digits, so that the printed number is the claimed one."""
     eight_digits = float(_DIGITS.create_decimal(Decimal(epsilon)))
     return eight_digits if eight_digits >= epsilon else math.nextafter(eight_digits, math.inf)
 
 
 def verify_stream(policy: MeasurePolicy) -> ChainLoss:
-    """Derive what a policy with an epsilon in `stream_loss` claims of its stream as a whole; it is not above the claim.
+    """Recompute the loss of a whole stream that a policy claims in `stream_loss`, and return it.
 
     Raises:
-        GuaranteeError: it loses more, or what it loses cannot be found.
+        GuaranteeError: the loss is above the claim, or no bound on it is known.
     """
     claim = policy.stream_loss
     try:

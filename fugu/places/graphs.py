@@ -1,4 +1,4 @@
-"""Policy graphs: which pairs of states an adversary must not tell apart, and which states he holds possible.
+"""Policy graphs: which pairs of states an adversary must not tell apart, and which states are possible to them.
 
 A graph on the states 0..N-1 is a symmetric N x N boolean matrix without a diagonal. Under a constraint set C only the
 edges inside C count (bounded Blowfish semantics without a null state): nothing is promised about states that the
@@ -25,40 +25,40 @@ from numpy.typing import ArrayLike
 from fugu.chains.arrays import Bools, Ints
 from fugu.contract.measure_table import COORDINATE_LIMIT
 
-__all__ = ["GraphError", "complete", "delta_set", "edge_list", "lattice", "restrict", "scaled", "surrogates"]
+__all__ = ["GraphError", "complete", "delta_set", "edge_list", "lattice", "restrict", "scale_points", "surrogates"]
 
 
 class GraphError(ValueError):
-    """A policy graph, a measurement or a constraint set that makes no sense."""
+    """A policy graph, a measurement or a constraint set is not valid."""
 
 
 def lattice(coordinates: ArrayLike) -> Ints:
-    """The measurements f (N, d) of all states as integers; N numbers are taken as N x 1.
+    """Check the measurements f (N, d) of all states, and return them as integers; N numbers are taken as N x 1.
 
     Raises:
         GraphError: A coordinate is not whole or is 2^16 or more in size, or d is not in 1..3.
     """
-    given_points = np.asarray(coordinates)
-    given_points = given_points[:, None] if given_points.ndim == 1 else given_points
-    if given_points.ndim != 2 or given_points.shape[0] < 1 or not 1 <= given_points.shape[1] <= 3:
-        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {given_points.shape}")
-    if not np.all(np.abs(given_points) < COORDINATE_LIMIT):
+    array = np.asarray(coordinates)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.shape[0] < 1 or not 1 <= array.shape[1] <= 3:
+        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {array.shape}")
+    if not np.all(np.abs(array) < COORDINATE_LIMIT):
         raise GraphError("a coordinate is 65536 or more in size: declare a coarser resolution")
-    points = given_points.astype(np.int64)
-    if not np.array_equal(points, given_points):
+    points = array.astype(np.int64)
+    if not np.array_equal(points, array):
         raise GraphError("coordinates must be whole numbers: scale them by a declared resolution first")
     return points
 
 
 def complete(states: int) -> Bools:
-    """Every pair of N states, as N x N; N at least 1."""
+    """Return the graph (N, N) with an edge between every two states; N is at least 1."""
     if states < 1:
         raise GraphError(f"a graph needs at least one state, got {states}")
     return ~np.eye(states, dtype=np.bool_)
 
 
 def restrict(graph: Bools, constraint: Bools) -> Bools:
-    """The edges, N x N, inside a constraint set, N booleans: the states that the adversary holds possible."""
+    """Return the edges (N, N) of a graph inside a constraint set, N booleans: the states thought possible."""
     return graph & constraint[:, None] & constraint[None, :]
 
 
@@ -67,41 +67,41 @@ Resolution = Fraction | int | float
 
 
 def edge_list(graph: Bools) -> list[tuple[int, int]]:
-    """The edges (i, j) with i < j, in ascending order."""
+    """Return the edges (i, j) of a graph with i < j, in ascending order."""
     first, second = np.nonzero(np.triu(graph, 1))
     return list(zip(first.tolist(), second.tolist(), strict=True))
 
 
-def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> Ints:
-    """Real measurements (N, d) as multiples of a declared resolution (or one a dimension), each rounded to the nearest.
+def scale_points(points: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> Ints:
+    """Round real measurements (N, d) to multiples of a declared resolution, or of one for each dimension.
 
-    Numbers are taken as they are written: the float 0.1 counts as one tenth. The division is exact. A value halfway
-    between two multiples goes to the upper one, so that a shift of all values by the resolution shifts all results by
+    Numbers are taken as they are written: the float 0.1 counts as one tenth. The division is exact. A number halfway
+    between two multiples goes to the upper one, so that a shift of all points by the resolution shifts all results by
     1. Rounding is part of the query, and public: it costs no privacy, and up to half a resolution of accuracy.
 
     Raises:
         GraphError: A value or resolution is not finite, a resolution is not above 0, the shape does not fit, or a
             result is 65536 or more in size.
     """
-    array: Any = np.asarray(values)
+    array: Any = np.asarray(points)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2:
         raise GraphError(f"measurements are points, one per state; got shape {array.shape}")
     resolutions = list(resolution) if isinstance(resolution, Sequence) else [resolution] * array.shape[1]
     if len(resolutions) != array.shape[1]:
         raise GraphError(f"{len(resolutions)} resolutions do not fit measurements in {array.shape[1]} dimensions")
-    units = [_written(number, "a resolution") for number in resolutions]
+    units = [_exact(number, "a resolution") for number in resolutions]
     if any(unit <= 0 for unit in units):
         raise GraphError(f"a resolution is above 0, got {min(units)}")
     rows = [
-        [math.floor(_written(value, "a measurement") / unit + _HALF) for value, unit in zip(row, units, strict=True)]
+        [math.floor(_exact(value, "a measurement") / unit + _HALF) for value, unit in zip(row, units, strict=True)]
         for row in array.tolist()
     ]
     # as objects, so that a number too large for 64 bits is refused by `lattice`, not by numpy
     return lattice(np.array(rows, dtype=object).reshape(array.shape))
 
 
-def _written(value: Resolution, noun: str) -> Fraction:
+def _exact(value: Resolution, noun: str) -> Fraction:
     try:
         return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(value))
     except (ValueError, TypeError):
@@ -109,12 +109,12 @@ def _written(value: Resolution, noun: str) -> Fraction:
 
 
 def delta_set(belief: ArrayLike, delta: float) -> Bools:
-    """The delta-location set: all states but the least likely ones, whose mass together is at most delta; never empty.
+    """Return the delta-location set: all states but the least likely ones, with a total mass of at most delta.
 
-    It depends on the belief, hence on what was released. What is left out stays in the belief: a state outside is
-    answered for by its surrogate, and never has its probability set to 0. Of equally likely states the highest index
-    goes first. With delta = 0 states of probability 0 are dropped, which underflow may have caused; intersect with
-    the states that can follow for reachability instead.
+    The set is never empty. It depends on the belief, hence on earlier releases. A state outside the set keeps its
+    probability in the belief; its surrogate has its row. Of equally likely states the highest index is dropped first.
+    With delta = 0 states of probability 0 are dropped, which underflow may have caused; for reachability, intersect
+    with the states that can follow instead.
 
     Raises:
         GraphError: delta is not in [0, 1), or the belief is not a distribution.
@@ -126,19 +126,20 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
         raise GraphError(f"delta must be at least 0 and below 1, got {delta}")
     order = len(distribution) - 1 - np.argsort(distribution[::-1], kind="stable")  # of equals the highest index first
     masses = distribution[order]
-    # quick sums are good to far better than 1e-9; what they leave open is decided by correctly rounded ones, which
-    # never fall as terms are added
+    # quick sums are good to far better than 1e-9. Correctly rounded sums, which never fall as terms are added, decide
+    # what these leave open.
     low, high = np.searchsorted(np.cumsum(masses[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
     cutoff = bisect_right(range(1, len(distribution)), delta, low, high, key=lambda count: math.fsum(masses[:count]))
-    likely = np.ones(len(distribution), dtype=np.bool_)
-    likely[order[:cutoff]] = False
-    return likely
+    is_likely = np.ones(len(distribution), dtype=np.bool_)
+    is_likely[order[:cutoff]] = False
+    return is_likely
 
 
 def surrogates(coordinates: ArrayLike, constraint: Bools) -> Ints:
-    """The public map of every state to the state of the constraint set whose row it uses.
+    """Map every state to its public surrogate: the state of the constraint set whose row it uses.
 
-    It is itself inside the set, else the nearest, ties to the lowest index. GraphError if the set is empty.
+    A state of the set is its own surrogate; others have the nearest, of equals the lowest index. GraphError if the set
+    is empty.
     """
     points = lattice(coordinates)
     candidates = np.flatnonzero(constraint)

@@ -23,14 +23,14 @@ from numpy.typing import ArrayLike, NDArray
 from fugu.chains.arrays import Bools, Ints
 from fugu.places.graphs import GraphError
 
-__all__ = ["Hull", "complete_hull", "difference_hull", "distinct", "graph_hull"]
+__all__ = ["Hull", "complete_hull", "difference_hull", "distinct_points", "graph_hull"]
 
 _FLAGS_PER_POINT = 16
 _DIRECTIONS = np.array([[1, 1, 0, -1], [0, 1, 1, 1]])  # half a turn, as columns
 
 
-def distinct(points: Ints) -> Ints:
-    """The different points of (n, d), in lexicographic order; the sides of their box, multiplied, are below 2^63."""
+def distinct_points(points: Ints) -> Ints:
+    """Return the distinct points of (n, d), in lexicographic order; the volume of their box is below 2^63."""
     if not len(points):
         return points
     low = points.min(axis=0)
@@ -48,10 +48,10 @@ def distinct(points: Ints) -> Ints:
     return np.asarray(np.stack(np.unravel_index(cell_index, box_lengths), axis=1) + low, dtype=np.int64)
 
 
-def outermost(points: Ints) -> Ints:
-    """Points in the plane (within 2^28) without those strictly inside an octagon of far points and their negatives.
+def outer_points(points: Ints) -> Ints:
+    """Return points (n, 2), within 2^28, without those strictly inside an octagon of far points and their negatives.
 
-    The octagon is part of the hull of the points and their negatives, so that loses none of its vertices.
+    The octagon is part of the hull of the points and their negatives, so that hull loses none of its vertices.
     """
     if not len(points):
         return points
@@ -61,7 +61,7 @@ def outermost(points: Ints) -> Ints:
     edges = np.diff(np.concatenate([ring, -ring[:1]]), axis=0)
     normals = np.stack([edges[:, 1], -edges[:, 0]])
     offsets = np.sum(normals.T * ring, axis=1)
-    is_proper = offsets > 0  # the same point may be farthest in two directions; of a flat octagon there is no inside
+    is_proper = offsets > 0  # one point may be farthest in two directions; a flat octagon has no inside
     if not is_proper.any():
         return points
     is_outside: Bools = (np.abs(points @ normals[:, is_proper]) >= offsets[is_proper]).any(axis=1)
@@ -69,7 +69,7 @@ def outermost(points: Ints) -> Ints:
 
 
 def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
-    """The span of points, none of them 0: (d - rank, d) normals, and `rank` coordinates that tell its points apart."""
+    """Return the span of points, none 0: (d - rank, d) normals, and `rank` coordinates that tell its points apart."""
     dimensions = points.shape[1]
     identity = np.eye(dimensions, dtype=np.int64)
     if not len(points):
@@ -92,7 +92,7 @@ def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
 
 
 def polygon(points: Ints) -> list[int]:
-    """Indices of the vertices of the hull of n x 2 points, not all on a line, counter-clockwise from the lowest."""
+    """Return the indices of a hull's vertices, counter-clockwise from the lowest; n x 2 points are not on one line."""
     lowest, highest = _columns(points)
     lower_chain, upper_chain = _turning_left(points, lowest), _turning_left(points, highest[::-1])
     upper_chain = upper_chain[1:] if upper_chain[0] == lower_chain[-1] else upper_chain
@@ -100,9 +100,9 @@ def polygon(points: Ints) -> list[int]:
 
 
 def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
-    """The vertices of a flat hull that contains -x with every x: half the work of `polygon`.
+    """Return the vertices of a flat hull that contains -x with every x, in half the time of `polygon`.
 
-    The points (n, d) are not all on one line; `axes` tell them apart, and in these the result is counter-clockwise.
+    The points (n, d) are not all on one line; `axes` tell them apart, and the result is counter-clockwise in `axes`.
     """
     projected = points[:, axes]
     lower_chain = points[_turning_left(projected, _columns(projected)[0])]
@@ -111,12 +111,12 @@ def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
 
 
 def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
-    """The convex hull of points (n, 3), not all in one plane, by gift wrapping.
+    """Compute the convex hull of points (n, 3), not all in one plane, by gift wrapping.
 
-    It is vertices in lexicographic order, and for each facet the cycle of its corners, counter-clockwise from outside,
-    collinear corners left out.
+    Returns the vertices in lexicographic order, and for each facet the cycle of its corners, counter-clockwise from
+    outside, without collinear corners.
     """
-    points = distinct(points)
+    points = distinct_points(points)
     first_facet = _first_facet(points)
     facets = {first_facet: None}
     facet_stack = [first_facet]
@@ -139,7 +139,7 @@ def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
 
 
 def _first_facet(points: Ints) -> tuple[int, ...]:
-    """Tip the plane x = max about a line in it until it rests on three points."""
+    """Find a first facet: tip the plane x = max about a line in it until it touches three points."""
     corner = len(points) - 1  # the lexicographically highest
     lowest = int(np.searchsorted(points[:, 0], points[corner, 0]))
     # the line runs through all points of the plane x = max, unless they span it
@@ -158,9 +158,10 @@ def _first_facet(points: Ints) -> tuple[int, ...]:
 
 
 def _pivot(points: Ints, corner: int, edge: Ints) -> int:
-    """The point that a plane through a line meets last: no point is above the plane of the line and it.
+    """Return the index of the point that spans a facet's plane with a line: no point is above that plane.
 
-    The line touches the hull, so the points around it span less than half a turn and the order is total.
+    The line runs through a corner along `edge`. It touches the hull, so the points around it span less than half a
+    turn, and their order is total.
     """
     offsets = points - points[corner]
     farthest = int(np.argmax(np.cross(edge, offsets).any(axis=1)))
@@ -173,7 +174,7 @@ def _pivot(points: Ints, corner: int, edge: Ints) -> int:
 
 
 def _facet(points: Ints, corner: int, normal: Ints) -> tuple[int, ...]:
-    """The corners of the facet with an outward normal, counter-clockwise from outside, lowest index first."""
+    """Return the corners of the facet with this outward normal, counter-clockwise from outside, lowest index first."""
     on_plane = np.flatnonzero((points - points[corner]) @ normal == 0)
     drop_axis = int(np.argmax(np.abs(normal)))
     cycle = on_plane[polygon(points[on_plane][:, [(drop_axis + 1) % 3, (drop_axis + 2) % 3]])].tolist()
@@ -184,7 +185,7 @@ def _facet(points: Ints, corner: int, normal: Ints) -> tuple[int, ...]:
 
 
 def _turning_left(points: Ints, chain: list[int]) -> list[int]:
-    """Remove the points where a chain of points in the plane does not turn left."""
+    """Remove the points where a chain of points in the plane, given by indices, does not turn left."""
     x, y = points[:, 0].tolist(), points[:, 1].tolist()
     corners: list[int] = []
     for index in chain:
@@ -198,7 +199,7 @@ def _turning_left(points: Ints, chain: list[int]) -> list[int]:
 
 
 def _columns(points: Ints) -> tuple[list[int], list[int]]:
-    """Of each abscissa, from left to right, the lowest and the highest point."""
+    """Return the indices of the lowest and of the highest point of each abscissa, from left to right."""
     sorted_indices = np.lexsort((points[:, 1], points[:, 0]))
     is_new_abscissa = np.diff(points[sorted_indices, 0]) != 0
     lowest = sorted_indices[np.concatenate([[True], is_new_abscissa])]
@@ -216,11 +217,11 @@ _CLOSE = 1.0 + 1e-9
 class Hull(NamedTuple):
     """A symmetric convex polytope { x : equations x = 0, scale * normals x <= offsets }.
 
-    K is the convex hull of `vertices` divided by `scale`, which is 1 unless it was capped. A polygon's are
+    K is the convex hull of `vertices` divided by `scale`, which is 1 unless K was capped. The vertices of a polygon are
     counter-clockwise from the lexicographically lowest one (as seen from its projection, in three dimensions); a
     segment has its two ends. `normals` are outward, (F, d), one per facet within the span, `offsets` above 0; `faces`
-    are cycles of a facet's corners, counter-clockwise from outside. `equations` are (d - rank, d), normal to the span,
-    whose points `axes` tell apart.
+    are cycles of a facet's corners, counter-clockwise from outside. `equations` are (d - rank, d), normal to the span;
+    the coordinates `axes` tell its points apart.
     """
 
     vertices: Ints
@@ -233,20 +234,20 @@ class Hull(NamedTuple):
 
     @property
     def dimensions(self) -> int:
-        """d, of the space."""
+        """The dimensions d of the space."""
         return int(self.equations.shape[1])
 
     @property
     def rank(self) -> int:
-        """Dimensions of K itself."""
+        """The dimensions of K itself."""
         return len(self.axes)
 
     def extended(self, difference: Ints) -> Hull:
-        """Conv(K and +-difference); difference has d integers."""
+        """Return Conv(K and +-difference); the difference has d integers."""
         return difference_hull(np.concatenate([self.vertices, self.scale * difference[None, :]]), scale=self.scale)
 
     def capped(self, complete: Hull, cap: Fraction | int) -> Hull:
-        """K_c = Conv(K and K_complete / c), of finite factor: no pair of states is further apart than gauge c.
+        """Return K_c = Conv(K and K_complete / c), of finite factor: no two states are further apart than gauge c.
 
         `complete` is K_complete, the hull of all differences within the constraint set.
 
@@ -263,16 +264,16 @@ class Hull(NamedTuple):
         return difference_hull(np.concatenate([own_vertices, complete.vertices * int(scale / ratio)]), scale=scale)
 
     def gauge(self, point: Sequence[int | Fraction]) -> Fraction | float:
-        """The least t >= 0 with the point in t K: a fraction, exactly 1 on the boundary; `math.inf` off K's span."""
+        """Return the least t >= 0 with the point in t K, as a fraction, 1 on the boundary; `math.inf` off K's span."""
         coordinates = [Fraction(value) for value in point]
         if any(_dot(equation, coordinates) != 0 for equation in self.equations.tolist()):
             return math.inf
         facets = zip(self.normals.tolist(), self.offsets.tolist(), strict=True)
         return max((self.scale * _dot(normal, coordinates) / offset for normal, offset in facets), default=Fraction(0))
 
-    def largest_gauge(self, values: Ints) -> Fraction | float:
-        """The largest gauge among differences of points, theorem 6.3's factor; `math.inf` if one leaves K's span."""
-        differences = values - values[0]
+    def largest_gauge(self, points: Ints) -> Fraction | float:
+        """Return the largest gauge of a difference of points, theorem 6.3's factor; `math.inf` off K's span."""
+        differences = points - points[0]
         if np.any(differences @ self.equations.T):
             return math.inf
         heights = self._products(differences)
@@ -283,7 +284,7 @@ class Hull(NamedTuple):
         return max((Fraction(width, offset) for width, offset in facets), default=Fraction(0))
 
     def differences_within(self, left: Ints, right: Ints) -> Bools:
-        """Which differences left[i] - right[j] of m x d and n x d points lie in K: m x n, by integers; n >= 1."""
+        """Return (m, n) whether left[i] - right[j] lies in K, exactly, for m x d and n x d points; n >= 1."""
         in_hull = np.ones((len(left), len(right)), dtype=np.bool_)
         for left_row, right_row in zip((left @ self.equations.T).T, (right @ self.equations.T).T, strict=True):
             in_hull &= left_row[:, None] == right_row[None, :]
@@ -302,11 +303,11 @@ class Hull(NamedTuple):
             in_hull &= (left_row[:, None] <= right_row[None, :]).astype(np.bool_)
         return in_hull
 
-    def pairs_within(self, values: Ints) -> Bools:
+    def pairs_within(self, points: Ints) -> Bools:
         """Which differences f(i) - f(j) of n x d points lie in K: n x n, true on the diagonal; n at least 1."""
         leading_signs = self.normals[np.arange(len(self.normals)), np.argmax(self.normals != 0, axis=1)]
         half_hull = self._replace(normals=self.normals[leading_signs > 0], offsets=self.offsets[leading_signs > 0])
-        in_half_hull = half_hull.differences_within(values, values)  # of two opposite facets one is enough, both ways
+        in_half_hull = half_hull.differences_within(points, points)  # of two opposite facets one is enough, both ways
         return in_half_hull & in_half_hull.T
 
     def ceil_gauges(self, points: Ints) -> Ints:
@@ -350,7 +351,7 @@ class Hull(NamedTuple):
 
 
 def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
-    """The hull of differences (n, d), d in 1..3, of their negatives, and of 0; n may be 0.
+    """Compute the hull of differences (n, d), d in 1..3, of their negatives, and of 0; n may be 0.
 
     Raises:
         GraphError: They have another shape, or are too large for exact 64-bit arithmetic.
@@ -381,23 +382,23 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
     return Hull(vertices, scale, normals, offsets, faces, equations, axes)
 
 
-def graph_hull(values: Ints, graph: Bools) -> Hull:
-    """Conv{ f(i) - f(j) : i ~ j in the constraint set }, the sensitivity hull of f under a graph; 0 without an edge."""
+def graph_hull(points: Ints, graph: Bools) -> Hull:
+    """Return Conv{ f(i) - f(j) : i ~ j }, the sensitivity hull of points f under a graph; 0 without an edge."""
     states = np.flatnonzero(graph.any(axis=0))
     if np.count_nonzero(graph) == len(states) * (len(states) - 1):
-        return complete_hull(values[states] if len(states) else values[:1])
+        return complete_hull(points[states] if len(states) else points[:1])
     first, second = np.divmod(np.flatnonzero(graph), len(graph))
     is_ascending = first < second
-    differences = values[first[is_ascending]] - values[second[is_ascending]]
-    return difference_hull((outermost if values.shape[1] == 2 else distinct)(differences))
+    differences = points[first[is_ascending]] - points[second[is_ascending]]
+    return difference_hull((outer_points if points.shape[1] == 2 else distinct_points)(differences))
 
 
-def complete_hull(values: Ints) -> Hull:
-    """K_complete, the hull of all differences f(i) - f(j) among n x d points, n at least 1.
+def complete_hull(points: Ints) -> Hull:
+    """Return K_complete, the hull of all differences f(i) - f(j) among n x d points, n at least 1.
 
-    Only extreme points matter, so the others are dropped before differences are taken.
+    Only extreme points matter, so all others are dropped before differences are taken.
     """
-    differences = values - values[0]
+    differences = points - points[0]
     _, axes = span(differences[differences.any(axis=1)])
     if len(axes) == 3:
         corners, _ = wrap(differences)
@@ -406,7 +407,7 @@ def complete_hull(values: Ints) -> Hull:
     else:
         abscissae = differences[:, axes[0] if axes else 0]
         corners = differences[[int(np.argmin(abscissae)), int(np.argmax(abscissae))]]
-    return difference_hull((corners[:, None, :] - corners[None, :, :]).reshape(-1, values.shape[1]))
+    return difference_hull((corners[:, None, :] - corners[None, :, :]).reshape(-1, points.shape[1]))
 
 
 def _flat_vertices(points: Ints, axes: tuple[int, ...]) -> Ints:

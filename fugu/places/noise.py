@@ -26,7 +26,7 @@ __all__ = ["floor_exp", "noise_error", "noise_ratio", "staircase", "staircase_er
 
 
 def noise_covariance(hull: Hull, epsilon: Fraction | int | float) -> list[list[Fraction]]:
-    """The covariance of continuous K-norm noise, d x d exact fractions: (rank + 1)(rank + 2) / epsilon^2 times E[U U'].
+    """Return the covariance of continuous K-norm noise, d x d: (rank + 1)(rank + 2) / epsilon^2 times E[U U'], exactly.
 
     For U uniform in a simplex with corners 0, v_1 .. v_r, E[U U'] is (sum_i v_i v_i' + s s') / ((r + 1)(r + 2)), s =
     sum_i v_i.
@@ -44,13 +44,13 @@ def noise_covariance(hull: Hull, epsilon: Fraction | int | float) -> list[list[F
 
 
 def noise_error(hull: Hull, epsilon: Fraction | int | float = 1) -> Fraction:
-    """E|n|^2 of continuous K-norm noise at epsilon, in squared lattice steps, exactly."""
+    """Return E|n|^2 of continuous K-norm noise at epsilon, in squared lattice steps, exactly."""
     covariance = noise_covariance(hull, epsilon)
     return sum((covariance[axis][axis] for axis in range(hull.dimensions)), Fraction(0))
 
 
 def boundary_points(hull: Hull) -> int:
-    """B, the lattice points on the boundary of a lattice polygon in the plane.
+    """Return B, the number of lattice points on the boundary of a lattice polygon in the plane.
 
     n K holds area n^2 + (B / 2) n + 1 lattice points (Ehrhart, Pick). For a segment from -g u to g u, with u primitive,
     B is 4 g: both sides are counted.
@@ -66,7 +66,7 @@ def boundary_points(hull: Hull) -> int:
 
 
 def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
-    """floor(e^epsilon * 2^bits), never above it; GraphError unless epsilon is above 0 and at most 20."""
+    """Return floor(e^epsilon * 2^bits), never too large; GraphError unless epsilon is above 0 and at most 20."""
     try:
         return measurement.floor_exp(epsilon, bits)
     except GuaranteeError as error:
@@ -74,7 +74,7 @@ def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
 
 
 def noise_ratio(epsilon: Fraction | int | float) -> Fraction:
-    """q, the largest step of a staircase for which 1/q passes the check of a table: 2^24 / floor(e^epsilon * 2^24).
+    """Return q, the least ratio of a staircase whose 1/q passes the check of a table: 2^24 / floor(e^epsilon * 2^24).
 
     Raises:
         GraphError: epsilon is out of range, or so small (below 2^-24) that no noise would be enough.
@@ -86,7 +86,7 @@ def noise_ratio(epsilon: Fraction | int | float) -> Fraction:
 
 
 def staircase(hull: Hull, epsilon: Fraction | int | float) -> Staircase:
-    """Prepare staircase noise; its ratio q is e^-epsilon rounded up.
+    """Return the staircase noise of a hull; its ratio q is e^-epsilon rounded up.
 
     Raises:
         GraphError: The hull is capped, or neither of rank 1 nor of rank 2 in two dimensions; or epsilon is out of
@@ -97,7 +97,7 @@ def staircase(hull: Hull, epsilon: Fraction | int | float) -> Staircase:
 
 
 def staircase_error(noise: Staircase) -> float:
-    """E|v|^2 of staircase noise, in squared lattice steps: geometric sums over the classes of the cones."""
+    """Return E|v|^2 of staircase noise, in squared lattice steps: geometric sums over the classes of the cones."""
     q = float(noise.ratio)
     mean, mean_square = q / (1.0 - q), q * (1.0 + q) / (1.0 - q) ** 2
     if noise.is_segment:

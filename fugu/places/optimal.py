@@ -1,12 +1,12 @@
-"""Optimal tables: the noise table of least expected error, from a linear programme, and certified like any other.
+"""Optimal tables: the noise table of least expected error, from a linear programme, certified like any other table.
 
-Raw solver output is not private: log-ratios near 660 were seen where 1 was asked for, at cells that are 0 up to a
-tolerance. So it is only a proposal, which is rounded and mixed until the integer check passes.
+The solver's output is not private: log-ratios near 660 were seen instead of 1, at cells that are 0 up to a tolerance.
+So the output is only a proposal, which is rounded and mixed until the integer check passes.
 
-Two things keep the programme small, and change nothing. States that measure the same share a row: the mean of their
-rows, weighted with the prior, meets every constraint and costs as much. The pairs of a clique Q are within e^epsilon of
-one another exactly if one number lies below all their cells, and e^epsilon times it above. That takes 2 |Q| constraints
-for each output in place of |Q| (|Q| - 1).
+Two reductions keep the programme small, and do not change its optimum. States with the same measurement share a row:
+the mean of their rows, weighted with the prior, meets every constraint and costs as much. The pairs of a clique Q are
+within e^epsilon of one another exactly if all their cells lie between some number and e^epsilon times that number. That
+takes 2 |Q| constraints for each output in place of |Q| (|Q| - 1).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fugu.places.graphs import surrogates
 from fugu.places.hull import Hull
 from fugu.places.noise import floor_exp
 from fugu.places.protection import protected_pairs
-from fugu.places.tables import MOST_STATES, TableError, TableWeights, certified, check_table
+from fugu.places.tables import MOST_STATES, TableError, TableWeights, certify, check_table
 
 __all__ = ["optimal_table"]
 
@@ -39,7 +39,7 @@ _LIMIT_REACHED = 1
 
 
 class _Demand(NamedTuple):
-    """Pairs of rows, n x n and symmetric, and the floor(e^epsilon 2^24) that they are to keep."""
+    """Pairs of rows, n x n and symmetric, and the bound floor(e^epsilon 2^24) on their ratios."""
 
     pairs: Bools
     bound: int
@@ -47,7 +47,7 @@ class _Demand(NamedTuple):
 
 def optimal_table(
     hull: Hull,
-    values: Ints,
+    points: Ints,
     constraint: Bools,
     epsilon: Fraction | int | float,
     *,
@@ -56,39 +56,39 @@ def optimal_table(
 ) -> TableWeights:
     """Compile a hull with a finite factor into the certified table with the least expected squared error.
 
-    It minimises the sum over states of prior[i] W[i,z] |f(i) - o_z|^2 under the constraints of every protected pair.
-    Those alone could let a state of C to which no protected pair leads be told apart for certain. So two states of C
-    are also kept within e^(epsilon m), m their gauge rounded up, as staircase noise keeps them (theorem 6.3). Protected
-    pairs in between may see to that already.
+    The table minimises the sum over states of prior[i] W[i,z] |f(i) - o_z|^2 under the constraints of every protected
+    pair. Under these alone, an output could reveal for certain a state of C that is in no protected pair. So any two
+    states of C are also kept within e^(epsilon m), m their gauge rounded up, as staircase noise keeps them (theorem
+    6.3). Protected pairs in between may imply that already.
 
-    f is (N, d), N at most 100; epsilon is at most 20. The prior is uniform over C by default; a state outside C counts
-    with the row of its public surrogate. Outputs are the distinct measurements within C; those of no use are dropped.
-    The solver may overlook a limit that is over before its first phase is, so allow some seconds. The table passes
-    `check_table` for `protected_pairs` of the hull.
+    The points f are (N, d), N at most 100; epsilon is at most 20. The prior is uniform over C by default; a state
+    outside C has the row of its public surrogate. Outputs are the distinct measurements within C; unused ones are
+    dropped. The solver may overlook a time limit that ends during its first phase, so allow some seconds. The table
+    passes `check_table` for `protected_pairs` of the hull.
 
     Raises:
-        TableError: The solver did not finish, or there are too many states, or C has one state. Or its measurements are
-            all the same, the factor is infinite, or the prior is none.
+        TableError: The solver did not finish, there are too many states, or C has one state. Or the measurements of C
+            are all the same, the factor is infinite, or the prior is no distribution.
         GraphError: epsilon is out of range.
     """
-    if len(values) > MOST_STATES:
-        raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")
-    distinct_points = np.unique(values[constraint], axis=0)
+    if len(points) > MOST_STATES:
+        raise TableError(f"a table has at most {MOST_STATES} states, not {len(points)}: use the staircase sampler")
+    distinct_points = np.unique(points[constraint], axis=0)
     if constraint.sum() < 2 or len(distinct_points) < 2:
         raise TableError("there is nothing to choose among measurements that are all the same: use the fallback table")
     if hull.largest_gauge(distinct_points) == math.inf:
         raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
-    surrogate_points = values[surrogates(values, constraint)]
+    surrogate_points = points[surrogates(points, constraint)]
     row_of_state = np.argmax((surrogate_points[:, None, :] == distinct_points[None, :, :]).all(axis=2), axis=1)
-    squared_distances = np.sum((values[:, None, :] - distinct_points[None, :, :]).astype(np.float64) ** 2, axis=2)
+    squared_distances = np.sum((points[:, None, :] - distinct_points[None, :, :]).astype(np.float64) ** 2, axis=2)
     costs = np.zeros((len(distinct_points), len(distinct_points)))
     np.add.at(costs, row_of_state, _distribution(prior, constraint)[:, None] * squared_distances)
     demands = _demands(hull, distinct_points, epsilon)
     probabilities = _solve_program(costs, demands, seconds)
     is_used = probabilities.max(axis=0) > _UNUSED
     probabilities = probabilities[:, is_used] / probabilities[:, is_used].sum(axis=1, keepdims=True)
-    weights, share = certified(probabilities, demands)
-    check_table(weights[row_of_state], protected_pairs(hull, values, constraint), epsilon)
+    weights, share = certify(probabilities, demands)
+    check_table(weights[row_of_state], protected_pairs(hull, points, constraint), epsilon)
     return TableWeights(weights[row_of_state], distinct_points[is_used], share)
 
 
@@ -104,7 +104,7 @@ def _distribution(prior: ArrayLike | None, constraint: Bools) -> Floats:
 
 
 def _demands(hull: Hull, distinct_points: Ints, epsilon: Fraction | int | float) -> list[_Demand]:
-    """Constraints on the rows of n distinct places: epsilon for pairs within K, and theorem 6.3 for all others."""
+    """Return the constraints on the rows of n distinct points: epsilon for pairs within K, theorem 6.3 for others."""
     is_protected = hull.pairs_within(distinct_points)
     np.fill_diagonal(is_protected, False)
     demands = [_Demand(is_protected, floor_exp(epsilon))]
@@ -113,7 +113,7 @@ def _demands(hull: Hull, distinct_points: Ints, epsilon: Fraction | int | float)
     for gauge in np.unique(gauges[gauges < implied_steps]).tolist():
         pairs = np.zeros_like(is_protected)
         for i, j in np.argwhere(np.triu(gauges == gauge, 1)):
-            if gauge < implied_steps[i, j]:  # not implied by what is asked for so far
+            if gauge < implied_steps[i, j]:  # not implied by earlier demands
                 pairs[i, j] = pairs[j, i] = True
                 steps_by_pair = implied_steps[:, i, None] + gauge + implied_steps[None, j, :]
                 implied_steps = np.minimum(implied_steps, np.minimum(steps_by_pair, steps_by_pair.T))
@@ -122,7 +122,7 @@ def _demands(hull: Hull, distinct_points: Ints, epsilon: Fraction | int | float)
 
 
 def _solve_program(costs: Floats, demands: list[_Demand], seconds: float) -> Floats:
-    """Rows n x M of least total cost that meet the demands, up to the solver's tolerance."""
+    """Return the rows n x M of least total cost that meet the demands, up to the solver's tolerance."""
     row_count, outputs = costs.shape
     # one block of M variables for each row, then one for each clique; a constraint reads low - high * factor <= 0
     lower_blocks: list[int] = []
@@ -175,19 +175,19 @@ def _solve_program(costs: Floats, demands: list[_Demand], seconds: float) -> Flo
 
 
 def _cliques(pairs: Bools) -> Iterator[list[int]]:
-    """Cliques that cover every pair; those of more than two states only where they save constraints."""
+    """Yield cliques that cover every pair; a clique of more than two states must save constraints."""
     pairs_left = pairs.copy()
     while pairs_left.any():
         i, j = divmod(int(np.argmax(pairs_left)), len(pairs_left))
         clique = [i, j]
         candidates = pairs[i] & pairs[j]
         while candidates.any():
-            # the one with the most pairs still to cover, and of equals the lowest
+            # the state with the most pairs still to cover, and of equals the lowest
             best_state = int(np.argmax(np.where(candidates, pairs_left[:, clique].sum(axis=1), -1)))
             clique.append(best_state)
             candidates &= pairs[best_state]
         clique_pairs = np.ix_(clique, clique)
-        # both directions are counted in `left`, and a clique of k states costs 2 k constraints and a variable
+        # the sum counts both directions, and a clique of k states costs 2 k constraints and a variable
         if pairs_left[clique_pairs].sum() > 2 * len(clique):
             pairs_left[clique_pairs] = False
             yield sorted(clique)

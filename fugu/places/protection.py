@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Bools, Ints
 from fugu.places.graphs import GraphError, restrict, surrogates
-from fugu.places.hull import Hull, complete_hull, distinct, graph_hull
+from fugu.places.hull import Hull, complete_hull, distinct_points, graph_hull
 from fugu.places.noise import noise_error
 
 __all__ = [
     "Objective",
     "Protection",
     "degree_of_protection",
-    "exposed",
+    "list_exposed",
     "protect_likely",
     "protected_pairs",
     "unbounded_factors",
@@ -40,15 +40,15 @@ _CLOSE = 1.0 + 1e-9
 
 
 def cheapest(hull: Hull, differences: Ints, *, by_error: bool) -> int:
-    """The difference whose addition makes the cheapest hull, by exact cost; of equals the one of the lowest index.
+    """Return the index of the difference whose addition makes the cheapest hull; of equals the lowest index.
 
-    The cost is the error, or the area. Estimates in floating point only leave out what cannot be
-    the least.
+    The cost is the error, or else the area. Estimates in floating point only exclude differences that cannot be the
+    cheapest; exact costs decide among the others.
     """
     signs = np.sign(differences)
     leading_signs = signs[np.arange(len(signs)), np.argmax(signs != 0, axis=1)]
     upper_half = np.where(leading_signs < 0, -1, 1)[:, None] * differences  # v and -v make the same hull
-    candidates = distinct(upper_half)
+    candidates = distinct_points(upper_half)
     estimates = _errors(hull, candidates) if by_error else _areas(hull, candidates)
     candidates = candidates[estimates <= estimates.min() * _CLOSE]
     extended_hulls = [hull.extended(candidate) for candidate in candidates]
@@ -59,10 +59,10 @@ def cheapest(hull: Hull, differences: Ints, *, by_error: bool) -> int:
 
 
 def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
-    """E|n|^2 at epsilon 1 with the hull Conv(K and +-v), for each of n differences v.
+    """Estimate E|n|^2 at epsilon 1 with the hull Conv(K and +-v), for each of n differences v.
 
-    Off the span of K that hull is a double pyramid over K: its simplices are those of K with one more corner, +-v, all
-    of one height. So the mean of |c|^2 summed over the corners and of |sum c|^2 grows by 2 |v|^2.
+    For v off the span of K that hull is a double pyramid over K: its simplices are those of K with one more corner,
+    +-v, all of one height. So the mean of |c|^2 summed over the corners and of |sum c|^2 grows by 2 |v|^2.
     """
     squared_lengths: NDArray[np.float64] = np.sum(differences.astype(np.float64) ** 2, axis=1)
     estimates = float(noise_error(hull)) + 2.0 * squared_lengths
@@ -74,7 +74,7 @@ def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
 
 
 def _areas(hull: Hull, differences: Ints) -> NDArray[np.float64]:
-    """The volume of Conv(K and +-v), up to a constant factor; 0 if it is flat."""
+    """Return the volume of Conv(K and +-v) for each difference v, up to a constant factor; 0 if that hull is flat."""
     if hull.rank == hull.dimensions:
         return _extended_moments(hull, differences)[0]
     if hull.rank < hull.dimensions - 1:
@@ -84,11 +84,11 @@ def _areas(hull: Hull, differences: Ints) -> NDArray[np.float64]:
 
 
 def _extended_moments(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The volume of Conv(K and +-v) and its second moment, up to constant factors, for each of n differences.
+    """Return volume and second moment of Conv(K and +-v), up to constant factors, for each of n differences v.
 
-    K grows by the simplices between v and the facets that v sees, and by their mirror images: a facet that v sees, -v
-    does not. A simplex with corners c_0 .. c_r has the second moment sum |c_i|^2 + |sum c_i|^2 times its volume. The
-    differences lie in the span of K, whose `axes` carry the signs of the volumes.
+    K grows by the simplices between v and the facets that are visible from v, and by their mirror images: no facet is
+    visible from both v and -v. A simplex with corners c_0 .. c_r has the second moment sum |c_i|^2 + |sum c_i|^2 times
+    its volume. The differences lie in the span of K, whose `axes` carry the signs of the volumes.
     """
     points = hull.scale * differences.astype(np.float64)
     simplices = list(hull.simplices())
@@ -106,7 +106,7 @@ def _extended_moments(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64
 
 
 def _determinants(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of matrices, r x r in the last two axes, r in 1..3: small ones by hand, since a general routine is slow."""
+    """Return the determinants of matrices, r x r in the last two axes, r in 1..3; formulas for 1 and 2 are quicker."""
     if matrices.shape[-1] == 1:
         return matrices[..., 0, 0]
     if matrices.shape[-1] == 2:
@@ -122,10 +122,10 @@ _AT_ONCE = 64
 class Protection(NamedTuple):
     """A policy graph that protects every state of a constraint set, and its hull.
 
-    `added` are edges (exposed state, partner) in their order; `graph` includes them. `hull` is K, or the capped hull
-    K_c. Epsilon times `factor`, theorem 6.3's, bounds what is revealed between any two states of C; it is infinite only
-    if capping was declined. `exposed` is what nothing can protect, the only state of its constraint set: use the
-    fallback table.
+    `added` are edges (exposed state, partner) in the order of their addition; `graph` includes them. `hull` is K, or
+    the capped hull K_c. Epsilon times `factor`, theorem 6.3's, bounds the loss between any two states of C; it is
+    infinite only if capping was declined. `exposed` has a state that nothing can protect, the only one of its
+    constraint set: use the fallback table.
     """
 
     graph: Bools
@@ -136,39 +136,39 @@ class Protection(NamedTuple):
     exposed: tuple[int, ...]
 
 
-def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
-    """The pairs (i, j), i != j, of C with f(i) - f(j) in K, which noise of K protects: every edge, and usually more."""
+def protected_pairs(hull: Hull, points: Ints, constraint: Bools) -> Bools:
+    """Return the pairs (i, j), i != j, of C with f(i) - f(j) in K, which noise of K protects: all edges, and others."""
     states = np.flatnonzero(constraint)
-    protected = np.zeros((len(values), len(values)), dtype=np.bool_)
-    protected[np.ix_(states, states)] = hull.pairs_within(values[states])
+    protected = np.zeros((len(points), len(points)), dtype=np.bool_)
+    protected[np.ix_(states, states)] = hull.pairs_within(points[states])
     np.fill_diagonal(protected, False)
     return protected
 
 
-def degree_of_protection(hull: Hull, values: Ints, constraint: Bools) -> Ints:
-    """How many states of C each state is protected among: 0 outside C, 1 for an exposed state."""
+def degree_of_protection(hull: Hull, points: Ints, constraint: Bools) -> Ints:
+    """Return for each state the number of states of C among which it is protected: 1 if exposed, 0 outside C."""
     states = np.flatnonzero(constraint)
-    counts = np.zeros(len(values), dtype=np.int64)
+    counts = np.zeros(len(points), dtype=np.int64)
     if len(states):
-        counts[states] = np.count_nonzero(hull.pairs_within(values[states]), axis=1)
+        counts[states] = np.count_nonzero(hull.pairs_within(points[states]), axis=1)
     return counts
 
 
-def exposed(hull: Hull, values: Ints, constraint: Bools) -> list[int]:
-    """The states of C that K does not protect, ascending; arguments as for `degree_of_protection`."""
-    return np.flatnonzero(degree_of_protection(hull, values, constraint) == 1).tolist()
+def list_exposed(hull: Hull, points: Ints, constraint: Bools) -> list[int]:
+    """Return the states of C that K does not protect, ascending; arguments as for `degree_of_protection`."""
+    return np.flatnonzero(degree_of_protection(hull, points, constraint) == 1).tolist()
 
 
-def unbounded_factors(hull: Hull, values: Ints) -> tuple[Fraction | float, ...]:
-    """Promise of noise of K if a person may be absent, with an answer of 0 (unbounded Blowfish, example 5.3).
+def unbounded_factors(hull: Hull, points: Ints) -> tuple[Fraction | float, ...]:
+    """Return each state's factor if a person may be absent, with an answer of 0 (unbounded Blowfish, example 5.3).
 
-    Epsilon times a state's factor bounds what a point tells between it and absence; `math.inf` off the span of K.
+    Epsilon times the factor bounds the loss by a point between the state and absence; `math.inf` off the span of K.
     """
-    return tuple(hull.gauge(value) for value in values.tolist())
+    return tuple(hull.gauge(value) for value in points.tolist())
 
 
 def protect(
-    values: Ints, graph: Bools, constraint: Bools, *, objective: Objective = "error", cap: Fraction | int | None = 4
+    points: Ints, graph: Bools, constraint: Bools, *, objective: Objective = "error", cap: Fraction | int | None = 4
 ) -> Protection:
     """Add edges until no state of the constraint set C is exposed.
 
@@ -190,27 +190,27 @@ def protect(
         raise GraphError(f"a cap is at least 1, got {cap}")
     added_edges: list[tuple[int, int]] = []
     protected_graph = restrict(graph, constraint)
-    hull = graph_hull(values, protected_graph)
+    hull = graph_hull(points, protected_graph)
     unchecked_states = states[~protected_graph[states].any(axis=1)]  # an edge protects both its ends
-    while len(states) > 1 and len(unchecked_states := _skip_protected(hull, values, unchecked_states, states)):
+    while len(states) > 1 and len(unchecked_states := _skip_protected(hull, points, unchecked_states, states)):
         state = int(unchecked_states[0])
-        partner = _partner(hull, values, state, states, objective)
+        partner = _partner(hull, points, state, states, objective)
         added_edges.append((state, partner))
         protected_graph[state, partner] = protected_graph[partner, state] = True
-        hull = hull.extended(values[state] - values[partner])
-    capped_hull, factor = hull, hull.largest_gauge(values[states])
+        hull = hull.extended(points[state] - points[partner])
+    capped_hull, factor = hull, hull.largest_gauge(points[states])
     if cap is not None and factor == math.inf:
-        capped_hull = hull.capped(complete_hull(values[states]), cap)
-        factor = capped_hull.largest_gauge(values[states])
+        capped_hull = hull.capped(complete_hull(points[states]), cap)
+        factor = capped_hull.largest_gauge(points[states])
     unprotectable = (int(states[0]),) if len(states) == 1 else ()
     return Protection(protected_graph, tuple(added_edges), capped_hull, factor, capped_hull is not hull, unprotectable)
 
 
 def protect_likely(
-    values: Ints,
+    points: Ints,
     graph: Bools,
-    possible: Bools,
-    likely: Bools,
+    is_possible: Bools,
+    is_likely: Bools,
     *,
     objective: Objective = "error",
     cap: Fraction | int | None = 4,
@@ -224,46 +224,46 @@ def protect_likely(
     Raises:
         GraphError: No state is likely, or one that is not possible; or as for `protect`.
     """
-    if not likely.any() or np.any(likely & ~possible):
+    if not is_likely.any() or np.any(is_likely & ~is_possible):
         raise GraphError("a delta-location set keeps at least one state, and only states that are possible")
-    if np.array_equal(possible, likely):
-        return protect(values, graph, possible, objective=objective, cap=cap)
-    surrogate = surrogates(values, likely)
+    if np.array_equal(is_possible, is_likely):
+        return protect(points, graph, is_possible, objective=objective, cap=cap)
+    surrogate = surrogates(points, is_likely)
     # a state measured as its surrogate has the difference 0 to all that share the row, and 0 lies in every hull
-    protection = protect(values[surrogate], graph, possible, objective=objective, cap=cap)
-    merged_graph = _merge_surrogates(graph, possible, likely, surrogate)
+    protection = protect(points[surrogate], graph, is_possible, objective=objective, cap=cap)
+    merged_graph = _merge_surrogates(graph, is_possible, is_likely, surrogate)
     added_edges = tuple((state, int(surrogate[partner])) for state, partner in protection.added)
     for state, partner in added_edges:
         merged_graph[state, partner] = merged_graph[partner, state] = True
     return protection._replace(graph=merged_graph, added=added_edges)
 
 
-def _merge_surrogates(graph: Bools, possible: Bools, likely: Bools, surrogate: Ints) -> Bools:
-    """The graph inside C with all states that share a row made one; every likely state is among those of its row."""
-    states = np.flatnonzero(possible)
+def _merge_surrogates(graph: Bools, is_possible: Bools, is_likely: Bools, surrogate: Ints) -> Bools:
+    """Merge the states inside C that share a row into the likely state of the row, and return the graph."""
+    states = np.flatnonzero(is_possible)
     states = states[np.argsort(surrogate[states], kind="stable")]
-    row_starts = np.searchsorted(surrogate[states], np.flatnonzero(likely))
+    row_starts = np.searchsorted(surrogate[states], np.flatnonzero(is_likely))
     # twice the rows, since columns are slower: the graph is symmetric
     merged_rows = np.logical_or.reduceat(graph[np.ix_(states, states)], row_starts, axis=0)
     merged_graph = np.zeros_like(graph)
-    merged_graph[np.ix_(likely, likely)] = np.logical_or.reduceat(merged_rows.T, row_starts, axis=0)
+    merged_graph[np.ix_(is_likely, is_likely)] = np.logical_or.reduceat(merged_rows.T, row_starts, axis=0)
     np.fill_diagonal(merged_graph, False)
     return merged_graph
 
 
-def _skip_protected(hull: Hull, values: Ints, candidates: Ints, states: Ints) -> Ints:
-    """Rest of a list of states, from the first exposed state on."""
+def _skip_protected(hull: Hull, points: Ints, candidates: Ints, states: Ints) -> Ints:
+    """Return `candidates` from the first exposed state on; none if no candidate is exposed."""
     for start in range(0, len(candidates), _AT_ONCE):
         block = candidates[start : start + _AT_ONCE]
-        is_exposed = np.count_nonzero(hull.differences_within(values[block], values[states]), axis=1) == 1
+        is_exposed = np.count_nonzero(hull.differences_within(points[block], points[states]), axis=1) == 1
         if is_exposed.any():
             return candidates[start + int(np.argmax(is_exposed)) :]
     return candidates[:0]
 
 
-def _partner(hull: Hull, values: Ints, state: int, states: Ints, objective: Objective) -> int:
+def _partner(hull: Hull, points: Ints, state: int, states: Ints, objective: Objective) -> int:
     other_states = states[states != state]
-    differences = values[state] - values[other_states]
+    differences = points[state] - points[other_states]
     if objective == "nearest":
         partner_index = int(np.argmin(np.sum(differences * differences, axis=1)))  # the first of equals
     elif objective in ("area", "error"):

@@ -41,7 +41,7 @@ __all__ = [
     "Emission",
     "TableError",
     "TableWeights",
-    "certified",
+    "certify",
     "check_table",
     "compile_noise",
     "emission",
@@ -61,9 +61,9 @@ class Box(NamedTuple):
     """A box of lattice points, `step` apart in each of d dimensions, in row-major order.
 
     Attributes:
-        low: d integers, its lowest point.
-        step: at least 1.
-        shape: d counts.
+        low: the lowest point, d integers.
+        step: the distance of neighbours on each axis, at least 1.
+        shape: the number of points on each axis, d counts.
     """
 
     low: tuple[int, ...]
@@ -71,14 +71,14 @@ class Box(NamedTuple):
     shape: tuple[int, ...]
 
     def points(self) -> Ints:
-        """All points, M x d."""
+        """Return all points of the box, M x d."""
         grid = np.indices(self.shape).reshape(len(self.shape), -1).T
         return (np.array(self.low) + self.step * grid).astype(np.int64)
 
 
-def window(values: Ints, max_outputs: int) -> Box:
-    """The box around n x d points, of the smallest step that a number of outputs, at least 1, allows; centred."""
-    low, high = values.min(axis=0), values.max(axis=0)
+def output_box(points: Ints, max_outputs: int) -> Box:
+    """Return a centred box around n x d points, with the least step that leaves at most `max_outputs` >= 1 points."""
+    low, high = points.min(axis=0), points.max(axis=0)
     step = 1
     while math.prod(int(size) for size in (high - low) // step + 1) > max_outputs:
         step += 1
@@ -86,16 +86,16 @@ def window(values: Ints, max_outputs: int) -> Box:
     return Box(tuple((low + ((high - low) - step * (shape - 1)) // 2).tolist()), step, tuple(shape.tolist()))
 
 
-def clamped_mass(hull: Hull, values: Ints, outputs: Box, ratio: float) -> NDArray[np.float64]:
-    """(n, M) distributions of f + noise, clamped to a window of M points coordinate by coordinate; f is (n, d).
+def clamped_mass(hull: Hull, points: Ints, outputs: Box, ratio: float) -> NDArray[np.float64]:
+    """Return (n, M) distributions of f + noise, each coordinate clamped to a box of M points; f is (n, d).
 
-    Noise v has weight q^ceil(gauge(v)), q = `ratio` in (0, 1), on the lattice of the window. GraphError if the hull is
+    Noise v has weight q^ceil(gauge(v)), q = `ratio` in (0, 1), on the lattice of the box. GraphError if the hull is
     flat.
     """
     if hull.rank < hull.dimensions:
         raise GraphError("the hull is flat: clamp within its span")
     step, shape = outputs.step, np.array(outputs.shape)
-    output_indices, residues = np.divmod(values - np.array(outputs.low), step)
+    output_indices, residues = np.divmod(points - np.array(outputs.low), step)
     distinct_residues = np.unique(residues, axis=0)
     max_points = max(_LEAST_POINTS, _MOST_TERMS // (len(distinct_residues) * len(hull.normals)))
     noise_reach = _noise_reach(hull, ratio, step, np.abs(output_indices).max(axis=0) + shape + 1, max_points)
@@ -113,7 +113,7 @@ def clamped_mass(hull: Hull, values: Ints, outputs: Box, ratio: float) -> NDArra
 
 
 def _noise_reach(hull: Hull, ratio: float, step: int, min_reach: Ints, max_points: int) -> Ints:
-    """How many steps of the window to follow the noise in each direction: to a negligible tail, if that is feasible."""
+    """Return the steps of the box to follow the noise on each axis: to a negligible tail, if `max_points` allow it."""
     shells = math.log(_TAIL) / math.log(ratio) + 2.0
     extent = np.abs(hull.vertices).max(axis=0) / (hull.scale * step)
     while True:
@@ -124,7 +124,7 @@ def _noise_reach(hull: Hull, ratio: float, step: int, min_reach: Ints, max_point
 
 
 def _distribution(hull: Hull, residue: Ints, step: int, reach: Ints, ratio: float) -> NDArray[np.float64]:
-    """q^ceil(gauge(step m - residue)) for -reach <= m <= reach, as an array of d axes."""
+    """Return q^ceil(gauge(step m - residue)) for -reach <= m <= reach, as an array of d axes."""
     shape = tuple((2 * reach + 1).tolist())
     points = (step * (np.indices(shape).reshape(len(shape), -1).T - reach) - residue).astype(np.int64)
     powers = hull.ceil_gauges(points)
@@ -132,7 +132,7 @@ def _distribution(hull: Hull, residue: Ints, step: int, reach: Ints, ratio: floa
 
 
 def lattice_basis(hull: Hull) -> Ints:
-    """A short basis, rank x d, of the integer points in the span of a hull; the unit vectors if the rank is full."""
+    """Return a short basis, rank x d, of the integer points in a hull's span; the unit vectors if the rank is full."""
     if hull.rank == 1 < hull.dimensions:
         first_vertex = hull.vertices[1]
         return np.asarray(first_vertex[None, :] // math.gcd(*first_vertex.tolist()), dtype=np.int64)
@@ -143,7 +143,7 @@ def lattice_basis(hull: Hull) -> Ints:
     g, s, t = bezout(k, m)
     # with (k, m, n) . x = 0 and gcd(g, n) = 1, the last coordinate is a multiple of g
     first, second = ((m // g, -k // g, 0), (-n * s, -n * t, g)) if g else ((1, 0, 0), (0, 1, 0))
-    while True:  # Gauss's reduction, so that the axes of a window are nearly at right angles
+    while True:  # Gauss's reduction, so that the axes of a box are nearly at right angles
         if _dot(first, first) > _dot(second, second):
             first, second = second, first
         squared_length = _dot(first, first)
@@ -155,20 +155,20 @@ def lattice_basis(hull: Hull) -> Ints:
             return np.array([first, second], dtype=np.int64)
 
 
-def unrolled(hull: Hull, values: Ints) -> tuple[Hull, Ints, Ints]:
-    """A hull and points in coordinates of the span, where the hull has full rank of at least 1.
+def unroll(hull: Hull, points: Ints) -> tuple[Hull, Ints, Ints]:
+    """Express a hull and points in coordinates of the hull's span, where its rank is full and at least 1.
 
     Returns:
-        The hull in `rank` dimensions; the coordinates of values - values[0], n x rank; and the basis, rank x d, for the
-            way back: values[0] + coordinates @ basis.
+        The hull in `rank` dimensions; the coordinates of points - points[0], n x rank; and the basis, rank x d, for the
+            inverse: points[0] + coordinates @ basis.
 
     Raises:
-        GraphError: Some difference of values (n, d) leaves the span.
+        GraphError: Some difference of the points (n, d) is not in the span.
     """
     basis = lattice_basis(hull)
     if hull.rank == hull.dimensions:
-        return hull, values - values[0], basis
-    differences = values - values[0]
+        return hull, points - points[0], basis
+    differences = points - points[0]
     if hull.rank == 0 or np.any(differences @ hull.equations.T):
         raise GraphError("the hull is too flat for these points: cap it against the hull of all differences")
     span_hull = difference_hull(_coordinates(hull, basis, hull.vertices), scale=hull.scale)
@@ -176,7 +176,7 @@ def unrolled(hull: Hull, values: Ints) -> tuple[Hull, Ints, Ints]:
 
 
 def _coordinates(hull: Hull, basis: Ints, points: Ints) -> Ints:
-    """Coordinates of points of the span in a basis of its lattice; always whole."""
+    """Return the coordinates of points of the span in a basis of its lattice; always whole."""
     projected, projected_basis = points[:, hull.axes], basis[:, hull.axes]
     if hull.rank == 1:
         return np.asarray(projected // projected_basis[0, 0], dtype=np.int64)
@@ -195,14 +195,14 @@ _SMALL_SHARE = 2.0**-10
 
 
 class TableError(ValueError):
-    """A table that cannot be built, or that does not keep its promise."""
+    """A table cannot be built, or does not keep its promise."""
 
 
 class TableWeights(NamedTuple):
-    """Emission weights of all states, N x M, each at least 1, rows summing to 2^32, and what the outputs stand for.
+    """Emission weights of all states, N x M, each at least 1, with rows that sum to 2^32, and the points of outputs.
 
-    Output z is released as the lattice point outputs[z]. `share` is of the common profile that every row was mixed
-    with, 0..1: the accuracy given up to certification.
+    Output z is released as the lattice point outputs[z]. `share`, 0..1, is the part of a common profile in every row,
+    which certification adds at the cost of accuracy.
     """
 
     weights: Ints
@@ -234,52 +234,52 @@ def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | 
 
 
 def build_table(
-    hull: Hull, values: Ints, constraint: Bools, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS
+    hull: Hull, points: Ints, constraint: Bools, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS
 ) -> TableWeights:
     """Compile a hull with a finite factor, from `protect`, into a certified table; epsilon is at most 20.
 
-    Every pair of the constraint set C with f(i) - f(j) in K is protected. No two of its states are further apart than
-    the factor, rounded up, times epsilon. A state outside uses the row of its public surrogate. f is (N, d). With
-    `most_outputs` below the number of lattice points around C, outputs are some steps apart. The table passes
-    `check_table` for `protected_pairs` of the hull.
+    Every pair of the constraint set C with f(i) - f(j) in K is protected. The loss between any two states of C is at
+    most epsilon times the factor, rounded up. A state outside C has the row of its public surrogate. The points f are
+    (N, d). With `most_outputs` below the number of lattice points around C, outputs are several steps apart. The table
+    passes `check_table` for `protected_pairs` of the hull.
 
     Raises:
-        TableError: N is above 100, C has one state (use the fallback table), its measurements are all the same (a
+        TableError: N is above 100, C has one state (use the fallback table), the measurements of C are all the same (a
             release would be exact), or the factor is infinite.
     """
-    if len(values) > MOST_STATES:
-        raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")
-    constraint_values = values[constraint]
+    if len(points) > MOST_STATES:
+        raise TableError(f"a table has at most {MOST_STATES} states, not {len(points)}: use the staircase sampler")
+    constraint_values = points[constraint]
     if len(constraint_values) < 2:
         raise TableError("the constraint set leaves one state or none: use the fallback table")
     if not np.any(constraint_values - constraint_values[0]):
         raise TableError("all possible states measure the same, so a release would be exact: use the fallback table")
     if hull.largest_gauge(constraint_values) == math.inf:
         raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
-    protected = protected_pairs(hull, values, constraint)
+    protected = protected_pairs(hull, points, constraint)
     demands = [(protected[np.ix_(constraint, constraint)], floor_exp(epsilon))]
     factor = math.ceil(hull.largest_gauge(constraint_values))
     if factor * Fraction(epsilon) <= MOST_EPSILON:
         demands.append((complete(len(constraint_values)), floor_exp(factor * Fraction(epsilon))))
-    span_hull, span_points, basis = unrolled(hull, constraint_values)
-    box = window(span_points, most_outputs)
+    span_hull, span_points, basis = unroll(hull, constraint_values)
+    box = output_box(span_points, most_outputs)
     exact_ratio = float(noise_ratio(epsilon))
     best_table: tuple[Ints, float] | None = None
-    # Away from the lattice of the differences rows need different normalisers; a little more noise makes up for it.
+    # If outputs are several steps apart, rows need different normalisers; a little more noise compensates that.
     for ratio_exponent in (1.0,) if box.step == 1 else (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
-        candidate = certified(clamped_mass(span_hull, span_points, box, exact_ratio**ratio_exponent), demands)
+        candidate = certify(clamped_mass(span_hull, span_points, box, exact_ratio**ratio_exponent), demands)
         if best_table is None or candidate[1] < best_table[1]:
             best_table = candidate
         if best_table[1] <= _SMALL_SHARE:
             break
     assert best_table is not None
-    rows = best_table[0][(np.cumsum(constraint) - 1)[surrogates(values, constraint)]]
+    rows = best_table[0][(np.cumsum(constraint) - 1)[surrogates(points, constraint)]]
     check_table(rows, protected, epsilon)
     return TableWeights(rows, constraint_values[0] + box.points() @ basis, best_table[1])
 
 
 def table_loss(weights: Ints) -> NDArray[np.float64]:
-    """The per-tick loss (N, N) of weights, in nats, rounded up: max over outputs of log(W[i,z] / W[j,z])."""
+    """Return the per-tick loss (N, N) of weights, in nats, rounded up: max over outputs of log(W[i,z] / W[j,z])."""
     logs = np.log(weights.astype(np.float64))
     loss: NDArray[np.float64] = np.array([(row - logs).max(axis=1) for row in logs])
     loss = np.maximum(loss, 0.0) * (1.0 + OUTWARD) + CLOSED_FORM  # each logarithm is at most 22.2, and good to 4e-15
@@ -287,23 +287,23 @@ def table_loss(weights: Ints) -> NDArray[np.float64]:
     return loss
 
 
-def certified(mass: NDArray[np.float64], demands: Sequence[tuple[Bools, int]]) -> tuple[Ints, float]:
-    """Round rows to integers, mixed with the least of a common profile that meets every demand; return its share too.
+def certify(mass: NDArray[np.float64], demands: Sequence[tuple[Bools, int]]) -> tuple[Ints, float]:
+    """Mix rows with the least share of a common profile that meets every demand; return integers, and the share.
 
-    It ends: with nothing but the profile all rows are equal. Demands are pairs to protect, n x n, each with its
+    The search ends: with a share of 1 all rows are equal. Demands are pairs to protect, n x n, each with its bound
     floor(e^epsilon 2^24), at least 2^24.
     """
     profile = 0.5 * mass.mean(axis=0) + 0.5 / mass.shape[1]
     share = 2.0**-28
     while True:
-        table = _rounded((1.0 - share) * mass + share * profile)
+        table = _round_rows((1.0 - share) * mass + share * profile)
         if share == 1.0 or all(_find_violation(table, protected, bound) is None for protected, bound in demands):
             return table, share
         share *= 2.0
 
 
 def _find_violation(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] | None:
-    """A protected pair and an output that separates it by more than bound / 2^24, if there is one."""
+    """Return a protected pair and an output that separates it by more than bound / 2^24; `None` if there is none."""
     upper_bounds = _upper_bounds(table, bound)
     for state in np.flatnonzero(protected.any(axis=1)):
         partners = np.flatnonzero(protected[state])
@@ -315,126 +315,125 @@ def _find_violation(table: Ints, protected: Bools, bound: int) -> tuple[int, int
 
 
 def _upper_bounds(table: Ints, bound: int) -> Ints:
-    """floor(bound W / 2^24) of weights, in two parts so that neither overflows."""
+    """Return floor(bound W / 2^24) of weights W, in two parts so that neither overflows."""
     integer_part, fraction = divmod(bound, 1 << RATIO_BITS)
     return integer_part * table + (fraction * table >> RATIO_BITS)
 
 
-def _rounded(probabilities: NDArray[np.float64]) -> Ints:
-    """Rows of integers of at least 1 that sum to 2^32; what is left over goes to the largest cell."""
+def _round_rows(probabilities: NDArray[np.float64]) -> Ints:
+    """Round rows to integers of at least 1 that sum to 2^32; the largest cell takes the difference."""
     table = np.maximum(1, np.floor(probabilities * SCALE)).astype(np.int64)
     table[np.arange(len(table)), np.argmax(table, axis=1)] += SCALE - table.sum(axis=1)
     return np.asarray(table, dtype=np.int64)
 
 
 MOST_CELLS = 1 << 25
-"""Of an emission matrix: 256 MB."""
+"""The most cells of an emission matrix: 256 MB."""
 _MOST_SHORT_CELLS = MOST_CELLS >> 5
-"""Of each of the 32 that are remembered of a stream of few states."""
+"""The most cells of each of the 32 matrices that are cached of a stream of few states."""
 
 
 class Emission(NamedTuple):
-    """Compiled noise as an N x M matrix of probabilities, and for each released point its column."""
+    """Compiled noise as an N x M matrix of probabilities, and the column of each released point."""
 
     points: dict[tuple[int, ...], int]
     probabilities: NDArray[np.float64]
 
 
 def noise_table(table: TableWeights) -> NoiseTable:
-    """A certified table in the form in which it travels."""
+    """Convert a certified table to the form in which it is sent."""
     rows = tuple(array("I", row) for row in np.cumsum(table.weights, axis=1)[:, :-1].tolist())
     return NoiseTable(rows, tuple(tuple(point) for point in table.outputs.tolist()))
 
 
 def compile_noise(
-    hull: Hull, values: Ints, constraint: Bools, epsilon: float, likely: Bools | None = None, *, short: bool = False
+    hull: Hull, points: Ints, constraint: Bools, epsilon: float, is_likely: Bools | None = None, *, short: bool = False
 ) -> Noise:
-    """Compile a hull with a finite factor over the constraint set C into what a device draws from; epsilon up to 20.
+    """Compile a hull with a finite factor over the constraint set C into noise that devices draw; epsilon up to 20.
 
-    Only `likely` states, at least two, by default those of C, have rows of their own; others use the row of the nearest
-    of them. The result is weights for at most 100 states, else a staircase. A flat or capped hull is then replaced by
-    that of all differences, because staircases have neither. With `short` it is also a staircase, which takes a
-    thousandth of the bytes, where that is the same distribution, or a finer one. That is for hulls that a staircase can
-    have.
+    Only likely states, at least two, by default those of C, have rows of their own; others use the row of the nearest
+    likely state. The result is a table for at most 100 states, else a staircase. For a staircase, a flat or capped hull
+    is replaced by the hull of all differences. With `short` a few states also get a staircase, a thousandth of the
+    bytes, if the hull allows one: its distribution is the same, or finer.
 
     Raises:
         TableError: no table can be built; use the fallback.
-        GraphError: too many states, whose differences are no polygon in the plane or segment. Or a polygon with more
-            corners, or noise with more steps, than a device takes.
+        GraphError: there are too many states, and their differences are no plane polygon or segment. Or a polygon has
+            more corners, or noise more steps, than a device takes.
     """
-    likely = constraint if likely is None else likely
-    if len(values) <= MAX_TABLE_STATES:
-        cells = math.prod((np.ptp(values[likely], axis=0) + 1).tolist())
-        if short and hull.scale == 1 and hull.rank == hull.dimensions and len(values) * cells <= _MOST_SHORT_CELLS:
+    is_likely = constraint if is_likely is None else is_likely
+    if len(points) <= MAX_TABLE_STATES:
+        cells = math.prod((np.ptp(points[is_likely], axis=0) + 1).tolist())
+        if short and hull.scale == 1 and hull.rank == hull.dimensions and len(points) * cells <= _MOST_SHORT_CELLS:
             with suppress(GraphError):
-                return _staircase_noise(hull, values, likely, epsilon)
-        return noise_table(build_table(hull, values, likely, epsilon))
-    differences = values[likely] - values[likely][0]
+                return _staircase_noise(hull, points, is_likely, epsilon)
+        return noise_table(build_table(hull, points, is_likely, epsilon))
+    differences = points[is_likely] - points[is_likely][0]
     if hull.scale != 1 or hull.rank < hull.dimensions or np.any(differences @ hull.equations.T):
-        hull = complete_hull(values[likely])
-    return _staircase_noise(hull, values, likely, epsilon)
+        hull = complete_hull(points[is_likely])
+    return _staircase_noise(hull, points, is_likely, epsilon)
 
 
-def fallback_noise(values: Ints, epsilon: float) -> Noise:
-    """The noise for ticks without a table; it protects every pair of states. For the rest see `compile_noise`."""
-    return compile_noise(complete_hull(values), values, np.ones(len(values), dtype=np.bool_), epsilon)
+def fallback_noise(points: Ints, epsilon: float) -> Noise:
+    """Compile the noise for ticks without a table, which protects every pair of states; else as `compile_noise`."""
+    return compile_noise(complete_hull(points), points, np.ones(len(points), dtype=np.bool_), epsilon)
 
 
-def emission(noise: Noise, values: Ints) -> Emission:
-    """The probability of each point given each state; GraphError if the matrix would be too large."""
+def emission(noise: Noise, points: Ints) -> Emission:
+    """Return the probability of each point given each state; GraphError if the matrix would be too large."""
     if isinstance(noise, NoiseTable):
         cumulative_weights = np.array(noise.rows, dtype=np.int64).reshape(noise.states, -1)
         weights = np.diff(cumulative_weights, prepend=0, append=SCALE, axis=1)
         return Emission({point: index for index, point in enumerate(noise.points)}, weights / SCALE)
     shape = tuple(high - low + 1 for low, high in zip(noise.low, noise.high, strict=True))
-    if len(values) * (point_count := math.prod(shape)) > MOST_CELLS:
-        raise GraphError(f"{len(values)} states and {point_count} points are too many: measure on a coarser lattice")
+    if len(points) * (point_count := math.prod(shape)) > MOST_CELLS:
+        raise GraphError(f"{len(points)} states and {point_count} points are too many: measure on a coarser lattice")
     box = Box(noise.low, 1, shape)
-    mass = clamped_mass(_polygon(noise.noise.vertices), _centres(noise, values), box, float(noise.noise.ratio))
+    mass = clamped_mass(_hull_of(noise.noise.vertices), _centres(noise, points), box, float(noise.noise.ratio))
     return Emission({tuple(point): index for index, point in enumerate(box.points().tolist())}, mass)
 
 
-def noise_loss(noise: Noise, values: Ints) -> NDArray[np.float64]:
-    """The per-tick loss of compiled noise for each pair of states, N x N in nats, rounded up; for the accountant."""
+def noise_loss(noise: Noise, points: Ints) -> NDArray[np.float64]:
+    """Return the per-tick loss of compiled noise for each pair of states, N x N in nats, rounded up."""
     if isinstance(noise, NoiseTable):
-        return table_loss(np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64))
-    centres, hull = _centres(noise, values), _polygon(noise.noise.vertices)
+        return table_loss(np.rint(emission(noise, points).probabilities * SCALE).astype(np.int64))
+    centres, hull = _centres(noise, points), _hull_of(noise.noise.vertices)
     step = -float(np.log(float(noise.noise.ratio))) * (1.0 + OUTWARD)
     return np.array([hull.ceil_gauges(centre - centres) * step for centre in centres])
 
 
-def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -> Bools:
-    """The pairs of different states of a set that compiled noise keeps within e^epsilon, N x N, exactly."""
-    pairs = np.zeros((len(values), len(values)), dtype=np.bool_)
+def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -> Bools:
+    """Return the pairs of different states of a set that compiled noise keeps within e^epsilon, N x N, exactly."""
+    pairs = np.zeros((len(points), len(points)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):
-        weights = np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64)[states]
+        weights = np.rint(emission(noise, points).probabilities * SCALE).astype(np.int64)[states]
         upper_bounds = _upper_bounds(weights, measurement.floor_exp(epsilon))
         keeps_bound = np.array([np.all(row <= upper_bounds, axis=1) for row in weights])
         pairs[np.ix_(states, states)] = keeps_bound & keeps_bound.T
     else:
-        pairs[np.ix_(states, states)] = _polygon(noise.noise.vertices).pairs_within(_centres(noise, values)[states])
+        pairs[np.ix_(states, states)] = _hull_of(noise.noise.vertices).pairs_within(_centres(noise, points)[states])
     np.fill_diagonal(pairs, False)
     return pairs
 
 
-def _staircase_noise(hull: Hull, values: Ints, likely: Bools, epsilon: float) -> StaircaseNoise:
+def _staircase_noise(hull: Hull, points: Ints, is_likely: Bools, epsilon: float) -> StaircaseNoise:
     if hull.rank < hull.dimensions:
         raise GraphError("the states lie in a line or a plane of a larger space: measure fewer dimensions")
-    likely_values = values[likely]
+    likely_values = points[is_likely]
     low, high = (tuple(corner.tolist()) for corner in (likely_values.min(axis=0), likely_values.max(axis=0)))
     try:
-        return StaircaseNoise(set_of(np.flatnonzero(likely).tolist()), staircase(hull, epsilon), low, high)
+        return StaircaseNoise(set_of(np.flatnonzero(is_likely).tolist()), staircase(hull, epsilon), low, high)
     except FrameError as error:
         raise GraphError(f"no device draws from this staircase: {error}") from None
 
 
-def _centres(noise: StaircaseNoise, values: Ints) -> Ints:
-    likely = np.zeros(len(values), dtype=np.bool_)
-    likely[noise.likely_states] = True
-    return values[surrogates(values, likely)]
+def _centres(noise: StaircaseNoise, points: Ints) -> Ints:
+    is_likely = np.zeros(len(points), dtype=np.bool_)
+    is_likely[noise.likely_states] = True
+    return points[surrogates(points, is_likely)]
 
 
 @lru_cache(maxsize=64)
-def _polygon(vertices: tuple[tuple[int, ...], ...]) -> Hull:
+def _hull_of(vertices: tuple[tuple[int, ...], ...]) -> Hull:
     return difference_hull(np.array(vertices, dtype=np.int64))

@@ -26,7 +26,7 @@ from fugu.contract.discretisers import Cells
 from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.places.composition import rounded_up, verify_stream
+from fugu.places.composition import round_up, verify_stream
 from fugu.places.graphs import GraphError, complete
 from fugu.places.tables import TableError, emission, fallback_noise
 from fugu.planning.candidates import Candidate, Curve, no_candidate, traffic
@@ -356,7 +356,7 @@ def _points(
         every=grid.every,
         discretiser=grid.cells,
         chains=chains,
-        epsilon=rounded_up(odds_ratio_loss(chains.odds_bound, point_epsilon)),
+        epsilon=round_up(odds_ratio_loss(chains.odds_bound, point_epsilon)),
         adversary="universal",
         expected_error=float(misses.mean()),
         error_95=float(

@@ -15,7 +15,7 @@ import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.model import stationary_distribution
-from fugu.chains.tracking import lagged
+from fugu.chains.tracking import smooth_stream
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from fugu.contract.losses import Adversary
 from fugu.contract.measure_policy import MeasurePolicy
@@ -23,12 +23,12 @@ from fugu.contract.measure_table import Noise, set_of
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE
 from fugu.contract.stretches import Stretch
-from fugu.places.composition import START_WORDS, between_any, measured_loss, measured_stretches, rounded_up
+from fugu.places.composition import START_WORDS, any_pair_loss, measured_loss, measured_stretches, round_up
 from fugu.places.graphs import GraphError, delta_set, restrict
 from fugu.places.hull import Hull, complete_hull, graph_hull
 from fugu.places.noise import noise_error, staircase, staircase_error
 from fugu.places.optimal import optimal_table
-from fugu.places.protection import Protection, degree_of_protection, exposed, protect_likely, unbounded_factors
+from fugu.places.protection import Protection, degree_of_protection, list_exposed, protect_likely, unbounded_factors
 from fugu.places.tables import (
     Emission,
     TableError,
@@ -119,7 +119,7 @@ def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, 
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
     cap = _CAP if spec.states <= MAX_TABLE_STATES else 1
     protection = protect_likely(values, spec.graph, possible, likely, objective=spec.objective, cap=cap)
-    exposed_states = exposed(graph_hull(values, restrict(spec.graph, possible)), values, possible)
+    exposed_states = list_exposed(graph_hull(values, restrict(spec.graph, possible)), values, possible)
     inside = values[likely]
     fallback = not np.any(inside != inside[0])
     hull = complete_hull(values) if fallback else protection.hull
@@ -234,7 +234,7 @@ def walk_of(transition: Floats, distribution: Floats, generator: np.random.Gener
 
 def _tracked(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: Floats) -> float:
     """The root-mean-square error of a gateway that filters a path, once it has begun."""
-    beliefs = lagged(distribution, spec.transition, list(likelihoods), 0)
+    beliefs = smooth_stream(distribution, spec.transition, list(likelihoods), 0)
     begun = len(path) // 20
     squared_errors = beliefs[begun:] @ spec.values - spec.values[path[begun:]]
     return math.sqrt(float(np.mean(np.sum(squared_errors**2, axis=1))))
@@ -293,7 +293,7 @@ class MeasurePlan:
     @property
     def epsilon_any(self) -> float:
         """The most that one point tells apart any two possible states by; staircases compare whole steps."""
-        return between_any(self.spec.epsilon, max(math.ceil(self.factor), self.promised))
+        return any_pair_loss(self.spec.epsilon, max(math.ceil(self.factor), self.promised))
 
 
 def make_measure_plan(
@@ -438,6 +438,6 @@ def _stream(spec: MeasureSpec, measurement: Measurement, adversary: Adversary, p
     if not math.isfinite(chain_loss.epsilon):
         reason = "no finite bound was found: neighbouring ticks tell too much of one another"
         return StreamEpsilon(None, adversary, chain_loss.bound, reason)
-    epsilon = rounded_up(chain_loss.epsilon)
+    epsilon = round_up(chain_loss.epsilon)
     stretches = measured_stretches(measurement, epsilon, None if period is None else max(1, round(period * 1_000_000)))
     return StreamEpsilon(epsilon, adversary, f"{chain_loss.bound}; {START_WORDS[spec.start]}", None, stretches)

@@ -18,7 +18,7 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.measure_policy import MAX_CHANGES, MAX_CYCLE, StreamStart, sparse_rows
 from fugu.contract.measure_table import set_of
 from fugu.contract.measurement import neighbours_of
-from fugu.places.graphs import GraphError, lattice, scaled
+from fugu.places.graphs import GraphError, lattice, scale_points
 from fugu.places.protection import Objective
 from fugu.planning.errors import PlanningError
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
@@ -240,7 +240,7 @@ def _coordinates(fields: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[f
     if len(resolution) != dimensions:
         raise PlanningError(f"{len(resolution)} resolutions for coordinates in {dimensions} dimensions")
     on_lattice = fitted or size is not None or "resolution" not in fields
-    values = lattice(table) if on_lattice else scaled(table, resolution)
+    values = lattice(table) if on_lattice else scale_points(table, resolution)
     if not 2 <= len(values) <= _MOST_STATES:
         raise PlanningError(f"{len(values)} states; from 2 to {_MOST_STATES} can be measured")
     if not np.any(values - values[0]):

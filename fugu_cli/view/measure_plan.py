@@ -14,7 +14,7 @@ from fugu.lanes import Lane, Shape, lanes_svg
 from fugu.places.graphs import GraphError, edge_list, restrict
 from fugu.places.hull import Hull, graph_hull
 from fugu.places.noise import noise_error
-from fugu.places.protection import Protection, exposed
+from fugu.places.protection import Protection, list_exposed
 from fugu.planning.measure_planner import MeasurePlan
 
 __all__ = ["draw_measure_plan", "graph_lanes"]
@@ -41,7 +41,7 @@ def graph_lanes(
     if len(labels) != len(values):
         raise GraphError(f"{len(values)} states need as many names, got {len(labels)}")
     subgraph = restrict(graph, constraint)
-    exposed_states = set(exposed(graph_hull(values, subgraph), values, constraint))
+    exposed_states = set(list_exposed(graph_hull(values, subgraph), values, constraint))
     places = _projected(values.astype(np.float64))
     edges = ((edge_list(graph & ~subgraph), "cell"), (edge_list(subgraph), "raw"), (protection.added, "promise"))
     shapes = [

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.inference import predict
-from fugu.chains.tracking import Followed, fixed_lag, follow, moves_of
+from fugu.chains.tracking import Tracking, fixed_lag, follow, moves_of
 from fugu.contract.descriptions import PlaceGrid, place_grid
 from fugu.contract.ellipse import ellipse
 from fugu.contract.errors import PolicyError, Reason, RefusedError
@@ -160,7 +160,7 @@ class MeasureModel:
         constraint = self.reach.at(tick)
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
-    def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Followed:
+    def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Tracking:
         """Return the beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
         likelihoods = [point and self._likelihood(point, tables) for point in released]
         return follow(distribution, self._moves, self._matrix_indices(first, len(likelihoods)), likelihoods)

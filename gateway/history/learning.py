@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.chains.learning import Expected, expectations
+from fugu.chains.learning import ExpectedCounts, expectations
 from fugu.chains.model import Problem, likelihood_rows, stationary_distribution
 from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import SCALE
@@ -114,13 +114,13 @@ def joined_sequences(parts: Sequence[Sequences]) -> Sequences:
     return Sequences.of(symbols, ticks, *columns)
 
 
-def e_step(part: Sequences, transition: Floats, initial: Floats) -> Expected:
+def e_step(part: Sequences, transition: Floats, initial: Floats) -> ExpectedCounts:
     """Expected moves under a chain given symbols, each sequence begun by a distribution (k,)."""
     total, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
     for problem in _problems(part, transition, initial):
         step = expectations(problem)
         total, first, moves = total + step.log_likelihood, first + step.first, moves + step.moves
-    return Expected(total, first, moves)
+    return ExpectedCounts(total, first, moves)
 
 
 def _problems(part: Sequences, transition: Floats, initial: Floats) -> Iterator[Problem]:

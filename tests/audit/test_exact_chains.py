@@ -17,7 +17,7 @@ from fugu.audit.exact.chains import claims
 from fugu.audit.exact.chains.claims import known_loss, recompute
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up
 from fugu.contract.losses import Adversary
-from fugu.places.composition import measured_loss, rounded_up
+from fugu.places.composition import measured_loss, round_up
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
@@ -128,7 +128,7 @@ def test_all_points_are_what_the_planner_claims_and_less_is_found(rooms: str, tm
             if rooms == "never twice" and adversary == "universal":
                 continue  # a step is impossible: there is no bound
             first = measured_loss(policy.measurement, policy.matrix, policy.initial, began, adversary).epsilon
-            document["stream_loss"] = {"epsilon": rounded_up(first), "adversary": adversary, "start": began}
+            document["stream_loss"] = {"epsilon": round_up(first), "adversary": adversary, "start": began}
             claim = recompute(document)[-1]
             assert claim.output == "all points"
             assert claim.loss is not None

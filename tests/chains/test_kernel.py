@@ -17,7 +17,7 @@ import pytest
 from fugu.chains import kernel as kernels
 from fugu.chains import messages
 from fugu.chains.kernel import compile_beside, kernel, part
-from fugu.chains.messages import lift, lift_row, scaled
+from fugu.chains.messages import lift, lift_row, scale
 from tests.support.compiling import go_alone
 
 _HELPER = """
@@ -114,10 +114,10 @@ def test_what_two_processes_compile_at_the_same_time_is_not_taken_for_each_other
 
 def test_where_a_kernel_is_kept_depends_on_the_kernels_that_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(a: tuple[float, ...]) -> float:
-        return 2.0 * scaled(a, 2.0)[0]
+        return 2.0 * scale(a, 2.0)[0]
 
     before = kernels._digest(twice, {})
-    monkeypatch.setitem(kernels._digests, id(scaled), "another")
+    monkeypatch.setitem(kernels._digests, id(scale), "another")
     assert kernels._digest(twice, {}) != before
     assert kernels._digest(twice, {"no_cpython_wrapper": True}) != kernels._digest(twice, {})
 

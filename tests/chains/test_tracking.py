@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Floats
-from fugu.chains.tracking import fixed_lag, follow, lagged, moves_of, reachable
+from fugu.chains.tracking import fixed_lag, follow, moves_of, reachable, smooth_stream
 from tests.support import naive_tracking
 
 
@@ -115,7 +115,7 @@ def test_points_all_but_impossible_still_count() -> None:
     """Two of 1e-290 in a row from a state of 1e-200: products vanish in floating point, the distribution does not."""
     moves, kinds = moves_of([np.eye(2)]), np.zeros(1, dtype=np.int64)
     followed = follow(np.array([1e-200, 1.0]), moves, kinds, [np.array([1e-290, 0.0])] * 2)
-    assert (followed.counting < 1.0).all()
+    assert (followed.evidence < 1.0).all()
     assert followed.beliefs == pytest.approx(np.array([[1.0, 0.0]] * 2))
     assert followed.log_likelihoods == pytest.approx(np.log(10.0) * np.array([-490.0, -290.0]), rel=1e-12)
     assert fixed_lag(followed, moves, kinds, 1) == pytest.approx(np.array([[1.0, 0.0]] * 2))
@@ -151,13 +151,13 @@ def test_kernels_do_what_their_naive_twin_does(matrices: list[Floats]) -> None:
     followed = follow(distribution, moves, kinds, seen)
     assert followed.beliefs == pytest.approx(twin.beliefs, abs=1e-12)
     assert followed.log_likelihoods == pytest.approx(twin.log_likelihoods, rel=1e-12)
-    assert (followed.counting == twin.counting).all()
+    assert (followed.evidence == twin.evidence).all()
     for lag in (0, 1, 3, 40):
         for ticks_of in (slice(None), slice(2, 9)):
             smoothed = naive_tracking.fixed_lag(twin, steps, lag, ticks_of)
             assert fixed_lag(followed, moves, kinds, lag, ticks_of) == pytest.approx(smoothed, abs=1e-12)
     if len(matrices) == 1:
-        assert lagged(distribution, matrices[0], seen, 3) == pytest.approx(
+        assert smooth_stream(distribution, matrices[0], seen, 3) == pytest.approx(
             fixed_lag(followed, moves, kinds, 3), abs=1e-12
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.measurement import Measurement
-from fugu.places.composition import accepted_loss, between_any, stream_loss
+from fugu.places.composition import accepted_loss, any_pair_loss, stream_loss
 from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.protection import protect
@@ -211,14 +211,14 @@ def test_theorem_6_3_needs_whole_steps_for_staircases_and_tables(epsilon: float)
     gauges = np.array([[float(HULL.gauge((a - b).tolist())) for b in VALUES] for a in VALUES])
     assert np.any(loss > epsilon * gauges + 0.1)
     size = HULL.largest_gauge(VALUES)
-    assert loss.max() <= between_any(epsilon, math.ceil(size))
-    assert 1.5 <= between_any(1.0, Fraction(3, 2)) < 1.5 + 1e-9
+    assert loss.max() <= any_pair_loss(epsilon, math.ceil(size))
+    assert 1.5 <= any_pair_loss(1.0, Fraction(3, 2)) < 1.5 + 1e-9
 
 
 def test_what_a_flat_hull_reveals_has_no_bound() -> None:
     flat = graph_hull(VALUES, explicit(6, [(1, 2)]))
     assert staircase_loss(flat, VALUES, 1.0)[0, 2] == math.inf
-    assert between_any(1.0, math.inf) == math.inf
+    assert any_pair_loss(1.0, math.inf) == math.inf
     with pytest.raises(GraphError, match="for certain"):
         stream_loss([staircase_loss(flat, VALUES, 1.0)], "stationary", np.full((6, 6), 1 / 6))
 

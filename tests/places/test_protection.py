@@ -16,7 +16,7 @@ from fugu.places.protection import (
     Objective,
     cheapest,
     degree_of_protection,
-    exposed,
+    list_exposed,
     protect,
     protected_pairs,
     unbounded_factors,
@@ -38,7 +38,7 @@ def added(edges: tuple[tuple[int, int], ...]) -> list[list[int]]:
 def test_every_constraint_set_of_the_six_state_example(case: dict[str, Any]) -> None:
     constraint = states(6, *case["C"])
     plain = graph_hull(VALUES, GRAPH & constraint[:, None] & constraint[None, :])
-    assert [state + 1 for state in exposed(plain, VALUES, constraint)] == case["exposed"]
+    assert [state + 1 for state in list_exposed(plain, VALUES, constraint)] == case["exposed"]
     nearest = protect(VALUES, GRAPH, constraint, objective="nearest", cap=None)
     assert added(nearest.added) == case["greedy_added"]
     assert (nearest.hull.rank, nearest.hull.area) == (case["rank"], Fraction(case["area"]))
@@ -51,14 +51,14 @@ def test_every_constraint_set_of_the_six_state_example(case: dict[str, Any]) -> 
     assert best.exposed == ((case["C"][0] - 1,) if len(case["C"]) == 1 else ())
     whole = graph_hull(VALUES, GRAPH)
     if len(case["C"]) > 1:
-        assert (exposed(whole, VALUES, constraint) == []) == case["ok44_with_unconstrained_K51"]
+        assert (list_exposed(whole, VALUES, constraint) == []) == case["ok44_with_unconstrained_K51"]
 
 
 def test_a_flat_hull_is_capped_so_that_no_point_reveals_the_component() -> None:
     """C = {s1, s2, s3, s4}: every state is protected, yet noise along (1, -1) tells s1s4 from s2s3 for certain."""
     constraint = states(6, 1, 2, 3, 4)
     flat = protect(VALUES, GRAPH, constraint, cap=None)
-    assert (flat.added, flat.hull.rank, exposed(flat.hull, VALUES, constraint)) == ((), 1, [])
+    assert (flat.added, flat.hull.rank, list_exposed(flat.hull, VALUES, constraint)) == ((), 1, [])
     assert flat.factor == math.inf
     for cap in (1, Fraction(3, 2), 2, 4, 10):
         protection = protect(VALUES, GRAPH, constraint, cap=cap)
@@ -84,7 +84,9 @@ def test_edges_added_in_the_paper_s_examples(example: str, objective: Objective)
         "ex6.1": (TRIANGLE, states(6, 3, 4, 5, 6)),
     }[example]
     golden = PAPER[example]
-    assert [f"s{state + 1}" for state in exposed(graph_hull(VALUES, graph), VALUES, constraint)] == golden["exposed"]
+    assert [f"s{state + 1}" for state in list_exposed(graph_hull(VALUES, graph), VALUES, constraint)] == golden[
+        "exposed"
+    ]
     protection = protect(VALUES, graph, constraint, objective=objective)
     expected = golden[OBJECTIVES[objective]]
     assert [f"s{state + 1}s{partner + 1}" for state, partner in protection.added] == expected["added"]

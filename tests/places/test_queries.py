@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.places.graphs import GraphError, lattice, scaled
+from fugu.places.graphs import GraphError, lattice, scale_points
 from fugu.places.hull import graph_hull
-from fugu.places.protection import degree_of_protection, exposed, protect, protected_pairs
+from fugu.places.protection import degree_of_protection, list_exposed, protect, protected_pairs
 from fugu.places.tables import build_table, table_loss
 from papers.composition import joint_epsilon, joint_loss, stacked
 from papers.graphs import explicit
@@ -20,19 +20,22 @@ from tests.support.dphmm_cases import GOLDEN, states, strict_epsilon
 
 
 def test_a_value_goes_to_the_nearest_multiple_and_halves_go_up() -> None:
-    assert scaled([0.24, 0.25, 0.26, -0.25, -0.26, -0.05], 0.5).ravel().tolist() == [0, 1, 1, 0, -1, 0]
-    assert scaled([0.15, 0.25, 0.35, -0.15], 0.1).ravel().tolist() == [2, 3, 4, -1]
-    assert scaled([Fraction(1, 6), Fraction(1, 6) - Fraction(1, 10**30)], Fraction(1, 3)).ravel().tolist() == [1, 0]
-    assert scaled(np.array([[1, 20], [3, 40]]), [Fraction(1, 2), 10]).tolist() == [[2, 2], [6, 4]]
-    assert scaled(np.float32([0.1, 0.3]).tolist(), 0.1).ravel().tolist() == [1, 3]
+    assert scale_points([0.24, 0.25, 0.26, -0.25, -0.26, -0.05], 0.5).ravel().tolist() == [0, 1, 1, 0, -1, 0]
+    assert scale_points([0.15, 0.25, 0.35, -0.15], 0.1).ravel().tolist() == [2, 3, 4, -1]
+    assert scale_points([Fraction(1, 6), Fraction(1, 6) - Fraction(1, 10**30)], Fraction(1, 3)).ravel().tolist() == [
+        1,
+        0,
+    ]
+    assert scale_points(np.array([[1, 20], [3, 40]]), [Fraction(1, 2), 10]).tolist() == [[2, 2], [6, 4]]
+    assert scale_points(np.float32([0.1, 0.3]).tolist(), 0.1).ravel().tolist() == [1, 3]
 
 
 def test_shifting_by_the_resolution_shifts_the_result_by_one() -> None:
     values = [Fraction(step, 20) for step in range(-60, 61)]
     for shift in (1, -3, 40):
-        moved = scaled([value + shift * Fraction(1, 4) for value in values], Fraction(1, 4))
-        assert np.array_equal(moved, scaled(values, Fraction(1, 4)) + shift)
-    nearest = scaled(values, 0.25).ravel().tolist()
+        moved = scale_points([value + shift * Fraction(1, 4) for value in values], Fraction(1, 4))
+        assert np.array_equal(moved, scale_points(values, Fraction(1, 4)) + shift)
+    nearest = scale_points(values, 0.25).ravel().tolist()
     errors = [abs(value - step * Fraction(1, 4)) for value, step in zip(values, nearest, strict=True)]
     assert max(errors) <= Fraction(1, 8)
 
@@ -54,7 +57,7 @@ def test_shifting_by_the_resolution_shifts_the_result_by_one() -> None:
 )
 def test_what_cannot_be_scaled(values: Any, resolution: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):
-        scaled(values, resolution)
+        scale_points(values, resolution)
 
 
 def test_queries_side_by_side() -> None:
@@ -90,7 +93,7 @@ def test_counterexample_12_separate_answers_expose_a_state_and_one_stacked_answe
     tables = []
     for values in queries:
         hull = graph_hull(values, graph)
-        assert exposed(hull, values, everyone) == []
+        assert list_exposed(hull, values, everyone) == []
         tables.append(build_table(hull, values, everyone, 1, most_outputs=16).weights)
         assert strict_epsilon(table_loss(tables[-1]), everyone) <= 1.0 + 1e-9
     # the theorem as printed promises eps1 + eps2 = 2

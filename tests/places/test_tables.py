@@ -18,11 +18,11 @@ from fugu.places.tables import (
     TableError,
     TableWeights,
     build_table,
-    certified,
+    certify,
     check_table,
     clamped_mass,
+    output_box,
     table_loss,
-    window,
 )
 from papers.graphs import one_step, within_radius
 from papers.walks import fallback_table
@@ -132,7 +132,7 @@ def test_errors_of_clamped_staircases_on_grids(epsilon: float, name: str) -> Non
     graphs = {"G_u": within_radius(values, 1.5), "G_t": one_step(walk), "G_c": complete(side * side)}
     graph = graphs[name[:3].lower().replace("g", "G")]
     prior = walk.sum(axis=1) / walk.sum()
-    hull, box = graph_hull(values, graph), window(values, 255)
+    hull, box = graph_hull(values, graph), output_box(values, 255)
     golden = GOLDEN[f"mechanisms_{side}x{side}"][f"{side}|{name}|{epsilon}"]
     mass = clamped_mass(hull, values, box, math.exp(-epsilon))
     unrounded = TableWeights(mass * SCALE, box.points(), 0.0)  # type: ignore[arg-type]
@@ -162,10 +162,10 @@ def test_golden_costs_of_rounding(name: str) -> None:
     edges, reach = {"8nbr": (near, 1), "trs": (one_step(walk), 2), "cplt": (complete(len(values)), int(side) - 1)}[
         graph
     ]
-    box = window(values, 255)
+    box = output_box(values, 255)
     mass = clamped_mass(graph_hull(values, near), values, box, math.exp(-size / reach))
     pairs = protected_pairs(graph_hull(values, edges), values, states(len(values)))
-    weights, share = certified(mass, [(pairs, floor_exp(size))])
+    weights, share = certify(mass, [(pairs, floor_exp(size))])
     check_table(weights, pairs, size)
     prior = walk.sum(axis=1) / walk.sum()
     errors = [
@@ -247,4 +247,4 @@ def test_tables_that_cannot_be() -> None:
     with pytest.raises(TableError, match="cap it first"):
         build_table(flat.hull, VALUES, states(6, 1, 2, 3, 4), 1)
     with pytest.raises(GraphError, match="within its span"):
-        clamped_mass(difference_hull([[1, 1]]), VALUES, window(VALUES, 99), 0.5)
+        clamped_mass(difference_hull([[1, 1]]), VALUES, output_box(VALUES, 99), 0.5)

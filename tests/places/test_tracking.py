@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.chains.tracking import lagged
+from fugu.chains.tracking import smooth_stream
 from fugu.places.tables import emission
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
@@ -31,7 +31,7 @@ def test_an_estimate_that_waits_errs_less_than_the_filter(tmp_path: Path) -> Non
     seen = [distribution[:, generator.choice(distribution.shape[1], p=distribution[state])] for state in path]
     errors, spread = [], []
     for lag in (0, 2, 8):
-        beliefs = lagged(plan.prior, transition, seen, lag)
+        beliefs = smooth_stream(plan.prior, transition, seen, lag)
         means, covariances = moments(beliefs, values)
         errors.append(float(np.sqrt(np.mean(np.sum((means - values[path]) ** 2, axis=1)))))
         spread.append(float(np.sqrt(np.mean(covariances[:, 0] + covariances[:, 2]))))

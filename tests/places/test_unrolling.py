@@ -9,7 +9,7 @@ import pytest
 
 from fugu.places.graphs import GraphError, lattice
 from fugu.places.hull import Hull, complete_hull, difference_hull
-from fugu.places.tables import bezout, lattice_basis, unrolled
+from fugu.places.tables import bezout, lattice_basis, unroll
 
 FLAT = [
     difference_hull(points)
@@ -46,7 +46,7 @@ def test_a_basis_reaches_every_integer_point_of_the_span(hull: Hull) -> None:
 def test_gauges_stay_and_coordinates_lead_back(hull: Hull) -> None:
     weights = np.array(list(product(range(-2, 3), repeat=hull.rank)))
     values = 5 + weights @ lattice_basis(hull)
-    inner, places, basis = unrolled(hull, values)
+    inner, places, basis = unroll(hull, values)
     assert inner.rank == inner.dimensions == hull.rank
     assert np.array_equal(values[0] + places @ basis, values)
     for value, place in zip(values - values[0], places, strict=True):
@@ -56,6 +56,6 @@ def test_gauges_stay_and_coordinates_lead_back(hull: Hull) -> None:
 def test_a_hull_of_full_rank_stays_and_one_too_flat_is_refused() -> None:
     values = lattice([(0, 0), (2, 1), (1, 3)])
     hull = complete_hull(values)
-    assert unrolled(hull, values)[0] is hull
+    assert unroll(hull, values)[0] is hull
     with pytest.raises(GraphError, match="too flat"):
-        unrolled(difference_hull([[1, 1]]), values)
+        unroll(difference_hull([[1, 1]]), values)

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from fugu.chains.arrays import Floats
 from fugu.chains.messages import LIFT
 
-__all__ = ["Followed", "Steps", "fixed_lag", "follow", "stepping"]
+__all__ = ["Steps", "Tracking", "fixed_lag", "follow", "stepping"]
 
 _HIGH = LIFT**9
 """The factor that keeps products of small numbers from vanishing."""
@@ -32,7 +32,7 @@ def stepping(transition: Floats) -> Floats | csr_array:
     return csr_array(transition) if np.count_nonzero(transition) < _SPARSE * transition.size else transition
 
 
-class Followed(NamedTuple):
+class Tracking(NamedTuple):
     """Result of the forward pass.
 
     Attributes:
@@ -43,10 +43,10 @@ class Followed(NamedTuple):
 
     beliefs: Floats
     log_likelihoods: Floats
-    counting: Floats
+    evidence: Floats
 
 
-def follow(distribution: Floats, steps: Steps, likelihoods: Sequence[Floats | None]) -> Followed:
+def follow(distribution: Floats, steps: Steps, likelihoods: Sequence[Floats | None]) -> Tracking:
     """Filter n >= 1 consecutive ticks: the forward pass; `None` is a tick without a release.
 
     The `distribution` (N,) is that of the first tick, given everything before; there are n - 1 `steps`. Raises
@@ -55,7 +55,7 @@ def follow(distribution: Floats, steps: Steps, likelihoods: Sequence[Floats | No
     if len(steps) != len(likelihoods) - 1:
         raise ValueError(f"{len(likelihoods)} ticks have {len(likelihoods) - 1} steps between them, not {len(steps)}")
     beliefs, logs = np.empty((len(likelihoods), len(distribution))), np.zeros(len(likelihoods))
-    counting = np.ones_like(beliefs)
+    evidence = np.ones_like(beliefs)
     for tick, likelihood in enumerate(likelihoods):
         before = beliefs[tick - 1] @ steps[tick - 1] if tick else distribution
         if not (total := float(before.sum())) > 0.0:
@@ -64,8 +64,8 @@ def follow(distribution: Floats, steps: Steps, likelihoods: Sequence[Floats | No
         if likelihood is not None:
             joint, mass = _weighed(before, likelihood)
             if mass.item() > 0.0:
-                beliefs[tick], counting[tick], logs[tick] = joint, likelihood, log(mass.item() / total) - log(_HIGH)
-    return Followed(beliefs, logs, counting)
+                beliefs[tick], evidence[tick], logs[tick] = joint, likelihood, log(mass.item() / total) - log(_HIGH)
+    return Tracking(beliefs, logs, evidence)
 
 
 def _weighed(distributions: Floats, likelihoods: Floats) -> tuple[Floats, Floats]:
@@ -75,7 +75,7 @@ def _weighed(distributions: Floats, likelihoods: Floats) -> tuple[Floats, Floats
     return joint / np.where(mass > 0.0, mass, 1.0), mass
 
 
-def fixed_lag(followed: Followed, steps: Steps, lag: int, ticks: slice = slice(None)) -> Floats:
+def fixed_lag(followed: Tracking, steps: Steps, lag: int, ticks: slice = slice(None)) -> Floats:
     """The distributions (n, N) of some ticks given everything released up to `lag` >= 0 ticks later, exactly.
 
     The last ticks use what there is; `followed` is from `follow` of the same steps.
@@ -88,7 +88,7 @@ def fixed_lag(followed: Followed, steps: Steps, lag: int, ticks: slice = slice(N
     for ahead in range(min(lag, len(steps)), 0, -1):
         rows = np.flatnonzero(chosen + ahead <= len(steps))
         later = chosen[rows] + ahead
-        weighed, mass = _weighed(messages[rows], followed.counting[later])
+        weighed, mass = _weighed(messages[rows], followed.evidence[later])
         if not mass.all():
             raise ValueError("no state is possible")
         for kind, step in kinds.items():
