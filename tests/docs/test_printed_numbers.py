@@ -116,7 +116,7 @@ def test_influence_matrices() -> None:
 def test_four_people_who_may_be_ill() -> None:
     spec = read_network(RECORDINGS / "flu.toml")
     plan = plan_network(spec)
-    scales = {noise.mechanism: noise.scale for noise in plan.found}
+    scales = {noise.mechanism: noise.scale for noise in plan.noises}
     with pytest.raises(ChainClassError) as refused:
         joint_influence_scale(spec.network.joint, [1.0] * 4, range(4), 1.0)
     norm = re.search(r"is up to ([\d.]+)", str(refused.value))
