@@ -48,11 +48,11 @@ def agent(arguments: Sequence[str]) -> int:
     Raises:
         UsageError: there is no such command.
     """
-    name, *rest = arguments or [""]
+    name, *options = arguments or [""]
     if name in AGENT:
         from edge_agent.__main__ import main
 
-        return main([*AGENT[name][0], *rest])
+        return main([*AGENT[name][0], *options])
     if name not in ("", "--help", "-h"):
         raise UsageError(f"No such command {name[:40]!r} (try 'fugu agent --help')")
     commands_below = {command: about for command, (_, about) in AGENT.items()}

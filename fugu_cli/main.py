@@ -79,9 +79,9 @@ def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
     except BrokenPipeError:
         raise
     except ModuleNotFoundError as error:
-        if (extra_name := _EXTRAS.get(missing := (error.name or "").partition(".")[0])) is None:
+        if (extra_name := _EXTRAS.get(package := (error.name or "").partition(".")[0])) is None:
             raise
-        return _print_failure(f"this command needs {missing}: pip install 'fugu-edge[{extra_name}]'", 1)
+        return _print_failure(f"this command needs {package}: pip install 'fugu-edge[{extra_name}]'", 1)
     except OSError as error:
         return _print_failure(f"{error.filename}: {cause(error)}" if error.filename else cause(error), 1)
     except KeyboardInterrupt:

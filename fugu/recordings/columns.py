@@ -226,10 +226,10 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
     return table, tuple(row_filter.items())
 
 
-def value_of(table: Table, file: str, column: str | None, skipped: Sequence[str]) -> str:
+def value_of(table: Table, file: str, column: str | None, skipped_columns: Sequence[str]) -> str:
     """Return the name of the column of readings: `column` if the table has it, else the only candidate.
 
-    Columns that are `skipped` have another meaning.
+    Columns that are `skipped_columns` have another meaning.
 
     Raises:
         QuestionError: several columns may be the readings.
@@ -241,9 +241,9 @@ def value_of(table: Table, file: str, column: str | None, skipped: Sequence[str]
         return table.value
     for usual_name in _VALUES:
         for name in table.columns:
-            if _plain_name(name) == usual_name and name not in skipped:
+            if _plain_name(name) == usual_name and name not in skipped_columns:
                 return name
-    candidates = [name for name in table.columns if name not in skipped and _plain_name(name) not in BOUNDARIES]
+    candidates = [name for name in table.columns if name not in skipped_columns and _plain_name(name) not in BOUNDARIES]
     candidates = [
         name for name in candidates if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))
     ]
@@ -267,7 +267,7 @@ def _counts_rows(cells: Sequence[str]) -> bool:
 
 
 def keys_of(
-    table: Table, value_column: str, skipped: Sequence[str], times: Floats | None, row_parts: Ints
+    table: Table, value_column: str, skipped_columns: Sequence[str], times: Floats | None, row_parts: Ints
 ) -> list[Key]:
     """Return the columns that tell series apart, if there are several series.
 
@@ -279,7 +279,7 @@ def keys_of(
         return [key for key in candidates if len(key.counts) > 1]
     keys = []
     for name, cells in table.columns.items():
-        if name == value_column or name in skipped or _plain_name(name) in (*BOUNDARIES, *_VALUES):
+        if name == value_column or name in skipped_columns or _plain_name(name) in (*BOUNDARIES, *_VALUES):
             continue
         counts = dict(Counter(cells))
         if len(counts) < 2 or len(counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):

@@ -51,7 +51,7 @@ def read_options(**texts: Any) -> ReadOptions:
     return ReadOptions(**{name: _READ.get(name, str)(value) for name, value in texts.items() if value is not None})
 
 
-def _words(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
+def _split_words(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
     """Split a text at its commas, or take a sequence of words or numbers one by one."""
     texts = words.split(",") if isinstance(words, str) else [words] if isinstance(words, int | float) else words
     return tuple(text.strip() if isinstance(text, str) else f"{text:g}" for text in texts)
@@ -81,7 +81,7 @@ def _gap(gap_text: str | float) -> float:
 
 
 def _rule_names(rule_words: str | Sequence[str]) -> frozenset[str]:
-    rule_names = frozenset(_words(rule_words))
+    rule_names = frozenset(_split_words(rule_words))
     if unknown_names := sorted(rule_names - RULES.keys()):
         raise UsageError(f"as-it-is takes {', '.join(RULES)}, got {unknown_names[0][:80]!r}")
     return rule_names
@@ -90,7 +90,7 @@ def _rule_names(rule_words: str | Sequence[str]) -> frozenset[str]:
 _READ: dict[str, Callable[[Any], Any]] = {
     "only": _row_filter,
     "zone": _zone,
-    "missing_values": _words,
+    "missing_values": _split_words,
     "rows": lambda words: arguments.one_of(words, "rows", get_args(RowKind)),
     "period": lambda words: arguments.period(float(words)),
     "gap": _gap,

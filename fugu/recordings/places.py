@@ -199,5 +199,5 @@ def resampled(traces: Traces, period: float) -> Traces:
         rows.append(first + np.searchsorted(times[first:end], tick_times, side="right") - 1)
         piece_numbers.append(np.full(len(tick_times), piece))
         ticks.append(tick_times)
-    latest, trace = np.concatenate(rows), np.concatenate(piece_numbers)
-    return traces._replace(places=traces.places[latest], trace=trace, times=np.concatenate(ticks), at=traces.at[latest])
+    newest, trace = np.concatenate(rows), np.concatenate(piece_numbers)
+    return traces._replace(places=traces.places[newest], trace=trace, times=np.concatenate(ticks), at=traces.at[newest])

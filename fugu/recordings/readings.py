@@ -166,8 +166,8 @@ def load(recording: Recorded, options: ReadOptions) -> Loaded:
     except FuguError as error:
         if not row_filter or not str(error).endswith("has no rows"):
             raise
-        cells_wanted = ", ".join(f"{cell[:80]!r} in column {column}" for column, cell in row_filter.items())
-        raise FuguError(f"{recording.name}: no row has {cells_wanted}") from None
+        cells_text = ", ".join(f"{cell[:80]!r} in column {column}" for column, cell in row_filter.items())
+        raise FuguError(f"{recording.name}: no row has {cells_text}") from None
 
 
 def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readings:
@@ -235,10 +235,10 @@ def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
     values = values_of(table, column, recording.name, options.missing_values)
     units = (f"column {column} is in {values.unit}",) if values.unit else ()
     table = table._replace(plain=table.plain and values.plain, notes=(*table.notes, *units))
-    unused = tuple(
+    unused_columns = tuple(
         name for name in table.columns if name not in (column, *time_columns, *BOUNDARIES, *dict(row_filter))
     )
-    facts = facts_of(recording, table, row_filter, evidence)._replace(missing=values.missing, unused=unused)
+    facts = facts_of(recording, table, row_filter, evidence)._replace(missing=values.missing, unused=unused_columns)
     readings = Readings(
         *(values.readings, row_parts, options.period, options.period is not None, False, "numbers"),
         *(label, recording.name, 0.0, table.notes),

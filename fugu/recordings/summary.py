@@ -57,8 +57,8 @@ class Recording(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """Lines for people: the summary, the picture, unused columns, and notes."""
-        unused = [f"Not used: {', '.join(self.facts.unused)}."] if self.facts.unused else []
-        return [*self.summary, "", *self.picture, "", *unused, *(f"- {note}" for note in self.notes)]
+        unused_line = [f"Not used: {', '.join(self.facts.unused)}."] if self.facts.unused else []
+        return [*self.summary, "", *self.picture, "", *unused_line, *(f"- {note}" for note in self.notes)]
 
     def document(self) -> dict[str, Any]:
         """Return the facts, the summary and the notes as an object for JSON."""

@@ -82,7 +82,7 @@ def plan_recordings(
         try:
             plan = solve(question, progress=progress)
         except TooShortError as error:
-            offers = offers_of(solve, _shorter_baseline(error.baseline_ticks, _capped(options)), progress)
+            offers = offers_of(solve, _shorter_baseline(error.baseline_ticks, _cap_epsilon(options)), progress)
             lines = [offer_line(offer, ["fugu", "plan", "auto", recording_words]) for offer in offers]
             return _too_short_result(error, lines)
         offers = [] if is_answer(plan) else offers_of(solve, other_options(plan.details, options), progress)
@@ -166,7 +166,7 @@ def option_words(options: AutoOptions) -> list[str]:
 
 def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
     """Return up to seven settings to try after a plan that is no answer, all with a private epsilon."""
-    options = _capped(options)
+    options = _cap_epsilon(options)
     if options.epsilon < plan.question.epsilon:
         yield options
     if options.window is not None:
@@ -188,7 +188,7 @@ def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[
         yield replace(options, epsilon=LARGEST_PRIVATE)
 
 
-def _capped(options: AutoOptions) -> AutoOptions:
+def _cap_epsilon(options: AutoOptions) -> AutoOptions:
     """Lower an epsilon to the largest private one, since no larger one is offered."""
     return replace(options, epsilon=min(options.epsilon, LARGEST_PRIVATE))
 

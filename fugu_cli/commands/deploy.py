@@ -59,8 +59,8 @@ def check_sensor(text: str) -> None:
     try:
         _SENSOR.validate_python(folders.sensor_table(text))
     except ValidationError:
-        allowed = "stdin, package.module:function, or a topic without wildcards, with #PATH if its payload is JSON"
-        raise FuguError(f"{text[:80]!r} is no sensor: {allowed}") from None
+        sensor_forms = "stdin, package.module:function, or a topic without wildcards, with #PATH if its payload is JSON"
+        raise FuguError(f"{text[:80]!r} is no sensor: {sensor_forms}") from None
 
 
 def _add_account(broker_dir: BrokerFolder, account: Account, *, renew: bool = False) -> Credentials:

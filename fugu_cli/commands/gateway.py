@@ -94,9 +94,9 @@ def run(
         from gateway.cluster.duties import duty_of
 
         duty = duty_of(settings, shard)
-    with _page_context(page), ExitStack() as starting:
-        starting.enter_context(working(f"checking {settings.store}, and starting"))
-        return serve(settings, starting.close, duty)
+    with _page_context(page), ExitStack() as startup:
+        startup.enter_context(working(f"checking {settings.store}, and starting"))
+        return serve(settings, startup.close, duty)
 
 
 def _page_context(page: PageSettings | None) -> AbstractContextManager[object]:
@@ -133,9 +133,9 @@ def cluster(
 
     logs.begin()
     settings = GatewayConfig.read(config)
-    with ExitStack() as starting:
-        starting.enter_context(working(f"starting {shards} shards"))
-        return run_cluster(settings, shards, address, started=starting.close)
+    with ExitStack() as startup:
+        startup.enter_context(working(f"starting {shards} shards"))
+        return run_cluster(settings, shards, address, started=startup.close)
 
 
 @command(app, "status", shows=True)

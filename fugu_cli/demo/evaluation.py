@@ -19,7 +19,6 @@ from fugu.attackers.learning import COUNT_ATTACKERS, Attacker
 from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, laplace_noise, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import Baseline, Thresholds
-from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
@@ -27,7 +26,6 @@ from fugu.contract.queries import Query
 from fugu.contract.sentences import epsilon_to_odds, privacy_sentence
 from fugu.contract.stretches import Stretch, stretch_ticks
 from fugu.contract.windows import Window
-from fugu.host.csv_file import csv_rows
 from fugu.lanes import time_marks
 from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy
@@ -35,6 +33,8 @@ from fugu.planning.profiles import profile_blocks
 from fugu.planning.states import states_of
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import covering_class
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import read_readings
 from fugu.recordings.values import Cells
 
 __all__ = [
@@ -199,9 +199,9 @@ class Replay:
         attacks = attack(states, knowledge.segments, outputs, self.tick_epsilon)
         if (learner := furthest_learner(attacks)) is None:
             return attacks[0] if attacks else None, ()
-        supervised, generator = replace(knowledge, truth=states), np.random.default_rng(1)
+        with_truth, generator = replace(knowledge, truth=states), np.random.default_rng(1)
         draws = [outputs, *(redraw(generator) for _ in range(FURTHER_DRAWS))]
-        changes = (odds_change(further_outputs, supervised, attackers[learner.attacker]) for further_outputs in draws)
+        changes = (odds_change(further_outputs, with_truth, attackers[learner.attacker]) for further_outputs in draws)
         return attacks[0], tuple(change[states >= 0] for change in changes)
 
     @property
@@ -314,8 +314,9 @@ class Replay:
 def read_night(name: str) -> tuple[Path, float, Floats]:
     """Return the file of a recorded night, its mean seconds from heartbeat to heartbeat, and its heart rates (n,)."""
     path = RECORDINGS / f"hr_sleep_{name}.csv.gz"
-    seconds, values = _columns(path, "t", "value")
-    return path, round(float(seconds[-1] - seconds[0]) / (len(seconds) - 1), 3), values
+    readings = read_readings(path, ReadOptions(column="value"))
+    assert readings.moments is not None
+    return path, round(float(np.diff(readings.moments).mean()), 3), readings.values
 
 
 def load_night(name: str, epoch: float | None = None) -> Replay:
@@ -338,7 +339,7 @@ def load_home(epoch: float | None = None) -> Replay:
         epoch: the Unix time of the first minute; by default the month ended with the last day.
     """
     path = RECORDINGS / "water_states.csv.gz"
-    [values] = _columns(path, "state")
+    values = read_readings(path, ReadOptions(period=_MINUTE)).values
     if epoch is None:
         epoch = (time.time() // 86_400 - values.size * _MINUTE // 86_400) * 86_400
     discretiser = Thresholds(edges=(0.5,), states=("off", "on"))
@@ -348,13 +349,6 @@ def load_home(epoch: float | None = None) -> Replay:
     hour = stretch_ticks(3600, round(_MINUTE * 1e6))
     month = _planned_replay("A household's month", header, window, path, "state", values, hour)
     return replace(month, of="with water running", tick="minute", recorded="water runs (1) or not (0)")
-
-
-def _columns(path: Path, *names: str) -> Floats:
-    """Read columns of a recording as numbers, one row of the array for each column."""
-    with csv_rows(path, FuguError) as (header, rows):
-        columns = [header.index(name) for name in names]
-        return np.array([[float(row[column]) for column in columns] for _, row in rows]).T
 
 
 def _planned_replay(

@@ -111,13 +111,13 @@ def plan_and_replay(
         page.show(stage=_no_answer_words(offers), ended=True, offers=buttons, paste=paste)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
         return NOTHING, [settings for _, settings in offers]
-    missing, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
+    failures, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         if (replay := replay_of(plan, Path(folder))) is None:
             say(stage)
         else:
             draw_replay(page, 0, replay, 0)
-            results, missing = _replay_results(page, replay, numbers)
+            results, failures = _replay_results(page, replay, numbers)
             stage = "the replay is over, and what left was attacked"
             for sentence in summary(results):
                 say(sentence)
@@ -126,11 +126,11 @@ def plan_and_replay(
         page.show(paste=[*_SENSOR_WORDS, block])
         say(f"\non your sensor:\n\n{block}")
     page.show(stage=stage, ended=True)
-    for sentence in missing:
+    for sentence in failures:
         say(f"missing: {sentence}")
     if numbers is not None and numbers.drawn:
         numbers.publish()
-    return 1 if missing else 0 if is_answer(plan) else NOTHING, []
+    return 1 if failures else 0 if is_answer(plan) else NOTHING, []
 
 
 def plan_and_draw(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
@@ -375,11 +375,11 @@ def _replay_results(page: Page, replay: Replay, numbers: TrialNumbers | None) ->
     """Run a replay with real processes; return its results, and a sentence for each process that failed."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
         try:
-            _, _, [results], missing = run_replays(page, [replay], Path(logs), "auto", numbers)
+            _, _, [results], failures = run_replays(page, [replay], Path(logs), "auto", numbers)
         except FuguError as error:  # the logs are deleted
             last_lines = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
             raise FuguError("; ".join([str(error), *last_lines])) from None
-    return results, missing
+    return results, failures
 
 
 def _replay_epoch(plan: AutoPlan) -> float:

@@ -140,8 +140,8 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
     if changes is not None and results is not None:
         certainties = 1.0 / (1.0 + np.exp(-np.abs(changes)))
         ticks = results.ticks[: certainties.size]
-        first, last = (round(hour / replay.hours) for hour in replay.span(results.end))
-        in_span = np.flatnonzero((ticks >= first) & (ticks < last))
+        first_tick, last_tick = (round(hour / replay.hours) for hour in replay.span(results.end))
+        in_span = np.flatnonzero((ticks >= first_tick) & (ticks < last_tick))
         dot_indices = in_span[:: max(1, -(-in_span.size // _MOST_DOTS))]
         if in_span.size:
             dot_indices = np.union1d(dot_indices, in_span[[np.argmax(certainties[in_span])]])
@@ -169,9 +169,9 @@ def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
         style = "most" if stretch.epsilon <= LARGEST_PROTECTED else "bare"
         bars[style].append((index + 0.2, index + 0.8, 0.5, most_sure(stretch.epsilon)))
     row = next((stretch for stretch in shown_stretches if stretch.name == promised_stretch), shown_stretches[0])
-    exposed = ", ".join(_short_name(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
+    names = ", ".join(_short_name(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
     words = f"at most sure of what went on in any {promised_stretch.removeprefix('1 ')}, if 50 % sure before"
-    words += f"; not protected: {exposed}" if exposed else ""
+    words += f"; not protected: {names}" if names else ""
     level = most_sure(row.epsilon)
     shapes = [Shape("bars", style, points) for style, points in bars.items()]
     shapes.append(Shape("level", "promise", [(level,)], f"the promise: at most {_percent(level)}"))

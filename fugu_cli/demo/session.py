@@ -78,7 +78,7 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
         replays.append(load_home())
         page.show_replay(len(NIGHTS), name="A home", title=_HOME_TITLE, sub=_HOME_SUB)
         draw_replay(page, len(NIGHTS), replays[-1], 0)
-        name, seconds, nights, missing = run_replays(page, replays, folder, broker)
+        name, seconds, nights, failures = run_replays(page, replays, folder, broker)
         for night in nights:
             title = f"{night.replay.name}: what stays, what leaves, and what attackers can say"
             write_pictures(folder, night.replay.device, title, _night_lanes(night))
@@ -89,11 +89,11 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
             sum(counts) for counts in zip(*((n.live, n.replay.expected) for n in nights), strict=True)
         )
         say(f"\n{arrivals} of {expected} numbers came in {seconds:.0f} s by {name}; pictures of all are in {folder}")
-        for sentence in missing:
+        for sentence in failures:
             say(f"missing: {sentence}")
         page.show(stage="the replay is over, and what left was attacked", ended=True)
         page.stay()
-    return 1 if missing else 0
+    return 1 if failures else 0
 
 
 def _night_lanes(night: Results) -> list[Lane]:
@@ -117,8 +117,8 @@ def show_recording(page: Page, index: int, values: Cells, hours: float, quantity
 
 def draw_replay(page: Page, index: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
     """Draw the ticks of a replay that have been read, and the values that have arrived."""
-    waiting = not replay.parts and (results is None or results.attack is None)
-    page.draw(index, {**replay_document(replay, ticks, results), "waiting": waiting})
+    is_waiting = not replay.parts and (results is None or results.attack is None)
+    page.draw(index, {**replay_document(replay, ticks, results), "waiting": is_waiting})
 
 
 class _Device(NamedTuple):
@@ -155,8 +155,8 @@ class Subscriber(Listener):
                 ticks = max([state.ticks, *(stream.next_tick for stream in status.streams)])
                 state = state._replace(outbox_depth=status.outbox_depth, ticks=ticks)
         else:
-            first, end, frame = self._replays[topic.device].decode(payload)
-            state = state._replace(frames={**state.frames, first: frame}, ticks=max(state.ticks, end))
+            first_tick, end, frame = self._replays[topic.device].decode(payload)
+            state = state._replace(frames={**state.frames, first_tick: frame}, ticks=max(state.ticks, end))
         if state._replace(error="") != self.devices[topic.device]._replace(error=""):
             state = state._replace(moved_at=time.monotonic())
         self.devices[topic.device] = state
@@ -192,7 +192,7 @@ def run_replays(
         if numbers is not None:
             stack.enter_context(numbers.listen(Broker(port=port)))
         processes = _start_processes(stack, replays, Path(folder), out, port, home_assistant=numbers is not None)
-        missing = _watch_replays(page, subscriber, *processes, replays)
+        failures = _watch_replays(page, subscriber, *processes, replays)
         seconds = time.monotonic() - start_time
     page.show(stage="attacking what was released", left=None)
     say("attacking what was released ...")
@@ -200,13 +200,13 @@ def run_replays(
     for index, replay in enumerate(replays):
         outcome = replay.results(subscriber.devices[replay.device].frames, attacked=True)
         if outcome is None:
-            missing.append(f"nothing of {replay.device} reached the subscriber")
+            failures.append(f"nothing of {replay.device} reached the subscriber")
         else:
             results.append(outcome)
             draw_replay(page, index, replay, replay.states.size, outcome)
     if not results:
         raise FuguError(f"nothing of {replays[0].device} reached the subscriber")
-    return name, seconds, results, missing
+    return name, seconds, results, failures
 
 
 def _start_processes(
@@ -249,7 +249,7 @@ def _watch_replays(
     A device that stands still is named, and after a while killed. Return a sentence for each that was killed.
     """
     start_time = began = time.monotonic()
-    standstills, missing, drawn_ticks = dict[str, str](), list[str](), dict[str, int]()
+    standstills, failures, drawn_ticks = dict[str, str](), list[str](), dict[str, int]()
     ticks = sum(replay.states.size for replay in replays)
     with working("replaying", measured=True) as progress:
         while not _are_done(subscriber, gateway_process, devices):
@@ -266,7 +266,7 @@ def _watch_replays(
                     )
                     say(standstills[device])
                 if is_late or silence > _GIVEN_UP_SECONDS:
-                    missing.append(f"{device} stood still for {silence:.0f} s and was ended: {position}")
+                    failures.append(f"{device} stood still for {silence:.0f} s and was ended: {position}")
                     kill(devices.pop(device))
             device_states = [subscriber.devices[replay.device] for replay in replays]
             if not any(state.ticks for state in device_states):
@@ -286,7 +286,7 @@ def _watch_replays(
                     draw_replay(page, index, replay, state.ticks, replay.results(state.frames))
             time.sleep(0.1)
     page.show(stalled="")
-    return missing
+    return failures
 
 
 def _are_done(

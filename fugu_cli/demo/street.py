@@ -121,11 +121,11 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
             stack.callback(scene.simulated.stop)
             scene.simulated.start()
             stack.enter_context(gateway(port, "home", scene.folder, out / "gateway.log", releases=True))
-            missing = _watch_hours(scene, watcher)
+            failures = _watch_hours(scene, watcher)
         title = "A street: what stays, what leaves, and what others can say"
         write_pictures(out, "street", title, watcher.lanes())
         code = _summary(scene, plan, watcher.hours)
-        page.show(stage="the replay is over", ended=True, stalled="; ".join(missing))
+        page.show(stage="the replay is over", ended=True, stalled="; ".join(failures))
         page.stay()
     return code
 
@@ -304,7 +304,7 @@ def _running_bars(states: Ints, home: int) -> Iterator[tuple[float, ...]]:
 
 def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
     """Kill an agent in each hour, and print each sum; return a sentence for each missing one."""
-    missing = list[str]()
+    failures = list[str]()
     for number in range(scene.hours):
         kill_time = scene.begin_of(number) + _HOUR / 4
         watcher.wait(f"{_clock_text(number)} in the street", kill_time - time.time())
@@ -313,10 +313,10 @@ def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
         say(f"{_clock_text(number, 15)} {victim.name} is killed, and begins anew")
         victim.start()
         if number:
-            missing += _hour_lines(scene, watcher, number - 1)
+            failures += _hour_lines(scene, watcher, number - 1)
     end = scene.begin_of(scene.hours) + _DEADLINE
     watcher.wait("the last hour", end - time.time())
-    return missing + _hour_lines(scene, watcher, scene.hours - 1)
+    return failures + _hour_lines(scene, watcher, scene.hours - 1)
 
 
 def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:

@@ -28,8 +28,8 @@ def topic_sensor(plan: Plan, topic: Mqtt) -> list[str]:
     readings = getattr(plan.details, "readings", None)
     silence = "changes" if readings is not None and readings.changes else "samples"
     codes = readings.facts[0].codes if readings is not None and readings.facts else ()
-    missing = {"missing_values": list(codes)} if codes else {}
-    return toml_lines(topic.model_dump(exclude_defaults=True) | {"silence": silence} | missing)
+    missing_values = {"missing_values": list(codes)} if codes else {}
+    return toml_lines(topic.model_dump(exclude_defaults=True) | {"silence": silence} | missing_values)
 
 
 def topic_of_recording(plan: Plan) -> tuple[str, str | None]:

@@ -46,7 +46,7 @@ def run(
     readings = recorded(path, options)
     find_mosquitto("auto")
     choices = Queue[int](1)
-    with Page(browser=browser, posted=partial(_posted, choices)) as page:
+    with Page(browser=browser, posted=partial(_receive, choices)) as page:
         page.show(title=f"{path.name}: what would leave, and what that tells")
         while True:
             page.show(stage="planning", done=0.0, ended=False, verdicts=_NOT_YET, offers=[], paste=None)
@@ -60,7 +60,7 @@ def run(
             options = offers[choice]
 
 
-def _posted(choices: Queue[int], path: str, _query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
+def _receive(choices: Queue[int], path: str, _query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
     """Queue the number of an offer that the page sends, in a thread of the page."""
     if path != "/ask":
         return HTTPStatus.BAD_REQUEST

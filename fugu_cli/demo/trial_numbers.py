@@ -129,7 +129,7 @@ class TrialNumbers:
             with suppress(KeyboardInterrupt):
                 for index, (topic, payload) in enumerate(values):
                     self._send(link, {topic: payload})
-                    say(f"{index + 1} of {len(values)}: {_words(json.loads(payload))}")
+                    say(f"{index + 1} of {len(values)}: {_value_line(json.loads(payload))}")
                     time.sleep(min(_MOST_SECONDS, _SECONDS / len(values)))
                 say("Home Assistant has them as the device 'trial', until Ctrl-C.")
                 while True:
@@ -145,7 +145,7 @@ class TrialNumbers:
             messages = _File.model_validate_json(read_text(self.file, "numbers of a trial")).messages
             for topic, payload in messages:
                 if _is_value(topic):
-                    _words(json.loads(str(payload)))
+                    _value_line(json.loads(str(payload)))
         except (TopicError, TypeError, AttributeError, ValueError):
             raise FuguError(
                 f"{self.file} is damaged: without it the next trial draws new noise, whose epsilon adds up"
@@ -167,7 +167,7 @@ class TrialNumbers:
                 raise FuguError(f"{self._broker.address} does not take {topic}: its access list has to allow it")
 
 
-def _words(report: dict[str, Any]) -> str:
+def _value_line(report: dict[str, Any]) -> str:
     """Return a message with numbers as one line of text."""
     numbers = [
         f"{name.removeprefix('value_')}: {number:g}" for name, number in report.items() if name.startswith("value")

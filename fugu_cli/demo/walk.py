@@ -173,7 +173,7 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
         page.show(**page_words, stage="planning the noise", maps=True)
         say("planning: policy graph, hull and fallback table ...")
         plan = make_measure_plan(read_spec(out / "place.toml"), "ignorant", quick=True)
-        expected, missing = round(seconds / PERIOD_SECONDS), ""
+        expected, failure = round(seconds / PERIOD_SECONDS), ""
         with tempfile.TemporaryDirectory(prefix="fugu-demo-") as folder, ExitStack() as stack:
             port, name = stack.enter_context(start_broker(broker, out))
             say(f"{name} on port {port}; a walk until {expected} points have arrived ...")
@@ -187,19 +187,19 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
             except _StoodStillError as error:
                 if len(listener.walk().released) < _LEAST_POINTS:
                     raise
-                missing = str(error)
-                say(f"{missing}; the picture is of what came before")
+                failure = str(error)
+                say(f"{failure}; the picture is of what came before")
             walk = listener.walk()
         walk = walk._replace(truth=walk.truth[: 1 + max(walk.released)])
         write_pictures(out, "walk", "A walk: what stays, what leaves, and what others can say", _lanes(walk))
         show_table("a walk on 10 x 10 cells", ("", ""), _summary(walk))
         say(f"pictures are in {out}")
-        if missing:
-            say(f"missing: {missing}")
+        if failure:
+            say(f"missing: {failure}")
         page.draw_lanes(0, _lanes(walk))
-        page.show(stage="the replay is over", ended=True, stalled=missing)
+        page.show(stage="the replay is over", ended=True, stalled=failure)
         page.stay()
-    return 1 if missing else 0
+    return 1 if failure else 0
 
 
 def _true_states(policy: MeasurePolicy, ticks: int) -> list[int]:

@@ -124,7 +124,7 @@ class _Wizard:
 
     def __init__(self, folder: Path, *, not_private: bool, browser: bool) -> None:
         self._not_private = not_private
-        self.page = Page(browser=browser, posted=self._posted)
+        self.page = Page(browser=browser, posted=self._receive)
         self._folder = folder
         self._queue: Queue[dict[str, str]] = Queue(1)
         self._lock = threading.Lock()
@@ -141,7 +141,7 @@ class _Wizard:
         with self._lock:
             self._closed = True
 
-    def _posted(self, path: str, query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
+    def _receive(self, path: str, query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
         """Receive an upload or a request from the page, in a thread of the page."""
         if path == "/upload":
             return self._receive_upload(query.get("name", ""), body, length)

@@ -127,13 +127,13 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
     rows = []
     for device in devices:
         refusal = refusals.get(device.name)
-        refused = "" if refusal is None else f"{refusal.version}: {refusal.reason}"
+        reason = "" if refusal is None else f"{refusal.version}: {refusal.reason}"
         last_seen = moment_text(device.last_seen_us) if device.last_seen_us else "never seen"
         last_seen = "online" if device.online else last_seen
         version_in_force = None if device.reported is None else device.reported.in_force
         desired_version = None if device.desired is None else device.desired.version
         versions = ("-" if version is None else str(version) for version in (desired_version, version_in_force))
-        rows.append((device.name, " ".join(sorted(device.groups)), last_seen, *versions, state_of(device), refused))
+        rows.append((device.name, " ".join(sorted(device.groups)), last_seen, *versions, state_of(device), reason))
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
     yield Table("Devices", columns, rows)
     counts = Counter(state_of(device) for device in devices)
@@ -207,15 +207,15 @@ def dry_run(
 
 def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
 
-    def value(worth: Worth | None) -> dict[str, Any] | None:
+    def document(worth: Worth | None) -> dict[str, Any] | None:
         if worth is None:
             return None
         fields = {name: field for name, field in worth._asdict().items() if name != "bound"}
         return {**fields, "stretch_ticks": worth.stretch_ticks, "stretches": stretch_documents(worth.stretches)}
 
-    def fields(stream: StreamChange) -> dict[str, Any]:
-        ends = {"before": value(stream.before), "after": value(stream.after), "other_ticks": stream.other_ticks}
-        return {**ends, "open_profile_days": stream.open_profile} if stream.open_profile else ends
+    def stream_fields(stream: StreamChange) -> dict[str, Any]:
+        fields = {"before": document(stream.before), "after": document(stream.after), "other_ticks": stream.other_ticks}
+        return {**fields, "open_profile_days": stream.open_profile} if stream.open_profile else fields
 
     return {
         "version": version,
@@ -224,7 +224,7 @@ def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]
                 "devices": change.devices,
                 "former": change.former,
                 "unknown": change.unknown,
-                "streams": {stream.stream: fields(stream) for stream in change.streams},
+                "streams": {stream.stream: stream_fields(stream) for stream in change.streams},
             }
             for change in changes
         ],
@@ -265,7 +265,7 @@ def _stream_row(stream_change: StreamChange, is_unknown: bool) -> tuple[str, ...
         remark = "OTHER TICKS: refused"
     elif before is not None:
         remark = _remark(before, after)
-    pairs = ((cell(before) if before else blank, cell(after) if after else "-") for cell in (_epsilon, _worth))
+    pairs = ((text_of(before) if before else blank, text_of(after) if after else "-") for text_of in (_epsilon, _worth))
     return (name, *chain.from_iterable(pairs), remark)
 
 
@@ -334,9 +334,9 @@ def _rollout_document(rollout: Rollout, number: int) -> dict[str, Any]:
 
 def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> Iterator[Part]:
     rows = []
-    for i, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
+    for index, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
         first_names = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
-        rows.append((*_stage_cells(i, stage), str(len(names)), first_names))
+        rows.append((*_stage_cells(index, stage), str(len(names)), first_names))
     title = f"Rollout of version {plan.version}, as it would be"
     yield Table(title, ("stage", "goes on at", "gate", "devices", ""), rows)
     yield _plan_line(plan)
@@ -364,10 +364,10 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
 def _rollout_parts(rollout: Rollout, number: int) -> Iterator[Part]:
     plan, state = rollout.plan, rollout.state
     rows = []
-    for i, (stage, tally) in enumerate(zip_longest(plan.stages, rollout.tallies)):
+    for index, (stage, tally) in enumerate(zip_longest(plan.stages, rollout.tallies)):
         count = tally or StageCounts()
         device_counts = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
-        rows.append((*_stage_cells(i, stage), *map(str, (*device_counts, count.silent, count.absent))))
+        rows.append((*_stage_cells(index, stage), *map(str, (*device_counts, count.silent, count.absent))))
     yield Table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"), rows)
     end_words = "" if rollout.ended_us is None else f" at {moment_text(rollout.ended_us)} UTC"
     yield _plan_line(plan)
@@ -376,11 +376,11 @@ def _rollout_parts(rollout: Rollout, number: int) -> Iterator[Part]:
         yield from (Line(_way_back_words(former, len(names))) for former, names in state.way_back().items())
 
 
-def _way_back_words(former: int | None, count: int) -> str:
+def _way_back_words(version: int | None, count: int) -> str:
     devices = device_count(count)
-    if former is None:
+    if version is None:
         return f"{devices} had no document before: sign one for them without this content"
-    return f"{devices} had version {former}: the way back is 'fugu fleet sign --restores {former}', then push"
+    return f"{devices} had version {version}: the way back is 'fugu fleet sign --restores {version}', then push"
 
 
 def _plan_line(plan: RolloutPlan) -> Line:

@@ -51,8 +51,8 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
     if len(devices) > _MOST_DEVICES:
         yield Line(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")
     if status["next_releases"]:
-        upcoming = status["next_releases"].items()
-        yield Table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in upcoming])
+        next_releases = status["next_releases"].items()
+        yield Table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in next_releases])
     yield Table("Counters", ("counter", ""), [(name, str(count)) for name, count in status["counters"].items()])
 
 

@@ -140,8 +140,8 @@ def _audit_parts(audit: LedgerAudit, name: str) -> Iterator[Part]:
         stream_name, charge = f"{stream.key.device}/{stream.key.stream}", f"{nats(stream.charge):.6g}"
         promise = _promise_cells(stream.epsilon, stream.promise)
         rows.append((stream_name, stream.key.audience, *promise, stream.mechanism, str(stream.tick), charge, stream.by))
-    bound = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
-    yield Table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
+    columns = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
+    yield Table("The worst of every stream, by what was published", ("stream", "audience", *columns), rows)
     if audit.readers:
         rows = []
         for reader in audit.readers:

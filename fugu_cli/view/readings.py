@@ -167,8 +167,8 @@ def _time_words(reading: SymbolReading | PointReading | WindowReading | Estimate
 
 def _span(since: datetime, time: datetime) -> str:
     """Return two times in words, with the day of the second only if it differs."""
-    first, last = local_text(since), local_text(time)
-    return f"{first} to {last[11:] if last[:10] == first[:10] else last}"
+    start, end = local_text(since), local_text(time)
+    return f"{start} to {end[11:] if end[:10] == start[:10] else end}"
 
 
 def _reading_words(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:

@@ -64,9 +64,9 @@ def _read_response(file: File, row_filter: RowFilter) -> Table:
     """Read lists of states. In a minimal answer only the first state of each list names the entity."""
     entity_wanted = row_filter.get(_ENTITY)
 
-    def states(items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
+    def states(elements: Iterator[Any]) -> Iterator[tuple[int, Any]]:
         entity = ""
-        for number, state in enumerate(items, 1):
+        for number, state in enumerate(elements, 1):
             entity = cell(state.get(_ENTITY)) or entity
             time = state.get(_TIMES[0]) or state.get(_TIMES[1])
             if entity_wanted in (None, entity):

@@ -184,8 +184,8 @@ def _list_form(
     best first.
     """
 
-    def documents(items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-        return ((number, document) for number, element in enumerate(items, 1) for document in documents_in(element))
+    def documents(elements: Iterator[Any]) -> Iterator[tuple[int, Any]]:
+        return ((number, document) for number, element in enumerate(elements, 1) for document in documents_in(element))
 
     def read(file: File, row_filter: RowFilter) -> Table:
         table = table_of_items(form, file, documents, key, time=time)

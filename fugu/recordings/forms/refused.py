@@ -9,7 +9,7 @@ from fugu.recordings.table import Form, RowFilter, Table, begins
 __all__ = ["REFUSED"]
 
 
-def _refused(pattern: bytes, form: str, remedy: str, *, text: bool = False) -> Form:
+def _refused_form(pattern: bytes, form: str, remedy: str, *, text: bool = False) -> Form:
     """Make a refused form. Its files begin with a pattern, and are binary unless `text`. `remedy` converts them."""
 
     def sniff(file: File) -> bool:
@@ -52,5 +52,5 @@ _TEXT = (
         "write an object a line, as by jq -c '.[]', or '.key[]' of a list under a key",
     ),
 )
-REFUSED = (*(_refused(*row) for row in _BINARY), *(_refused(*row, text=True) for row in _TEXT))
+REFUSED = (*(_refused_form(*row) for row in _BINARY), *(_refused_form(*row, text=True) for row in _TEXT))
 """The refused forms in the order in which they are tried, after readable forms that begin alike."""

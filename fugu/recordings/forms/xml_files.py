@@ -86,9 +86,9 @@ def _read_rows(file: File, form: str, reader: _Reader) -> Iterator[tuple[int, di
 
 
 class _Health(_Reader):
-    def __init__(self, wanted: str | None) -> None:
+    def __init__(self, wanted_type: str | None) -> None:
         super().__init__()
-        self._wanted = wanted
+        self._wanted = wanted_type
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "Record":
