@@ -35,9 +35,9 @@ def _demo(
 ) -> int:
     """Show the whole system: sleeping hearts, a walk, or a street.
 
-    With real processes and real MQTT, on this machine. Of hearts three recordings, as fugu try shows one of yours. Of a
-    walk on a grid a private measurement, and a map: tables come from the gateway; there are restarts and losses. In a
-    street of sixty homes only the sum of each hour becomes known; homes are away, and one is killed now and then.
+    It runs real processes and real MQTT on this machine. Hearts are three recordings, as fugu try shows one of yours.
+    The walk is a private measurement of places, shown on a map, with tables from the gateway, restarts and losses. Of a
+    street of sixty homes only the sum of each hour becomes known; some homes are away, and one is killed in each hour.
 
     \b
     examples:

@@ -191,7 +191,7 @@ def leave(
 ) -> None:
     """Take the releases of an audience from an account.
 
-    What it was told still counts.
+    The releases that it was told still count.
 
     \b
     examples:
@@ -207,8 +207,8 @@ def retire(
 ) -> None:
     """Take the releases of an audience from every account.
 
-    Then take it and its releases out of releases.toml: the gateway clears what the broker has kept for it. What it was
-    told still counts, and its name stays taken.
+    Then take the audience and its releases out of releases.toml: the gateway clears what the broker keeps for it. The
+    releases that it was told still count, and its name stays taken.
 
     \b
     examples:
@@ -299,8 +299,8 @@ def renew(
 ) -> None:
     """Renew the certificate of the broker or of an account.
 
-    For the broker's certificate its clients need nothing new. The folder of an account gets new credentials and how to
-    connect with them, to be copied over those that are in use. Nothing else about the account changes. The authority's
+    Clients need nothing new for the broker's certificate. The folder of an account gets new credentials and how to
+    connect with them; copy them over those that are in use. Nothing else about the account changes. The authority's
     key is in DIR-offline, or where the environment variable FUGU_CA_KEY says.
 
     \b
@@ -383,7 +383,7 @@ def streams(
 ) -> None:
     """Change which streams a device may publish.
 
-    These, and no others any more.
+    It may then publish these streams, and no others.
 
     \b
     examples:

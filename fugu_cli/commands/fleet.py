@@ -169,7 +169,7 @@ def remove(
 ) -> None:
     """Forget a device that is gone.
 
-    What it has refused and the history stay.
+    Its refusals and its history stay.
 
     \b
     examples:
@@ -262,7 +262,7 @@ def status(
 ) -> Result:
     """Show what every device should run, and what it says it runs.
 
-    And what it has refused.
+    It also shows what each device has refused.
 
     \b
     examples:

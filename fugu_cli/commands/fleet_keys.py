@@ -170,7 +170,7 @@ def init(
 ) -> None:
     """Make a fleet's keys.
 
-    Root keys, which go offline, policy keys for operators, and one for the gateway.
+    These are root keys, which go offline, policy keys for operators, and one key for the gateway.
 
     \b
     examples:
@@ -199,7 +199,7 @@ def _quorum(text: str, name: str) -> tuple[int, int]:
 def show(keys: KeysOption) -> Result:
     """Show whose signatures count for what.
 
-    And which private keys are in the folders.
+    It also shows which private keys are in the folders.
 
     \b
     examples:
@@ -231,7 +231,7 @@ def rotate(
 ) -> Result:
     """Replace keys, such as one that was lost or stolen.
 
-    By a new root that enough old and new root keys sign.
+    They are replaced by a new root, which enough old and new root keys sign.
 
     \b
     examples:
@@ -283,8 +283,6 @@ def _root_table(document: RootDocument, folders: list[Path]) -> Table:
 
 def _key_files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the paths of all keys in folders by short name, and of those keys that the root does not name."""
-    files, root_names = (
-        {file.short_name: str(file.path) for file in key_files(folders)},
-        {short_name(name) for name in document.keys},
-    )
+    files = {file.short_name: str(file.path) for file in key_files(folders)}
+    root_names = {short_name(name) for name in document.keys}
     return files, {name: path for name, path in files.items() if name not in root_names}

@@ -100,7 +100,7 @@ def sign(
 ) -> None:
     """Sign what devices are to do.
 
-    Every guarantee is derived anew before, and what is false is not signed.
+    Every guarantee is derived again before, and a false one is not signed.
 
     \b
     examples:
@@ -329,7 +329,7 @@ def start(
 ) -> Result:
     """Send a document to its devices in stages.
 
-    The gateway goes on with it, also after it was restarted.
+    The gateway continues a rollout, also after a restart.
 
     \b
     examples:
@@ -374,7 +374,7 @@ def show(
 ) -> None:
     """Show a rollout: its stages, and how their devices stand.
 
-    The newest if none is named.
+    Without a number it shows the newest rollout.
 
     \b
     examples:

@@ -122,8 +122,8 @@ def cluster(
 ) -> int:
     """Serve a fleet by shards on a Ray cluster.
 
-    Until SIGTERM or SIGINT. The file is that of `fugu gateway run`, its store is on a server, and all machines have the
-    same files. When this process is killed, the shards go on; started again, it finds them.
+    It serves until SIGTERM or SIGINT. The file is that of `fugu gateway run`, its store is on a server, and all
+    machines have the same files. When this process is killed, the shards go on; started again, it finds them.
 
     \b
     examples:
@@ -193,7 +193,7 @@ def forget(
 ) -> Result:
     """Erase what a device has sent from the store.
 
-    And its estimates, and the sums of releases that it was a part of: for good, and never what was charged for it.
+    Its estimates are erased as well, and the sums of releases that it was part of. The ledger keeps its charges.
 
     \b
     examples:
@@ -212,7 +212,7 @@ def forget(
 def asyncapi() -> None:
     """Print the protocol as an AsyncAPI 3 document.
 
-    Every topic, and what its messages hold.
+    It has every topic, and what its messages hold.
 
     \b
     examples:
@@ -316,7 +316,7 @@ def export(
 ) -> Result:
     """Write what a gateway has stored as Parquet files.
 
-    Symbols, points, estimates, windows and releases, by date.
+    The files hold symbols, points, estimates, windows and releases, by date.
 
     \b
     examples:
@@ -369,7 +369,7 @@ def learn(
 ) -> Result:
     """Learn a class of chains from randomised symbols.
 
-    Of one stream of a whole fleet, or of some devices; exit code 1 if the symbols tell too little.
+    It learns from one stream of a whole fleet, or of some devices. Exit code 1 if the symbols tell too little.
 
     \b
     examples:

@@ -49,7 +49,7 @@ def show(
 ) -> Result:
     """Show what is allowed, spent and left, and the releases.
 
-    For every stream and audience.
+    It lists every stream and audience.
 
     \b
     examples:
@@ -110,7 +110,7 @@ def progress(
 ) -> None:
     """Let the schedule of a release go on at another tick.
 
-    With the gateway stopped; no window is released twice.
+    The gateway must be stopped. No window is released twice.
 
     \b
     examples:
@@ -134,7 +134,7 @@ def release(
 ) -> Result:
     """Make a release now, and charge it in the ledger.
 
-    It is refused, or printed, and published if a broker is named.
+    The release is printed, unless it is refused, and published if a broker is named.
 
     \b
     examples:

@@ -47,7 +47,7 @@ def fit(
 ) -> Result:
     """Fit a chain to a recording, and test what it assumes.
 
-    And find the class that covers at least 98 % of its stretches, at every length.
+    It also finds the class that covers at least 98 % of its stretches, at every length.
 
     Two or three files with times, or --column A,B of one, are streams that move together, with one chain of their
     joint states. Options of each stream then stand in its order, with commas between them and - where one has none.

@@ -69,7 +69,7 @@ def auto(
 def stream(plan: StreamOptions, chains: ChainOptions, policy: PolicyOptions, output: _OutputOption = None) -> Result:
     """Plan a stream: how to randomise each reading.
 
-    What that costs, and what else could be done.
+    It shows the cost as well, and what else could be done.
 
     With --model the class of chains is the one that 'fugu plan model' found to cover the recording's stretches. A file
     with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
@@ -116,7 +116,7 @@ def joint(
 ) -> Result:
     """Plan streams that move together, under one epsilon.
 
-    Noise for each; epsilon is for all of them.
+    Each stream gets its own noise; epsilon is for all of them together.
 
     Every policy names all streams and what each may tell of a tick, so that each device checks its own alone. Streams
     have the names of the model; --device A,B says that each is of a device of its own.
@@ -156,7 +156,7 @@ def measure(
 ) -> Result:
     """Plan private measurements of many states, such as places.
 
-    A point every tick, noise by a policy graph, and what it all reveals.
+    It plans a point at every tick, with noise by a policy graph, and says what all points reveal.
 
     \b
     keys of FILE (lists are by state; states are counted from 0):
@@ -190,7 +190,7 @@ def network(
 ) -> Result:
     """Plan a release over variables that depend on one another.
 
-    Prints the noise of each mechanism, whatever depends on what.
+    It prints the noise of each mechanism.
 
     \b
     keys of FILE:

@@ -277,9 +277,9 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     points = [(hour.number + 0.5, hour.released) for hour in hours]
     truth = [(hour.number + edge, hour.truth) for hour in hours for edge in (0.0, 1.0)]
     top = share_scale([*(hour.released for hour in hours), *habit])
-    error = (
-        f", off by {error_words(_mean_error(hours))} on average".replace("point", "percentage point") if hours else ""
-    )
+    errors = [abs(hour.released - hour.truth) for hour in hours]
+    error = f", off by {error_words(float(np.mean(errors)))} on average" if errors else ""
+    error = error.replace("point", "percentage point")
     words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
     limit = most_sure(epsilon)
     rows, sums = "a row for each home: when water ran", f"of {count} hourly sum{'s' * (count > 1)} of all homes{error}"
@@ -341,11 +341,6 @@ def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
         return []
     say(sentence)
     return [sentence]
-
-
-def _mean_error(hours: Sequence[Hour]) -> float:
-    """Return the mean absolute error of released hours."""
-    return float(np.mean([abs(hour.released - hour.truth) for hour in hours]))
 
 
 def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
