@@ -132,7 +132,7 @@ def check(
             from fugu.recordings.options import read_options
 
             options = read_options(**read_as)
-            comparison = recorded_class(policy, recorded(recording, options)[0], options)
+            comparison = recorded_class(policy, recorded(recording, options), options)
         return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, comparison, loss, windows_loss)
     policy.verify(None if limit is None else limit.epsilon)
     if recording is not None:
@@ -180,7 +180,7 @@ def drawn_releases(policy: AnyPolicy, recording: Source, **read_as: Any) -> Iter
         raise PolicyError("measured points are not attacked here: plan_places attacks them as it plans")
     options = read_options(**read_as)
     for source in source_list(recording):
-        yield released(policy, recorded(source, options)[0], options)
+        yield released(policy, recorded(source, options), options)
 
 
 def checked_policy(check: Check) -> Result:

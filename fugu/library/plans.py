@@ -483,7 +483,7 @@ def planner(sources: Sequence[Source], question: Question, target: Target, optio
     The `question` decides whether the recordings are read as readings or as places. Errors as for `plan`.
     """
     file = Path(sources[0]) if isinstance(sources[0], str | Path) else None
-    tables = [recorded(source, options)[0] for source in sources]
+    tables = [recorded(source, options) for source in sources]
     compute: Callable[..., AutoPlan | PlacePlan]
     facts: tuple[Facts, ...]
     if question.of_places(tables[0], options.column or options.time):
@@ -492,8 +492,7 @@ def planner(sources: Sequence[Source], question: Question, target: Target, optio
         traces = read_places(tables[0], options)
         facts, source, compute = (traces[0].facts,), traces[0].source, partial(plan_places, *traces)
     else:
-        file_tables = [table if table.path else source for table, source in zip(tables, sources, strict=True)]
-        readings = readings_of(file_tables, options)
+        readings = readings_of(tables, options)
         facts, source, compute = readings.facts, readings.source, partial(plan_auto, readings)
 
     def make_plan(new_question: Question, seed: int = 1, **progress: Any) -> Plan:

@@ -46,11 +46,11 @@ def read(recording: Source, **options: Any) -> Recording:
         FuguError: the recording cannot be read; one line says what to do.
     """
     parsed = read_options(**options)
-    loaded, _ = recorded(recording, parsed)
+    loaded = recorded(recording, parsed)
     if place_columns(loaded) is not None and parsed.column is None:
         traces = read_traces(loaded, parsed)
         return Recording(None, traces, traces.facts, loaded.name)
-    readings = readings_of([recording if loaded.path is None else loaded], parsed)
+    readings = readings_of([loaded], parsed)
     return Recording(readings, None, readings.facts[0], loaded.name)
 
 
@@ -62,14 +62,15 @@ def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> R
         QuestionError: a recording can be read in more than one way.
     """
     recordings = []
-    for loaded, has_times in (recorded(source, options) for source in sources):
-        readings = read_readings(loaded, options if has_times else replace(options, period=None))
-        recordings.append(readings if has_times else readings._replace(moments=None))  # nobody knows the time of day
+    for loaded in (recorded(source, options) for source in sources):
+        readings = read_readings(loaded, options if loaded.has_times else replace(options, period=None))
+        # Without times nobody knows the time of day.
+        recordings.append(readings if loaded.has_times else readings._replace(moments=None))
     return joined(recordings)
 
 
-def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
-    """Load a recording as a table. Return the table, and whether its times are known rather than only its period.
+def recorded(source: Source, options: ReadOptions) -> Loaded:
+    """Load a recording as a table; return a loaded recording as it is.
 
     Columns have the same meaning as in a file. An index of times becomes a column `time`; without times, the period
     is the number of seconds between any two rows.
@@ -80,10 +81,10 @@ def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
     """
     match source:
         case Loaded():
-            return source, True
+            return source
         case str() | Path():
             try:
-                return load(Path(source), options), True
+                return load(Path(source), options)
             except OSError as error:
                 raise FuguError(f"{source}: {cause(error)}") from None
         case np.ndarray():
@@ -110,7 +111,7 @@ def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
     return _load("the DataFrame", cells, source.index, options)
 
 
-def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> tuple[Loaded, bool]:
+def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> Loaded:
     time_columns = [(rank, cell) for cell in cells if (rank := time_rank(cell)) is not None]
     times = options.time or min(time_columns, default=(0, None))[1]
     has_dates = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
@@ -127,7 +128,8 @@ def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptio
     if not length:
         raise FuguError(f"{name} has no rows")
     changes = None if timed else False
-    return Loaded(name, Table("a table in memory", cells, range(1, length + 1), time=times, changes=changes)), timed
+    table = Table("a table in memory", cells, range(1, length + 1), time=times, changes=changes)
+    return Loaded(name, table, has_times=timed)
 
 
 def _texts(values: Iterable[Any], column: str, are_times: bool = False) -> list[str]:

@@ -49,11 +49,15 @@ AS_FOUND = ReadOptions()
 
 
 class Loaded(NamedTuple):
-    """A recording as a table of text; `name` is its name in errors, `path` its file, None without one."""
+    """A recording as a table of text; `name` is its name in errors, `path` its file, None without one.
+
+    `has_times` is False if nothing but the period says how far apart the rows are.
+    """
 
     name: str
     table: Table
     path: Path | None = None
+    has_times: bool = True
 
 
 Recorded = Path | Loaded
