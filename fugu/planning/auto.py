@@ -39,7 +39,7 @@ from fugu.planning.candidates import (
 )
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import PolicyHeader, Target, build_window_policy
-from fugu.planning.profiles import Profile
+from fugu.planning.profiles import Profile, block_ticks
 from fugu.planning.question import (
     ChosenStates,
     Cut,
@@ -176,12 +176,16 @@ class _Problem:
         return shares.error(candidate.scale, candidate.devices, self.rng, runs)
 
     def outputs(self, candidate: Candidate, cut: Cut, rng: np.random.Generator) -> Outputs:
-        """Outputs of a device for some states, as attackers see them."""
+        """Outputs of a device for some states, as attackers see them.
+
+        Of a profile these are the most that attackers can use: windows of a block's length, with the profile's noise.
+        A tick is in one count with this noise either way, and here fewer other ticks are counted with it.
+        """
         if candidate.table is not None:
             return release_symbols(cut.states, candidate.table, rng)
         length = candidate.window_ticks
         if candidate.blocks is not None:
-            length = Profile.attacked_ticks(candidate.blocks, max(1, round(DAY / self.readings.period)))
+            length = block_ticks(candidate.blocks, max(1, round(DAY / self.readings.period)))
         assert length is not None
         assert candidate.scale is not None
         k = len(candidate.discretiser.states)

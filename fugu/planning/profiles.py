@@ -33,7 +33,7 @@ from fugu.planning.window_plan import WantedWindow
 from fugu.privacy.covering_class import CoveringChains
 from fugu.recordings.readings import Readings
 
-__all__ = ["Profile", "profile_blocks"]
+__all__ = ["Profile", "block_ticks", "profile_blocks"]
 
 LENGTHS = ("4h", "6h", "8h")
 """Parts of the day that are tried if none are asked for."""
@@ -148,7 +148,7 @@ class Profile(NamedTuple):
         block_pairs = tuple((block, block_count + block) for block in range(block_count))
         ticks_with_state = true_shares(codes, cut.segments, length, block_pairs).counts
         return counts._replace(
-            truth=counts.counts / np.maximum(ticks_with_state, 1), length=_block_ticks(blocks, length)
+            truth=counts.counts / np.maximum(ticks_with_state, 1), length=block_ticks(blocks, length)
         )
 
     def candidates(
@@ -184,16 +184,7 @@ class Profile(NamedTuple):
                 )
         return candidates
 
-    @staticmethod
-    def attacked_ticks(blocks: DayBlocks, day: int) -> int:
-        """The most that attackers can use: times of a block's length by themselves, with the noise of a profile.
 
-        A tick is in one count with this noise either way, and here fewer other ticks are counted with it. `day` is in
-        ticks.
-        """
-        return _block_ticks(blocks, day)
-
-
-def _block_ticks(blocks: DayBlocks, length: int) -> int:
+def block_ticks(blocks: DayBlocks, length: int) -> int:
     """The ticks of a block in so many ticks."""
     return Query("profile", blocks=blocks).usual(length)
