@@ -27,7 +27,7 @@ from fugu.contract.calendar import DAY
 from fugu.contract.compiled import SharedSum
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FrameError, FuguError, Reason
-from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, numbers, packed
+from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, pack_numbers, unpack_numbers
 from fugu.core.shares import Shares, random_bits
 from fugu.core.windows import Secret
 from fugu.host.child import Answer, Child
@@ -141,7 +141,7 @@ class Helpers:
 
         def take_answer(answer: Answer) -> None:
             masks, member, ciphertext, signature = map(bytes.fromhex, answer.values())
-            on_sealed(numbers(masks), SealedMasks(self._device, key_digest, member, ciphertext, signature))
+            on_sealed(unpack_numbers(masks), SealedMasks(self._device, key_digest, member, ciphertext, signature))
 
         self._ask(plan.name, key, header_bytes, plan.counts, take_answer)
 
@@ -204,7 +204,7 @@ class _Count(Secret):
 
     def take_parts(self) -> bytes:
         """Return the masked counts as bytes, and forget them."""
-        parts = packed(self._values)
+        parts = pack_numbers(self._values)
         self._values = []
         return parts
 

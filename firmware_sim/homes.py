@@ -17,7 +17,7 @@ from edge_agent.reporter import seal
 from fugu.contract.envelope import Envelope, digits
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Committed
-from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, numbers, packed
+from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, pack_numbers, unpack_numbers
 from fugu.contract.groups import GroupDocument
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.core.shares import Shares, random_bits
@@ -138,7 +138,7 @@ class SimulatedHomes:
                     document.numbers, helper, signed, signature, key, self._seeds[name], request_header
                 )
                 sealed = SealedMasks(name, opening.digest, *fields)
-                homes[name] = _HomeDraws(numbers(masks), self._shares.draw(self._bits), sealed)
+                homes[name] = _HomeDraws(unpack_numbers(masks), self._shares.draw(self._bits), sealed)
         return _Window(number, homes)
 
     def _report_window(self, window: _Window) -> None:
@@ -146,7 +146,7 @@ class SimulatedHomes:
         first = document.start + number * document.length
         for name, draws in window.homes.items():
             count = sum(self._states[name][first : first + document.length])
-            masked_counts = packed([(count + draws.share - mask) % _WORD for mask in draws.masks])
+            masked_counts = pack_numbers([(count + draws.share - mask) % _WORD for mask in draws.masks])
             report_fields = 1, document.name, self._last_window[name], number, document.digest
             report = Report(*report_fields, (document.length,), masked_counts, draws.sealed)
             self._last_window[name] = number

@@ -97,7 +97,7 @@ def running_config(path: Path) -> dict[str, Any]:
         [
             {
                 **{"fleet": document.fleet, "name": document.name, "digest": document.digest.hex()},
-                **{"envelope": envelope.hex(), "least": document.least, "numbers": document.numbers},
+                **{"envelope": envelope.hex(), "least": document.quorum, "numbers": document.numbers},
                 **{"first_us": document.begins_us(0), "window_us": document.length * document.period_us},
                 **{"deadline": document.deadline, "valid_from": document.valid_from},
             }

@@ -35,8 +35,8 @@ from fugu.contract.group_frames import (
     OpeningKey,
     OpeningRequest,
     SealedMasks,
-    numbers,
-    packed,
+    pack_numbers,
+    unpack_numbers,
 )
 
 __all__ = ["DAY", "Group", "GroupFacts"]
@@ -213,7 +213,7 @@ class Group:
         if len(masks) != MASK_BYTES * document.numbers:
             return None
         gathering.members.add(name)
-        return numbers(masks)
+        return unpack_numbers(masks)
 
     def _sum_up(self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts, elapsed: float) -> bytes:
         reason: NoSum = ""
@@ -227,5 +227,5 @@ class Group:
 
     def _answer(self, request: OpeningRequest, reason: NoSum, bitmap: bytes, sums: Sequence[int]) -> bytes:
         window = request.document, request.number, request.request
-        message = OpeningAnswer(self.documents[0].fleet, self.name, *window, reason, bitmap, packed(sums))
+        message = OpeningAnswer(self.documents[0].fleet, self.name, *window, reason, bitmap, pack_numbers(sums))
         return sign("answer", message.encode(), [self._root]).encode()

@@ -65,9 +65,9 @@ _Read = TypeVar("_Read", bound=Document)
 
 def first_problem(error: ValidationError, subject: str = "") -> str:
     """The first field that is wrong, and why, in a line; `subject` stands for a document that is wrong as such."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    path, words = ".".join(map(str, first["loc"])) or subject, problem_words(first)
-    return f"{path}: {words}" if path else words
+    problem = error.errors(include_url=False, include_input=False)[0]
+    path, reason = ".".join(map(str, problem["loc"])) or subject, problem_words(problem)
+    return f"{path}: {reason}" if path else reason
 
 
 def refusal(error: ValidationError, subject: str) -> FrameError:
@@ -128,19 +128,19 @@ _PROBLEMS = {
 
 def write_document(document: Document) -> bytes:
     """The bytes of a document, which an envelope holds and signs."""
-    values = document.model_dump(mode="json")
-    values |= {name: [bytes.fromhex(digits) for digits in values[name]] for name in document.binary}
-    packed: bytes = msgpack.packb(values)
+    fields = document.model_dump(mode="json")
+    fields |= {name: [bytes.fromhex(digits) for digits in fields[name]] for name in document.binary}
+    packed: bytes = msgpack.packb(fields)
     return packed
 
 
 def read_document(kind: type[_Read], payload: bytes) -> _Read:
     """Parse a document whose signatures have been checked; the PolicyError names the first field that is wrong."""
     try:
-        values = msgpack.unpackb(payload, raw=False, strict_map_key=True)
-        if not all(isinstance(value, bytes) for name in kind.binary for value in values[name]):
+        fields = msgpack.unpackb(payload, raw=False, strict_map_key=True)
+        if not all(isinstance(value, bytes) for name in kind.binary for value in fields[name]):
             raise ValueError("text where bytes are expected")
-        return kind.model_validate_json(json.dumps(values, default=bytes.hex))
+        return kind.model_validate_json(json.dumps(fields, default=bytes.hex))
     except ValidationError as error:
         raise PolicyError(first_problem(error, "document")) from None
     except (ValueError, KeyError, TypeError, RecursionError, msgpack.UnpackException):

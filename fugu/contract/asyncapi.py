@@ -138,7 +138,7 @@ def asyncapi_document() -> dict[str, Any]:
         "channels": {kind: _channel(kind, channel) for kind, channel in _CHANNELS.items()},
         "operations": {f"{channel.action}_{kind}": _operation(kind, channel) for kind, channel in _CHANNELS.items()},
         "components": {
-            "parameters": {name: {"description": f"{words}: {NAME_PATTERN}"} for name, words in _PARAMETERS.items()},
+            "parameters": {name: {"description": f"{text}: {NAME_PATTERN}"} for name, text in _PARAMETERS.items()},
             "messages": {
                 name: {"name": name, "contentType": kind, "payload": {"$ref": f"#/components/schemas/{name}"}}
                 for kind, names in (

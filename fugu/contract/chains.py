@@ -53,8 +53,8 @@ class BinaryChains(ClassOfChains):
     @property
     def words(self) -> str:
         """The intervals."""
-        first, second = (f"from {low:.6g} to {high:.6g}" for low, high in (self.q, self.r))
-        return f"every chain that leaves state 0 with probability {first}, state 1 {second}, and starts stationary"
+        from_0, from_1 = (f"from {low:.6g} to {high:.6g}" for low, high in (self.q, self.r))
+        return f"every chain that leaves state 0 with probability {from_0}, state 1 {from_1}, and starts stationary"
 
     @property
     def label(self) -> str:
@@ -96,11 +96,11 @@ class BinaryChains(ClassOfChains):
         """Odds ratios bound whatever may be known, and informed adversaries of classes that alternate."""
         if adversary == "ignorant":
             return "BDP theorem 1"
-        has_many = self.q[0] < self.q[1] or self.r[0] < self.r[1]
+        is_interval = self.q[0] < self.q[1] or self.r[0] < self.r[1]
         alternates = Fraction(self.q[1]) + Fraction(self.r[1]) > 1
-        return "odds-ratio bound" if adversary == "universal" or (has_many and alternates) else "bridge recursion"
+        return "odds-ratio bound" if adversary == "universal" or (is_interval and alternates) else "bridge recursion"
 
-    def reached(self, adversary: Adversary) -> bool:
+    def is_tight(self, adversary: Adversary) -> bool:
         """Known where readings do not alternate, with less than any side information."""
         return self.q[0] + self.r[0] <= 1 and adversary != "universal"
 
@@ -268,7 +268,7 @@ class JointChains(_ByOdds):
         names = ", ".join(joint_stream.name for joint_stream in self.streams)
         raise ValueError(f"the class of chains is of the streams {names}, not of {device}/{stream}")
 
-    def shown(self, column: int) -> tuple[int, ...]:
+    def shown_states(self, column: int) -> tuple[int, ...]:
         """As in `shows`."""
         return tuple(row[column] for row in self.shows)
 
@@ -278,10 +278,10 @@ class JointChains(_ByOdds):
             raise ValueError(f"the clock's period is not the {self.period_us} microseconds of the chains")
         return self.streams[self.column(device, stream)].states
 
-    def named(self, stream: str, period_us: int, rate: Fraction) -> JointChains:
+    def for_stream(self, stream: str, period_us: int, rate: Fraction) -> JointChains:
         """Chains of one stream, with its name, its period and what a tick of it tells."""
-        renamed = self.streams[0].model_copy(update={"name": stream, "rate": math.nextafter(float(rate), math.inf)})
-        return self.model_copy(update={"streams": (renamed,), "period_us": period_us})
+        own_stream = self.streams[0].model_copy(update={"name": stream, "rate": math.nextafter(float(rate), math.inf)})
+        return self.model_copy(update={"streams": (own_stream,), "period_us": period_us})
 
     def covers(self, pinned_chains: ChainClass) -> bool:
         """True if the other is of the same streams with the same rates: what the owners of the others rely on."""
@@ -292,9 +292,9 @@ class JointChains(_ByOdds):
 
     def compiled(self, column: int = 0) -> CorePolicy:
         """Compile the class, with all its streams."""
-        form = super().compiled(column)
-        form.steps = self.steps
-        return form
+        policy = super().compiled(column)
+        policy.steps = self.steps
+        return policy
 
     def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
         return self._joint_bound(Fraction(log_up(max(ratio_01, ratio_10))), adversary)

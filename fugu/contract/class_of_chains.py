@@ -117,7 +117,7 @@ class ClassOfChains(Document):
         """Which of the streams one of a device is; ValueError if it is none of them."""
         return 0
 
-    def shown(self, column: int) -> tuple[int, ...]:
+    def shown_states(self, column: int) -> tuple[int, ...]:
         """For each state of the chain that of a stream."""
         return tuple(range(self.states))
 
@@ -125,7 +125,7 @@ class ClassOfChains(Document):
         """How many states a stream has; ValueError if the class is not of this stream, or of another period."""
         return self.states
 
-    def named(self, stream: str, period_us: int, rate: Fraction) -> ChainClass:
+    def for_stream(self, stream: str, period_us: int, rate: Fraction) -> ChainClass:
         """The class for a stream of this name and period whose ticks tell so much, if it names one; else itself."""
         return self  # type: ignore[return-value]  # a union of all subclasses
 
@@ -185,7 +185,7 @@ class ClassOfChains(Document):
         """
         return self.ratio_loss(*self.lasting_ratios(*ratios), adversary)
 
-    def reached(self, adversary: Adversary) -> bool:
+    def is_tight(self, adversary: Adversary) -> bool:
         """True if some mechanism with given ratios is known to lose all of the bound."""
         return False
 
@@ -197,13 +197,13 @@ class ClassOfChains(Document):
 
     def compiled(self, column: int = 0) -> Policy:
         """Compile the class."""
-        form = Policy()
-        form.chains, form.members, form.steps, form.column = self.form, self.members, 1, column
-        form.shared = tuple(
+        policy = Policy()
+        policy.chains, policy.members, policy.steps, policy.column = self.form, self.members, 1, column
+        policy.shared = tuple(
             (stream.name, stream.states, stream.rate.as_integer_ratio()) for stream in self.named_streams
         )
-        form.states = self.stream_sizes[column]
-        return form
+        policy.states = self.stream_sizes[column]
+        return policy
 
     def stretch_bound(
         self, tick_epsilon: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary

@@ -57,7 +57,7 @@ class _Agent:
 
     def cells(self, cells: Cells) -> bytes:
         extra_states = len(cells.states) - len(cells.cells)
-        places = b"".join(_packed(">qq", *cell) for cell in cells.cells)
+        places = b"".join(_pack(">qq", *cell) for cell in cells.cells)
         return struct.pack(">4dB", *(number + 0.0 for number in (*cells.origin, *cells.step)), extra_states) + places
 
     def points(self) -> bytes:
@@ -65,10 +65,11 @@ class _Agent:
 
     def query(self, window: Window, counts: int) -> tuple[int, bytes]:
         """The kind of a window's query, and what belongs to it."""
-        return (int(window.query.each), b"") if window.blocks is None else (BLOCKS, _blocks(window.blocks))
+        return (int(window.query.each), b"") if window.blocks is None else (BLOCKS, _block_bytes(window.blocks))
 
     def sums(self, policy: Policy) -> bytes:
-        return bytes([len(policy.sums)]) + b"".join(_sum(window, policy.discretiser.states) for window in policy.sums)
+        labels = policy.discretiser.states
+        return bytes([len(policy.sums)]) + b"".join(_sum_bytes(window, labels) for window in policy.sums)
 
     def ratio(self, epsilon: float) -> int:
         """Of a claim; 0 if it is none."""
@@ -183,12 +184,12 @@ def _compile(policy: AnyPolicy, form: _Form) -> bytes:
     parts = [
         form.form,
         struct.pack(">I", policy.version),
-        *(_name(name) for name in (policy.fleet, policy.device, policy.stream)),
+        *(_name_bytes(name) for name in (policy.fleet, policy.device, policy.stream)),
         struct.pack(">QQ", policy.valid_from, policy.valid_until or 0),
         struct.pack(">QQ", policy.clock.epoch_us, policy.clock.period_us),
         struct.pack(">H", policy.frame_ticks),
         compile_discretiser(policy.discretiser, form),
-        _outputs(policy, form) if policy.kind == "symbols" else form.points(),
+        _output_bytes(policy, form) if policy.kind == "symbols" else form.points(),
     ]
     compiled_bytes = b"".join(parts)
     if len(compiled_bytes) > form.most_bytes:
@@ -196,7 +197,7 @@ def _compile(policy: AnyPolicy, form: _Form) -> bytes:
     return compiled_bytes
 
 
-def _packed(form: str, *values: int) -> bytes:
+def _pack(form: str, *values: int) -> bytes:
     try:
         return struct.pack(form, *values)
     except struct.error:
@@ -207,7 +208,7 @@ def _length_prefixed(text: bytes) -> bytes:
     return bytes([len(text)]) + text
 
 
-def _name(name: str) -> bytes:
+def _name_bytes(name: str) -> bytes:
     if not re.fullmatch(NAME_PATTERN, name):
         raise PolicyError(f"{name!r} is no name")
     return _length_prefixed(name.encode())
@@ -232,17 +233,17 @@ def compile_discretiser(discretiser: Discretiser, form: _Form = _AGENT) -> bytes
     missing = 0 if discretiser.missing is None else discretiser.states.index(discretiser.missing) + 1
     match discretiser:
         case Thresholds():
-            kind, body = THRESHOLDS, _thresholds(discretiser, form)
+            kind, body = THRESHOLDS, _threshold_bytes(discretiser, form)
         case Baseline():
-            kind, body = BASELINE, _baseline(discretiser, form)
+            kind, body = BASELINE, _baseline_bytes(discretiser, form)
         case Categories():
-            kind, body = CATEGORIES, _categories(discretiser)
+            kind, body = CATEGORIES, _category_bytes(discretiser)
         case Cells():
             kind, body = CELLS, form.cells(discretiser)
     return struct.pack(">HBH", states, kind, missing) + form.unit + body
 
 
-def _thresholds(discretiser: Thresholds, form: _Form) -> bytes:
+def _threshold_bytes(discretiser: Thresholds, form: _Form) -> bytes:
     edges, margin = discretiser.edges, discretiser.hysteresis
     rows = [[form.edge(edge, shift) for edge in edges] for shift in ((0.0, -margin, margin) if margin else (0.0,))]
     extra_states = len(discretiser.states) - len(edges) - 1
@@ -251,7 +252,7 @@ def _thresholds(discretiser: Thresholds, form: _Form) -> bytes:
     return header + packed_rows[0] + bytes([bool(margin)]) + b"".join(packed_rows[1:])
 
 
-def _baseline(discretiser: Baseline, form: _Form) -> bytes:
+def _baseline_bytes(discretiser: Baseline, form: _Form) -> bytes:
     low, span = Fraction(discretiser.lowest), Fraction(discretiser.highest) - Fraction(discretiser.lowest)
     extra_states = len(discretiser.states) - len(discretiser.edges) - 1
     header = struct.pack(">BI", extra_states, discretiser.baseline_ticks) + form.span(discretiser)
@@ -263,7 +264,7 @@ def _baseline(discretiser: Baseline, form: _Form) -> bytes:
     return header + b"\0" + b"".join(struct.pack(">q", min(max(edge, -_LIMIT), _LIMIT)) for edge in edges)
 
 
-def _categories(discretiser: Categories) -> bytes:
+def _category_bytes(discretiser: Categories) -> bytes:
     rows = []
     for name, state in discretiser.categories.items():
         text = name.encode()
@@ -273,52 +274,52 @@ def _categories(discretiser: Categories) -> bytes:
     return struct.pack(">H", len(rows)) + b"".join(rows)
 
 
-def _outputs(policy: Policy, form: _Form) -> bytes:
+def _output_bytes(policy: Policy, form: _Form) -> bytes:
     """The table, the windows, the class, and the guarantees."""
     labels = policy.discretiser.states
     parts = [
-        b"\0" if policy.table is None else _table(policy.table.rows),
+        b"\0" if policy.table is None else _table_bytes(policy.table.rows),
         bytes([len(policy.windows)]),
-        *(_window(window, labels, form) for window in policy.windows),
+        *(_window_bytes(window, labels, form) for window in policy.windows),
         form.sums(policy),
-        _chains(policy, form),
-        _guarantee(policy.guarantee, form),
+        _class_bytes(policy, form),
+        _guarantee_bytes(policy.guarantee, form),
     ]
     if policy.table is not None and policy.windows_guarantee is not None:
-        parts.append(_guarantee(policy.windows_guarantee, form))
+        parts.append(_guarantee_bytes(policy.windows_guarantee, form))
     return b"".join(parts)
 
 
-def _table(rows: tuple[Any, ...]) -> bytes:
+def _table_bytes(rows: tuple[Any, ...]) -> bytes:
     return bytes([len(rows[0]) + 1]) + b"".join(struct.pack(f">{len(row)}I", *row) for row in rows)
 
 
-def _window(window: Window, labels: tuple[str, ...], form: _Form) -> bytes:
+def _window_bytes(window: Window, labels: tuple[str, ...], form: _Form) -> bytes:
     scale = Fraction(window.scale)
     kind, query_bytes = form.query(window, len(window.groups(labels)))
     numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, kind)
     count_indices = b"" if window.query.each else _count_indices(window.counted(labels), labels)
-    return _name(window.name) + struct.pack(">QIIQQB", *numbers) + count_indices + query_bytes
+    return _name_bytes(window.name) + struct.pack(">QIIQQB", *numbers) + count_indices + query_bytes
 
 
 def _count_indices(counted_states: tuple[int, ...], labels: tuple[str, ...]) -> bytes:
     return bytes(0 if state in counted_states else NONE for state in range(len(labels)))
 
 
-def _blocks(blocks: Blocks) -> bytes:
-    rows = b"".join(_packed(">qi", moment, offset) for moment, offset in blocks.offsets)
+def _block_bytes(blocks: Blocks) -> bytes:
+    rows = b"".join(_pack(">qi", moment, offset) for moment, offset in blocks.offsets)
     return struct.pack(">IB", blocks.seconds, len(blocks.offsets)) + rows
 
 
-def _sum(shared_window: SharedWindow, labels: tuple[str, ...]) -> bytes:
+def _sum_bytes(shared_window: SharedWindow, labels: tuple[str, ...]) -> bytes:
     group = shared_window.group
     numbers = struct.pack(">QIIHI", group.start, group.length, group.noise, group.honest, group.deadline)
     count_indices = _count_indices(tuple(labels.index(state) for state in group.count), labels)
-    blocks = b"\0" if group.blocks is None else b"\1" + _blocks(group.blocks)
-    return _name(group.name) + group.digest + bytes.fromhex(group.helper) + numbers + count_indices + blocks
+    blocks = b"\0" if group.blocks is None else b"\1" + _block_bytes(group.blocks)
+    return _name_bytes(group.name) + group.digest + bytes.fromhex(group.helper) + numbers + count_indices + blocks
 
 
-def _chains(policy: Policy, form: _Form) -> bytes:
+def _class_bytes(policy: Policy, form: _Form) -> bytes:
     """The class of the guarantee."""
     if isinstance(policy.chains, JointChains):
         return form.joint(policy.chains, policy)
@@ -328,6 +329,6 @@ def _chains(policy: Policy, form: _Form) -> bytes:
     )
 
 
-def _guarantee(guarantee: Guarantee, form: _Form) -> bytes:
+def _guarantee_bytes(guarantee: Guarantee, form: _Form) -> bytes:
     adversary = bytes([ADVERSARIES.index(guarantee.adversary)])
     return adversary + _big_int(form.ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)

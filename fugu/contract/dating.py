@@ -1,7 +1,7 @@
 """Since when, and until when, a promise is true where a stream's policy has changed.
 
 A stronger policy is not true when it begins: ticks before it had less noise, and leak over the change. Nor is one true
-in its last ticks, once a weaker policy follows. `dated` says at which ticks a promised stretch may begin, and bounds
+in its last ticks, once a weaker policy follows. `dates_of` says at which ticks a promised stretch may begin, and bounds
 the stretches that begin elsewhere. Whoever tells an epsilon asks it: descriptions, statements, pages, releases.
 
 Everything is rounded outward. Decimals have 50 digits, and `_HAIR` is far above their error.
@@ -39,7 +39,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.stretches import StretchBound
 from fugu.core.leakage import ONE, odds_leakage, ratio_up
 
-__all__ = ["SLACK", "Dated", "dated", "quiet_from", "settling_ticks", "with_slack"]
+__all__ = ["SLACK", "Dated", "dates_of", "quiet_from", "settling_ticks", "with_slack"]
 
 SLACK = Fraction(1, 1024)
 """The part of epsilon that a plan leaves to what leaks over a change of policy."""
@@ -135,7 +135,7 @@ class Dated(NamedTuple):
         return math.inf if self.outside is None else max(promised.epsilon(ticks), self.outside.epsilon(ticks))
 
 
-def dated(policy: AnyPolicy, history: History, *, windows_only: bool = False) -> Dated:
+def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False) -> Dated:
     """Say when the promise of a policy is true of a stream with such a history.
 
     `windows_only`: the promise to those who see its windows alone. A version without a span is taken for the next one.
@@ -143,7 +143,7 @@ def dated(policy: AnyPolicy, history: History, *, windows_only: bool = False) ->
     """
     if isinstance(policy, Policy) and history.beside:
         intervals = louder_intervals(policy, history)
-        dates = dated(policy, forget_noise(history, intervals), windows_only=windows_only)
+        dates = dates_of(policy, forget_noise(history, intervals), windows_only=windows_only)
         version_spans = [span for span in history.spans if span.version == policy.version]
         unbounded = intervals and (not version_spans or any(span.touches(intervals) for span in version_spans))
         return dates._replace(outside=None) if unbounded else dates
@@ -157,7 +157,7 @@ def dated(policy: AnyPolicy, history: History, *, windows_only: bool = False) ->
         )
     if all(span.version != policy.version for span in spans):
         spans = (*spans, Span(policy.version, Noise.of(policy), None))
-    return _Promise(policy, windows_only=windows_only).dated(spans, complete=history.complete)
+    return _Promise(policy, windows_only=windows_only).dates(spans, complete=history.complete)
 
 
 class _Run(NamedTuple):
@@ -211,7 +211,7 @@ class _Promise:
                 joint_stream = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
                 self.rates = (max(*self.rates, Decimal(joint_stream.rate)),) * 2
 
-    def dated(self, spans: Sequence[Span], *, complete: bool) -> Dated:
+    def dates(self, spans: Sequence[Span], *, complete: bool) -> Dated:
         """Find the interval of beginnings, and the bound elsewhere."""
         version = self.policy.version
         indices = [index for index, span in enumerate(spans) if span.version == version]
@@ -278,12 +278,12 @@ class _Promise:
             sums = self._exact_sums(as_decimal(fraction), ticks, past_runs, future_runs)
             if all(total.before(MAX_TICK) + total.after(MAX_TICK) + _HAIR < total.limit for total in sums):
                 return sums
-        limit = as_decimal(fraction - Fraction(_derived(self.policy.model_dump_json(), self.windows).epsilon(ticks)))
+        limit = as_decimal(fraction - Fraction(_true_bound(self.policy.model_dump_json(), self.windows).epsilon(ticks)))
         before, after = (self._excess(runs, self.rates) for runs in (past_runs, future_runs))
-        sides = (cache(partial(self._decayed, excess)) for excess in (before, after))
+        sides = (cache(partial(self._decay, excess)) for excess in (before, after))
         return [_Sum(limit, *sides)]
 
-    def _decayed(self, excess: Decimal, ticks: int) -> Decimal:
+    def _decay(self, excess: Decimal, ticks: int) -> Decimal:
         """The rest of an excess after so many ticks, at most."""
         if self.root is None or not excess:
             return excess
@@ -301,8 +301,8 @@ class _Promise:
             if run.max_ticks is not None:
                 total = min(total, Decimal(run.max_ticks))
                 if self.root < _ACCURATE_ODDS:
-                    total = min(total, (self.root - 1) / 2 - self._decayed((self.root - 1) / 2, run.max_ticks) + _HAIR)
-            excess = min(self._decayed(excess, run.min_ticks) + (gap and gap * total), cap) if total else Decimal(0)
+                    total = min(total, (self.root - 1) / 2 - self._decay((self.root - 1) / 2, run.max_ticks) + _HAIR)
+            excess = min(self._decay(excess, run.min_ticks) + (gap and gap * total), cap) if total else Decimal(0)
         return excess + _HAIR if excess else excess
 
     def _exact_sums(
@@ -448,7 +448,7 @@ def _powers(odds: Fraction, ratio: Fraction) -> _Powers:
 
 
 @lru_cache(maxsize=256)
-def _derived(document: str, windows_only: bool) -> StretchBound:
+def _true_bound(document: str, windows_only: bool) -> StretchBound:
     """The bound of a policy from what its tick really loses, which is less than what it promises.
 
     Policies with a map of categories have no hash, so their text is the key.

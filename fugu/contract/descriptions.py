@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import FORMAT_NAME, Document, Printable, refusal
 from fugu.contract.chains import ChainClass
-from fugu.contract.dating import Dated, dated
+from fugu.contract.dating import Dated, dates_of
 from fugu.contract.discretisers import Cells, Label
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK
@@ -104,15 +104,15 @@ class Described(Document):
         return self.since == 0 and self.until is None
 
     @property
-    def of_a_tick(self) -> float | None:
+    def tick_epsilon(self) -> float | None:
         """Loss of a single tick, which is at most that of a stretch; `None` without a bound."""
         return next((stretch.epsilon for stretch in self.stretches if stretch.ticks == 1), self.epsilon)
 
-    def of_ticks(self, first: int, last: int) -> float | None:
+    def epsilon_at(self, first: int, last: int) -> float | None:
         """Loss of any single tick in first..last; `None` without a bound."""
         dates = Dated(self.stretch_ticks, self.since, self.until)
         if dates.covers(first, last, 1):
-            return self.of_a_tick
+            return self.tick_epsilon
         return next((stretch.outside for stretch in self.stretches if stretch.ticks == 1), self.outside)
 
     @property
@@ -143,7 +143,7 @@ class DescribedWindow(Asking):
     states: Each | tuple[Label, ...]
     scale: Annotated[Printable, Field(max_length=32)]
 
-    def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def count_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Each count in words."""
         return self.query.names(names if self.states == EACH else self.states)
 
@@ -198,7 +198,7 @@ class PlaceGrid(Document):
             longitude = (longitude + 180.0) % 360.0 - 180.0
         return min(90.0, max(-90.0, latitude)), longitude
 
-    def located(self, east: float, north: float) -> tuple[float, float]:
+    def position_of(self, east: float, north: float) -> tuple[float, float]:
         """Latitude and longitude of a measurement, in the stream's unit; ValueError if the stream has none."""
         if self.cell_size is None:
             raise ValueError("a stream of symbols has no measurements")
@@ -358,20 +358,20 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
     }
     if isinstance(policy, Policy):
         guarantee = policy.guarantee
-        period, of_windows = policy.clock.period_us, policy.windows_guarantee
-        stretches, counted = _rows(policy.bound(), period, guarantee.epsilon), policy.windows_bound()
+        period, claim = policy.clock.period_us, policy.windows_guarantee
+        stretches, bound = _stretches(policy.bound(), period, guarantee.epsilon), policy.windows_bound()
         fields |= {
             "kind": "windows" if policy.table is None else "both" if policy.counted else "symbols",
             "table": None if policy.table is None else policy.table.rows,
-            "windows": tuple(_described_window(window, policy.discretiser.states) for window in policy.windows),
-            "sums": tuple(map(_described_sum, policy.sums)),
+            "windows": tuple(_describe_window(window, policy.discretiser.states) for window in policy.windows),
+            "sums": tuple(map(_describe_sum, policy.sums)),
             "chains": policy.chains,
-            "guarantee": _described(guarantee.epsilon, guarantee.adversary, stretches, dated(policy, history)),
-            "windows_guarantee": of_windows
-            and counted
-            and _described(
-                *(of_windows.epsilon, of_windows.adversary, _rows(counted, period, of_windows.epsilon)),
-                dated(policy, history, windows_only=True),
+            "guarantee": _promise_of(guarantee.epsilon, guarantee.adversary, stretches, dates_of(policy, history)),
+            "windows_guarantee": claim
+            and bound
+            and _promise_of(
+                *(claim.epsilon, claim.adversary, _stretches(bound, period, claim.epsilon)),
+                dates_of(policy, history, windows_only=True),
             ),
         }
     else:
@@ -381,7 +381,7 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
             if stream_loss.epsilon is None
             else (Stretch("a single tick", 1, stream_loss.epsilon, stream_loss.epsilon),)
         )
-        promise = _described(stream_loss.epsilon, stream_loss.adversary, stretches, dated(policy, history))
+        promise = _promise_of(stream_loss.epsilon, stream_loss.adversary, stretches, dates_of(policy, history))
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
     conditions = [shared_window.condition for shared_window in policy.sums] if isinstance(policy, Policy) else []
@@ -390,7 +390,7 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
 
 
 @lru_cache(maxsize=256)  # policies of a fleet promise few different things
-def _rows(bound: StretchBound, period_us: int, epsilon: float) -> tuple[Stretch, ...]:
+def _stretches(bound: StretchBound, period_us: int, epsilon: float) -> tuple[Stretch, ...]:
     return bound.rows(period_us, epsilon)
 
 
@@ -402,7 +402,7 @@ def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
     return f"The longer a stretch of time is, the less it is protected; {public_words}"
 
 
-def _described(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], dates: Dated) -> Described:
+def _promise_of(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], dates: Dated) -> Described:
     def epsilon_outside(ticks: int, lowest: float | None) -> float | None:
         if dates.outside is None or lowest is None:
             return None
@@ -433,12 +433,12 @@ def _finite(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _described_window(window: Window, labels: tuple[str, ...]) -> DescribedWindow:
+def _describe_window(window: Window, labels: tuple[str, ...]) -> DescribedWindow:
     states: Each | tuple[str, ...] = EACH if window.states == EACH else tuple(labels[i] for i in window.counted(labels))
     return DescribedWindow(states=states, **window.model_dump(exclude={"states", "mechanism"}))
 
 
-def _described_sum(shared_window: SharedWindow) -> DescribedSum:
+def _describe_sum(shared_window: SharedWindow) -> DescribedSum:
     group = shared_window.group
     return DescribedSum(
         name=group.name,
@@ -446,7 +446,7 @@ def _described_sum(shared_window: SharedWindow) -> DescribedSum:
         states=group.count,
         helper=group.helper_digits,
         honest=group.honest,
-        least=group.least,
+        least=group.quorum,
         condition=shared_window.condition,
     )
 

@@ -352,7 +352,7 @@ def _compare_compiled(
         if actual == expected:
             continue
         try:
-            difference = _difference("", _as_values(reader(actual)), _as_values(reader(expected)))
+            difference = _difference("", _comparable(reader(actual)), _comparable(reader(expected)))
         except CompiledError as error:
             difference = f"it cannot be read: {error}"
         raise PolicyError(f"the compiled policy of stream {policy.stream} is not its JSON form: {difference}")
@@ -372,10 +372,10 @@ def _difference(path: str, actual: Any, expected: Any) -> str:
     return f"{path} is {actual!r:.{_MAX_SHOWN}}, and {expected!r:.{_MAX_SHOWN}} by the JSON form"
 
 
-def _as_values(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     """A compiled policy, or a part of it, as values that can be compared."""
     if isinstance(value, list | tuple):
-        return [_as_values(part) for part in value]
+        return [_comparable(part) for part in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: _as_values(part) for name, part in asdict(value).items()}
-    return {name: _as_values(part) for name, part in vars(value).items()} if hasattr(value, "__dict__") else value
+        return {name: _comparable(part) for name, part in asdict(value).items()}
+    return {name: _comparable(part) for name, part in vars(value).items()} if hasattr(value, "__dict__") else value

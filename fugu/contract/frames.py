@@ -218,7 +218,7 @@ class Committed(Message):
         if len(self.tag) not in (0, _TAG_BYTES):
             raise FrameError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}", Reason.WRONG_LENGTH)
 
-    def signed(self, key: bytes, fleet: str, device: str) -> Self:
+    def with_tag(self, key: bytes, fleet: str, device: str) -> Self:
         """The message with its tag, under a key of 32 bytes."""
         return replace(self, tag=_tag(key, fleet, device, self))
 

@@ -37,11 +37,11 @@ __all__ = [
     "Report",
     "SealedMasks",
     "header",
-    "numbers",
-    "packed",
-    "pages",
+    "pack_numbers",
     "set_digest",
     "signed_total",
+    "split_pages",
+    "unpack_numbers",
 ]
 
 DIGEST_BYTES: Final = 32
@@ -232,7 +232,7 @@ def set_digest(document: bytes, number: int, reports: Iterable[SealedMasks]) -> 
     return digest.digest()
 
 
-def pages(document: bytes, number: int, reports: Sequence[SealedMasks]) -> Iterator[OpeningRequest]:
+def split_pages(document: bytes, number: int, reports: Sequence[SealedMasks]) -> Iterator[OpeningRequest]:
     """Split a set, in its order, into pages of at most `MAX_PAGE_BYTES`."""
     max_bytes, request = MAX_PAGE_BYTES - 128, set_digest(document, number, reports)
     page_reports: list[list[SealedMasks]] = []
@@ -248,12 +248,12 @@ def pages(document: bytes, number: int, reports: Sequence[SealedMasks]) -> Itera
         yield OpeningRequest(document, number, request, page, len(page_reports), tuple(reports_of_page))
 
 
-def numbers(words: bytes) -> tuple[int, ...]:
+def unpack_numbers(words: bytes) -> tuple[int, ...]:
     """Masks, parts or sums of their bytes."""
     return tuple(int.from_bytes(words[i : i + MASK_BYTES], "big") for i in range(0, len(words), MASK_BYTES))
 
 
-def packed(values: Iterable[int]) -> bytes:
+def pack_numbers(values: Iterable[int]) -> bytes:
     """Masks, parts or sums as bytes; each is taken mod 2^64."""
     return b"".join((value % _WORD).to_bytes(MASK_BYTES, "big") for value in values)
 

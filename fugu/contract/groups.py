@@ -119,7 +119,7 @@ class GroupDocument(Document):
         return digits(bytes.fromhex(self.helper))
 
     @property
-    def least(self) -> int:
+    def quorum(self) -> int:
         """Members that have to be in a sum."""
         return self.honest + self.colluding
 

@@ -88,14 +88,14 @@ def check_outputs(
     column: int | None = None,
     *,
     windows_only: bool = False,
-    claim: CorePolicy | None = None,
+    compiled: CorePolicy | None = None,
 ) -> Loss:
     """Refuse outputs, `subject` in errors, that lose more than a guarantee allows, alone or in turns with others.
 
     A stream whose mechanism changes from tick to tick keeps the guarantee if each of them passes this check by itself.
     Returns what they, and all that may take turns with them (`lasting_ratios`), lose about a single tick. Of joint
     chains the stream is at `column`, by default a stream by itself that tells what these outputs do; `windows_only`:
-    only these outputs of it are seen. `fugu.core.guarantee` decides, by the compiled policy `claim` if there is one.
+    only these outputs of it are seen. `fugu.core.guarantee` decides, by the compiled policy `compiled` if there is one.
     GuaranteeError: it is above the guarantee or not finite, or the numbers of states differ.
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change";
     docs/proofs/stretches.md.
@@ -103,7 +103,7 @@ def check_outputs(
     if outputs.table is not None:
         _check_states(chains, outputs.table)
     promise = ADVERSARIES.index(guarantee.adversary), claimed_ratio(guarantee.epsilon), guarantee.stretch_ticks
-    policy = claim or _core_claim(chains, outputs)
+    policy = compiled or _core_claim(chains, outputs)
     try:
         bounds = derived_losses(tuple(policy.members), *core.tick_ratios(policy, windows_only), guarantee.adversary)
         bound = core.prove(policy, bounds, promise, windows_only)

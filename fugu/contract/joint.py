@@ -57,7 +57,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     adversary = max((stream.guarantee.adversary for stream in streams), key=_STRENGTH.index)
     classes = {stream.chains.model_dump_json(): stream.chains for stream in streams}
     if any(chains.named_streams for chains in classes.values()):
-        return max(_named(chains, streams, adversary, sensors or {}).epsilon(ticks) for chains in classes.values())
+        return max(_bound_of(chains, streams, adversary, sensors or {}).epsilon(ticks) for chains in classes.values())
     first, *other_streams = streams
     for other_stream in other_streams:
         for aspect, first_value, other_value in (
@@ -79,7 +79,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     return max(bounds)
 
 
-def _named(
+def _bound_of(
     chains: ChainClass, streams: Sequence[Policy], adversary: Adversary, sensors: Mapping[str, Hashable]
 ) -> StretchBound:
     """The bound for all streams of a class of joint chains, if these are some of them and keep to what it allows."""
@@ -91,7 +91,7 @@ def _named(
             column = chains.column(stream.device, stream.stream)
         except ValueError as error:
             raise NoJointBoundError(str(error)) from None
-        states = chains.shown(column)
+        states = chains.shown_states(column)
         if stream.stream in sensors and states != states_of_sensor.setdefault(
             (sensors[stream.stream], stream.discretiser), states
         ):

@@ -96,7 +96,7 @@ class JsonMessage:
             if name not in self.columns:
                 if value != () or field.default != ():
                     holds_messages = isinstance(value, tuple) and value and isinstance(value[0], JsonMessage)
-                    flat[name] = [part.written() for part in value] if holds_messages else value
+                    flat[name] = [part.json_fields() for part in value] if holds_messages else value
             elif isinstance(value, Mapping):
                 flat |= {f"{self.columns[name]}_{label}": number for label, number in value.items()}
             elif name == next(iter(self.columns)):
@@ -104,13 +104,13 @@ class JsonMessage:
                     flat |= {column + suffix: getattr(self, name)[index] for name, column in self.columns.items()}
         return flat
 
-    def written(self) -> dict[str, Any]:
+    def json_fields(self) -> dict[str, Any]:
         """The object as JSON has it."""
         return {n: instant_text(value) if isinstance(value, datetime) else value for n, value in self.flat().items()}
 
     def encode(self) -> bytes:
         """Bytes of the message."""
-        return json.dumps(self.written(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(self.json_fields(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:

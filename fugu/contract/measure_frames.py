@@ -114,15 +114,15 @@ class MeasureFrame(Message):
         row = checked_row(unpack_payload(payload, cls.SCHEMA), len(cls.wire), "message")
         version, shift, previous, first, dimensions, count, body = row
         _DIMENSIONS.check(dimensions, "dimensions")
-        cell = _record(dimensions)
-        binary(body, cell.size, MAX_MEASURE_TICKS * cell.size, "points")
-        if len(body) % cell.size:
+        form = _record(dimensions)
+        binary(body, form.size, MAX_MEASURE_TICKS * form.size, "points")
+        if len(body) % form.size:
             raise FrameError("the points of a frame end in the middle of one", Reason.WRONG_LENGTH)
-        ticks = len(body) // cell.size
+        ticks = len(body) // form.size
         integer(count, 1, ticks, "count")
-        if any(body[count * cell.size :]):
+        if any(body[count * form.size :]):
             raise FrameError("the padding of a frame holds points", Reason.OUT_OF_RANGE)
-        released = tuple(Released(table, tuple(point)) for table, *point in cell.iter_unpack(body[: count * cell.size]))
+        released = tuple(Released(table, tuple(point)) for table, *point in form.iter_unpack(body[: count * form.size]))
         return cls(version, previous, first, dimensions, released, ticks - count, shift)
 
 

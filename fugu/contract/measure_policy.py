@@ -208,7 +208,7 @@ class MeasurePolicy(PolicyHeader):
     @property
     def matrices(self) -> list[list[list[float]]]:
         """The same of all parts."""
-        return [_dense(transition) for transition in (self.transition, *(change.transition for change in self.changes))]
+        return [_matrix(rows) for rows in (self.transition, *(change.transition for change in self.changes))]
 
     def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""
@@ -248,7 +248,7 @@ class MeasurePolicy(PolicyHeader):
             )
 
 
-def _dense(rows: tuple[tuple[Step, ...], ...]) -> list[list[float]]:
+def _matrix(rows: tuple[tuple[Step, ...], ...]) -> list[list[float]]:
     return [[row.get(state, 0.0) for state in range(len(rows))] for row in map(dict, rows)]
 
 

@@ -242,12 +242,12 @@ def set_of(states: Any) -> int:
 
 def members(states: int) -> list[int]:
     """The states of a set, ascending."""
-    members = []
+    indices = []
     while states:
-        lowest = states & -states
-        members.append(lowest.bit_length() - 1)
-        states ^= lowest
-    return members
+        lowest_bit = states & -states
+        indices.append(lowest_bit.bit_length() - 1)
+        states ^= lowest_bit
+    return indices
 
 
 @dataclass(frozen=True)
@@ -277,8 +277,8 @@ class StaircaseNoise:
 
     def draw(self, centre: Point, uniform: Below) -> Point:
         """The point to release around a centre."""
-        noisy = (c + v for c, v in zip(centre, self.noise.draw(uniform), strict=True))
-        return tuple(min(max(x, low), high) for x, low, high in zip(noisy, self.low, self.high, strict=True))
+        point = (c + v for c, v in zip(centre, self.noise.draw(uniform), strict=True))
+        return tuple(min(max(x, low), high) for x, low, high in zip(point, self.low, self.high, strict=True))
 
     @cached_property
     def likely_states(self) -> list[int]:
@@ -432,7 +432,7 @@ def _set_bytes(states: int) -> bytes:
 
 
 def _big_endian(row: Sequence[int]) -> "array[int]":
-    swapped = array("I", row)
+    words = array("I", row)
     if sys.byteorder == "little":
-        swapped.byteswap()
-    return swapped
+        words.byteswap()
+    return words

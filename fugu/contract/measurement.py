@@ -69,7 +69,7 @@ class Measurement:
         all_successors = (*successors, *(states for _, steps in changes for states in steps))
         return cls(
             coordinates,
-            neighbours_of(policy["graph"], coordinates, [shown(states, shows) for states in all_successors]),
+            neighbours_of(policy["graph"], coordinates, [shown_set(states, shows) for states in all_successors]),
             successors,
             set_of(state for state, p in enumerate(policy["initial"]) if p > 0.0),
             policy["epsilon"],
@@ -114,7 +114,7 @@ class ConstraintSets:
 
     def __init__(self, measurement: Measurement) -> None:
         self.measurement, self._chain_states = measurement, measurement.initial
-        self._sets, self._ticks = [shown(self._chain_states, measurement.shows)], [0]
+        self._sets, self._ticks = [shown_set(self._chain_states, measurement.shows)], [0]
         self._visited = {(self._chain_states, 0): 0}
         self._start: int | None = None
         self._end = 0
@@ -170,11 +170,11 @@ class ConstraintSets:
         else:
             self._chain_states = next_states
             self._visited[key] = len(self._sets)
-            self._sets.append(shown(next_states, self.measurement.shows))
+            self._sets.append(shown_set(next_states, self.measurement.shows))
             self._ticks.append(tick)
 
 
-def shown(states: int, shows: Sequence[int]) -> int:
+def shown_set(states: int, shows: Sequence[int]) -> int:
     """The states that those of a set show; the same if there is no map."""
     return set_of({shows[state] for state in members(states)}) if shows else states
 
@@ -230,8 +230,8 @@ def _neighbours(coordinates: Sequence[Point], radius: Fraction) -> list[int]:
     else:
         steps = [step for step in product(offsets, repeat=dimensions) if sum(x * x for x in step) <= limit]
         states = {a: [cells.get(tuple(map(add, a, step)), 0) for step in steps] for a in cells}
-    sets = {a: reduce(or_, neighbour_sets) for a, neighbour_sets in states.items()}
-    return [sets[point] for point in coordinates]
+    neighbours = {a: reduce(or_, neighbour_sets) for a, neighbour_sets in states.items()}
+    return [neighbours[point] for point in coordinates]
 
 
 def _squared_distance(a: Point, b: Point) -> int:

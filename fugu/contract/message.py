@@ -34,7 +34,6 @@ __all__ = [
     "check_type",
     "checked_row",
     "integer",
-    "kind",
     "length",
     "payload_schema",
     "read_row",
@@ -341,7 +340,7 @@ def _tuple_schema(title: str, *items: Schema) -> Schema:
     return {"title": title, "type": "array", "items": list(items), **size}
 
 
-def kind(value: object) -> str:
+def _type_name(value: object) -> str:
     """The name of a value's type, for an error."""
     return type(value).__name__
 
@@ -349,14 +348,14 @@ def kind(value: object) -> str:
 def check_type(value: Any, expected_type: type, name: str, expected_form: str) -> Any:
     """Refuse a value of another type; returns the value."""
     if not isinstance(value, expected_type):
-        raise FrameError(f"{name} is {kind(value)}, not {expected_form}", Reason.WRONG_TYPE)
+        raise FrameError(f"{name} is {_type_name(value)}, not {expected_form}", Reason.WRONG_TYPE)
     return value
 
 
 def integer(value: Any, low: int, high: int, name: str) -> None:
     """Refuse what is no integer in low..high."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise FrameError(f"{name} is {kind(value)}, not an integer", Reason.WRONG_TYPE)
+        raise FrameError(f"{name} is {_type_name(value)}, not an integer", Reason.WRONG_TYPE)
     if not low <= value <= high:
         raise FrameError(f"{name} {value} is not in {low}..{high}", Reason.OUT_OF_RANGE)
 

@@ -89,8 +89,8 @@ class NoiseTable:
     @classmethod
     def randomised_response(cls, states: int, flip_weight: int) -> NoiseTable:
         """k-ary randomised response: `flip_weight` / 2^32 for each wrong symbol; ValueError if a cell has no weight."""
-        keep = SCALE - (states - 1) * flip_weight
-        weights = [[keep if z == x else flip_weight for z in range(states)] for x in range(states)]
+        true_weight = SCALE - (states - 1) * flip_weight
+        weights = [[true_weight if z == x else flip_weight for z in range(states)] for x in range(states)]
         return cls(tuple(tuple(accumulate(row[:-1])) for row in weights))
 
 

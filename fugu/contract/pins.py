@@ -201,8 +201,8 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
         tuple(map(set_of, pinned_part)) for pinned_part in pinned_steps
     ] != list(steps):
         problems.append("the states that can follow one another are not the pinned ones")
-    for state, (joined, pinned) in enumerate(zip(measurement.neighbours, pins.neighbours(), strict=True)):
-        if missing_neighbours := members(pinned & ~joined):
+    for state, (neighbours, pinned) in enumerate(zip(measurement.neighbours, pins.neighbours(), strict=True)):
+        if missing_neighbours := members(pinned & ~neighbours):
             problems.append(f"its graph does not join the pinned pair of states {state} and {missing_neighbours[0]}")
             break
     if policy.factor > pins.factor:

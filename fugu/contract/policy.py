@@ -114,10 +114,10 @@ def _refuse_points(table: NoiseTable) -> NoiseTable:
 
 def _table_schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
     rows = handler.generate_schema(_TableRows)
-    written = core_schema.no_info_after_validator_function(lambda table: NoiseTable(table.rows), rows)
+    from_rows = core_schema.no_info_after_validator_function(lambda table: NoiseTable(table.rows), rows)
     instance = core_schema.no_info_after_validator_function(_refuse_points, core_schema.is_instance_schema(NoiseTable))
     writing = core_schema.plain_serializer_function_ser_schema(lambda table: {"rows": table.rows})
-    return core_schema.json_or_python_schema(written, instance, serialization=writing)
+    return core_schema.json_or_python_schema(from_rows, instance, serialization=writing)
 
 
 SymbolTable = Annotated[NoiseTable, GetPydanticSchema(_table_schema)]
@@ -166,10 +166,10 @@ class Policy(PolicyHeader):
                 raise ValueError(f"window {window.name} has a count for each block of a day, and is shorter than a day")
         for window_sum in self.sums:
             window_sum.check_stream(self.fleet, self.stream, self.discretiser.states, tuple(vars(self.clock).values()))
-        held = sum(window_sum.group.numbers for window_sum in self.sums)
-        held += sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
-        if held > _MAX_OPEN_COUNTS:
-            raise ValueError(f"the windows under way would hold {held} counts; at most {_MAX_OPEN_COUNTS} are allowed")
+        total = sum(window_sum.group.numbers for window_sum in self.sums)
+        total += sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
+        if total > _MAX_OPEN_COUNTS:
+            raise ValueError(f"the windows under way would hold {total} counts; at most {_MAX_OPEN_COUNTS} are allowed")
         return self
 
     @property
@@ -252,7 +252,7 @@ class Policy(PolicyHeader):
     ) -> Loss:
         column = self.chains.column(self.device, self.stream)
         return check_outputs(
-            self.chains, outputs, guarantee, subject, column, windows_only=windows_only, claim=self.compiled()
+            self.chains, outputs, guarantee, subject, column, windows_only=windows_only, compiled=self.compiled()
         )
 
     def bound(self, derived_loss: Loss | None = None) -> StretchBound:
@@ -281,7 +281,7 @@ class Policy(PolicyHeader):
     @property
     def _unused_fields(self) -> set[str]:
         if self.table is None:
-            unused = {"table", "frame_ticks", "windows_guarantee"}
+            names = {"table", "frame_ticks", "windows_guarantee"}
         else:
-            unused = set() if self.counted else {"windows", "windows_guarantee"}
-        return unused if self.sums else {*unused, "sums"}
+            names = set() if self.counted else {"windows", "windows_guarantee"}
+        return names if self.sums else {*names, "sums"}

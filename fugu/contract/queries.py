@@ -90,11 +90,11 @@ class Query:
         """A number of a window in words, with its unit, and of what it is where that is not said beside it."""
         return f"{self.unit} of {subject}" if subject else self.unit
 
-    def most(self, length: int, period_us: int | None) -> int:
+    def max_ticks(self, length: int, period_us: int | None) -> int:
         """The most a number of a window of so many ticks can be, wherever the window begins; of any period if None."""
         return length if self.blocks is None or period_us is None else self.blocks.most_ticks(length, period_us)
 
-    def usual(self, length: int) -> int:
+    def usual_ticks(self, length: int) -> int:
         """The ticks of a window of so many that one number is of; for blocks, on days of 24 hours."""
         return length if self.blocks is None else max(1, length * self.blocks.seconds // 86_400)
 

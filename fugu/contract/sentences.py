@@ -193,11 +193,11 @@ def privacy_sentence(epsilon: float | None, stretch: str, rows: Sequence[Stretch
     sentences = [f"{_BEGINNINGS[level]}: about any {stretch}, {sure_words(epsilon)}."]
     timed_rows = [row for row in rows if row.seconds is not None]
     weak_rows = [row for row in timed_rows if privacy_of(row.epsilon) == "weak"]
-    open_rows = [row for row in timed_rows if privacy_of(row.epsilon) == "none"]
+    unprotected_rows = [row for row in timed_rows if privacy_of(row.epsilon) == "none"]
     if level == "private" and weak_rows:
-        sentences.append(f"Weakly private: {_spoken_name(weak_rows[0])}{' or longer' if not open_rows else ''}.")
-    if open_rows:
-        sentences.append(f"Not private: {_spoken_name(open_rows[0])} or longer.")
+        sentences.append(f"Weakly private: {_spoken_name(weak_rows[0])}{' or longer' if not unprotected_rows else ''}.")
+    if unprotected_rows:
+        sentences.append(f"Not private: {_spoken_name(unprotected_rows[0])} or longer.")
     return " ".join(sentences)
 
 

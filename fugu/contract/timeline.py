@@ -48,26 +48,26 @@ class Timeline:
 
     def add(self, ticks: Drawn) -> None:
         """Add an interval; what touches it under the same version becomes one with it."""
-        low = bisect_left(self.rows, (ticks.first,))
-        if low and _joins(self.rows[low - 1], ticks):
-            low -= 1
-        high = low
-        while high < len(self.rows) and _joins(self.rows[high], ticks):
-            peer = self.rows[high]
-            has_other = ticks.first <= peer.first and peer.last <= ticks.last
+        start = bisect_left(self.rows, (ticks.first,))
+        if start and _joins(self.rows[start - 1], ticks):
+            start -= 1
+        end = start
+        while end < len(self.rows) and _joins(self.rows[end], ticks):
+            peer = self.rows[end]
+            covers_peer = ticks.first <= peer.first and peer.last <= ticks.last
             is_inside = peer.first <= ticks.first and ticks.last <= peer.last
-            absent = ticks.absent if has_other else peer.absent if is_inside else ticks.absent + peer.absent
+            absent = ticks.absent if covers_peer else peer.absent if is_inside else ticks.absent + peer.absent
             earlier = min(ticks, peer)
             last = max(ticks.last, peer.last)
             ticks = Drawn(earlier.first, last, ticks.version, min(earlier.begin, earlier.first), absent)
-            high += 1
-        self.rows[low:high] = [ticks]
+            end += 1
+        self.rows[start:end] = [ticks]
         while len(self.rows) > self._max_rows:
-            older, oldest_row = self.rows[1], self.rows[0]
+            next_row, oldest_row = self.rows[1], self.rows[0]
             if (
-                older.version == oldest_row.version and not oldest_row.begin
+                next_row.version == oldest_row.version and not oldest_row.begin
             ):  # nothing was before: how many ticks is no matter
-                self.rows[:2] = [oldest_row._replace(last=max(oldest_row.last, older.last))]
+                self.rows[:2] = [oldest_row._replace(last=max(oldest_row.last, next_row.last))]
             else:
                 del self.rows[0]
 

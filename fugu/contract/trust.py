@@ -126,8 +126,8 @@ class Trust:
         It is never below the beginning that the newest accepted document has. TrustError as for `in_force`.
         """
         document = None if (verdict := self.in_force()) is None else verdict.document
-        floor = document.valid_from if isinstance(document, PolicyDocument) else 0
-        self.state = self.state.with_changes(time=min(self.state.time, max(now, floor)))
+        least_time = document.valid_from if isinstance(document, PolicyDocument) else 0
+        self.state = self.state.with_changes(time=min(self.state.time, max(now, least_time)))
         return self.state.time
 
     def _judge_table(self, payload: bytes) -> Verdict:

@@ -318,7 +318,7 @@ def _counted_states(version: DescribedVersion | None, window: str, count_number:
     description = next((match for match in version.windows if match.name == window), None) if version else None
     if version is None or description is None:
         return None
-    names = description.named(version.states)
+    names = description.count_names(version.states)
     if description.query.single and count_number == 1:
         return sum(description.groups(version.states), ())
     return names if count_number == len(names) else None

@@ -127,5 +127,5 @@ def window_error(scale: Fraction | float, length: int, most: int | None = None) 
 def error_of(window: Window, period_us: int | None) -> WindowAccuracy:
     """The error of one number of a window, cut off at the most it can be; of any period if that is None."""
     query = window.query
-    largest_number = query.most(window.length, period_us)
-    return window_error(Fraction(window.scale), query.usual(window.length), largest_number)
+    largest_number = query.max_ticks(window.length, period_us)
+    return window_error(Fraction(window.scale), query.usual_ticks(window.length), largest_number)

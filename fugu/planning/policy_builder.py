@@ -130,7 +130,7 @@ def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
         header,
         table=table,
         # joint chains of one stream with its name, its period and what a tick of it tells
-        chains=plan.chains.named(header.stream, round(header.period_seconds * _MICROSECONDS), rate),
+        chains=plan.chains.for_stream(header.stream, round(header.period_seconds * _MICROSECONDS), rate),
         guarantee=promise,
         windows=plan.windows,
         windows_guarantee=windows_guarantee,

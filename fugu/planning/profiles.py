@@ -187,4 +187,4 @@ class Profile(NamedTuple):
 
 def block_ticks(blocks: DayBlocks, length: int) -> int:
     """The ticks of a block in so many ticks."""
-    return Query("profile", blocks=blocks).usual(length)
+    return Query("profile", blocks=blocks).usual_ticks(length)

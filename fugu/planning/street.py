@@ -151,7 +151,7 @@ class StreetPlan(NamedTuple):
         )
         stretch = self.question.ticks(self.period)
         promise = Guarantee(epsilon=self.question.epsilon, adversary=self.question.adversary, stretch_ticks=stretch)
-        chains = home.chains.named(group.stream, group.period_us, group.rate)
+        chains = home.chains.for_stream(group.stream, group.period_us, group.rate)
         no_outputs = {"table": None, "windows": (), "windows_guarantee": None}
         return make_policy(header, guarantee=promise, chains=chains, sums=(shared,), **no_outputs)
 

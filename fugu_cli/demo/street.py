@@ -325,7 +325,7 @@ def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
     watcher.wait(f"waiting for the sum of {hours}", _PATIENCE_SECONDS, lambda: number in watcher.sums)
     frame, homes = watcher.sums.get(number), watcher.reports[number]
     if frame is None:
-        sentence = f"{hours}: no sum; {len(homes)} homes have reported, and {scene.group.group.least} are needed"
+        sentence = f"{hours}: no sum; {len(homes)} homes have reported, and {scene.group.group.quorum} are needed"
     elif frame.devices != len(homes):
         sentence = f"{hours}: a sum of {frame.devices} homes; {len(homes)} have reported, some of them too late"
     else:

@@ -52,7 +52,7 @@ def extended_epsilon(
     chains = policy.chains
     informative = [(definition, noise) for definition, noise in counts if not (symbols_heard and definition.symbols)]
     has_groups = any(len(definition.groups) > 1 or definition.terms > 1 for definition, _ in informative)
-    if has_groups or not chains.reached(adversary):
+    if has_groups or not chains.is_tight(adversary):
         return None
     count_level = level / (1 + len(counts))
     log_ratios, symbol_rate = np.zeros(2), 0.0

@@ -234,7 +234,7 @@ class JointStreams(NamedTuple):
         if chains.named_streams and all(policy.chains == chains for policy in policies):
             columns = [chains.column(policy.device, policy.stream) for policy in policies]
             if len(set(columns)) == len(columns):
-                return cls(tuple(policies), tuple(map(chains.shown, columns)))
+                return cls(tuple(policies), tuple(map(chains.shown_states, columns)))
         if len(policies) > 1:
             raise FuguError("several policies are attacked together if they name one another in one class of chains")
         return cls(tuple(policies), (tuple(range(chains.states)),))
@@ -252,7 +252,7 @@ class JointStreams(NamedTuple):
     @property
     def secrets(self) -> tuple[int, ...]:
         """For each state of the chain an index of the states that it shows; () if no two states show the same."""
-        shows = list(zip(*map(self.chains.shown, range(len(self.chains.named_streams))), strict=True))
+        shows = list(zip(*map(self.chains.shown_states, range(len(self.chains.named_streams))), strict=True))
         rows = list(dict.fromkeys(shows))
         return tuple(map(rows.index, shows)) if len(rows) < self.states else ()
 

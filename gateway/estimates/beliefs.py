@@ -77,8 +77,8 @@ def _make_model(chains: ChainClass, column: int, table: NoiseTable | None, meani
         matrices = np.array(chains.typical, dtype=np.float64)
         transition = np.asarray(np.mean(matrices / matrices.sum(axis=2, keepdims=True), axis=0))
         if chains.named_streams:
-            shown = np.eye(states)[list(chains.shown(column))]
-            meaning = meaning, tuple(map(chains.shown, range(len(chains.named_streams)))), column
+            shown = np.eye(states)[list(chains.shown_states(column))]
+            meaning = meaning, tuple(map(chains.shown_states, range(len(chains.named_streams)))), column
     else:
         ratio = math.sqrt(chains.odds_bound)
         weights = np.ones((states, states)) + (ratio - 1.0) * np.eye(states)

@@ -400,7 +400,7 @@ def measured_estimate(
     guarantee = (protection, stream_loss.epsilon, stream_loss.adversary)
     rows = [(run, *row) for run in lagged_estimates for row in zip(count(run.first), run.means, run.covariances)]
     if model.grid is not None:
-        latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
+        latitude, longitude = model.grid.position_of(float(mean[0]), float(mean[1]))
         accuracy = round(_accuracy(model.grid, latitude, values - mean, distribution), _METRE_DIGITS)
         outline = _outline(model.grid, latitude, values, distribution)
         degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
@@ -417,7 +417,7 @@ def measured_estimate(
 def _smoothed_place(
     grid: PlaceGrid, policy: PolicyHeader, points: PointEstimates, tick: int, mean: _Row, covariance: _Row
 ) -> SmoothedPlace:
-    latitude, longitude = grid.located(*mean)
+    latitude, longitude = grid.position_of(*mean)
     east, north = grid.metres(latitude)
     deviation = round(
         math.hypot(*(step * math.sqrt(v) for step, v in ((east, covariance[0]), (north, covariance[2])))), _METRE_DIGITS

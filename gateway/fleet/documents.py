@@ -341,7 +341,7 @@ def worth(policy: AnyPolicy) -> Worth:
         share_error, name = min((error_of(w, period).share_mean, w.name) for w in policy.windows)
         return stream_worth._replace(error=share_error, unit=f"of the share of {name}")
     largest = max((group_window.group for group_window in policy.sums), key=lambda group: group.rate * group.length)
-    share_error = float(1 / (largest.rate * largest.length * largest.least))
+    share_error = float(1 / (largest.rate * largest.length * largest.quorum))
     return stream_worth._replace(error=share_error, unit=f"of the share of {largest.name}, over its homes")
 
 

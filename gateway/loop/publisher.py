@@ -207,7 +207,7 @@ class Publisher(Part):
             for message in self._recorder.committed(device):
                 signed = replace(message, counter=self._counter.next())
                 if self._key is not None and (key := self._key(device)) is not None:
-                    signed = signed.signed(key, self._fleet, device)
+                    signed = signed.with_tag(key, self._fleet, device)
                 topic = topic_of("committed", self._fleet, device)
                 if (message_id := self._link.publish(topic, signed.encode())) is None:
                     return

@@ -21,10 +21,10 @@ from fugu.contract.group_frames import (
     OpeningAnswer,
     OpeningRequest,
     Report,
-    numbers,
-    pages,
     set_digest,
     signed_total,
+    split_pages,
+    unpack_numbers,
 )
 from fugu.contract.groups import GroupDocument, check_signed
 from fugu.contract.topics import topic_of
@@ -260,8 +260,8 @@ class Sums(Part):
         """Return why nobody could get the sum of a window, or '' if an audience could."""
         if self._releasing is None:
             return "this gateway has no releases: say releases in its file"
-        if len(members) < group.least:
-            return f"fewer than {group.least} homes have reported"
+        if len(members) < group.quorum:
+            return f"fewer than {group.quorum} homes have reported"
         return self._releasing.refusal(_window(group, number, members))
 
     def _note_answer(self, group_name: str, envelope: Envelope) -> None:
@@ -277,8 +277,9 @@ class Sums(Part):
         members, sealed = answer.members, [report.sealed for report in self._store.sums.chosen(*opening[:2])]
         if set_digest(*opening[:2], sealed) != opening.request:  # a home has been erased since the request
             raise RefusedError("an answer about a set that is here no more", Reason.WINDOW_MISMATCH)
+        sums = unpack_numbers(answer.sums)
         if not answer.reason and not (
-            group.least <= len(members) and max(members) < len(sealed) and len(numbers(answer.sums)) == group.numbers
+            group.quorum <= len(members) and max(members) < len(sealed) and len(sums) == group.numbers
         ):
             raise RefusedError("an answer that is not about the set that was asked for", Reason.WINDOW_MISMATCH)
         self._answers[opening] = answer
@@ -292,8 +293,8 @@ class Sums(Part):
         assert self._releasing is not None  # without releases no set is fixed
         reports = self._store.sums.chosen(opening.document, opening.number)
         members = [reports[i] for i in answer.members]
-        parts = zip(*(numbers(member.parts) for member in members), strict=True)
-        totals = [signed_total([masks, *part]) for masks, part in zip(numbers(answer.sums), parts, strict=True)]
+        parts = zip(*(unpack_numbers(member.parts) for member in members), strict=True)
+        totals = [signed_total([masks, *part]) for masks, part in zip(unpack_numbers(answer.sums), parts, strict=True)]
         observed = [sum(ticks) for ticks in zip(*(member.observed for member in members), strict=True)]
         try:
             self._releasing.release(_window(group, opening.number, members), list(zip(totals, observed, strict=True)))
@@ -337,7 +338,7 @@ class Sums(Part):
             if set_digest(opening.document, opening.number, sealed) != opening.request:
                 self._lose(opening, self._groups[opening.document], "a home of its set has been forgotten")
                 return
-            self._sending = _Sending(opening, pages(opening.document, opening.number, sealed))
+            self._sending = _Sending(opening, split_pages(opening.document, opening.number, sealed))
             self._next_asks[opening] = now + _AGAIN_SECONDS
         topic = topic_of("group_request", self._catalogue.fleet, self._groups[self._sending.asked.document].name)
         for _ in range(_PAGES):

@@ -289,7 +289,7 @@ def _update(
     """
     if "none" in answer:
         raise FuguError(answer["none"])
-    promise = description.guarantee.of_ticks(*span)
+    promise = description.guarantee.epsilon_at(*span)
     epsilon = math.inf if promise is None else promise
     lower_bounds = [shift_odds(p, -epsilon) for p in answer["low_before"]]
     upper_bounds = [shift_odds(p, epsilon) for p in answer["high_before"]]

@@ -238,7 +238,7 @@ class DeviceView:
 
     def _report_fields(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
         numbers = report_numbers(report, self._latest[topic.stream].windows if topic.stream in self._latest else ())
-        return {**report.written(), "said": numbers and numbers.event()}
+        return {**report.json_fields(), "said": numbers and numbers.event()}
 
     def _attack_view(self, topic: Topic) -> AttackView:
         return self._attack_views.setdefault(topic.stream, AttackView())
@@ -258,7 +258,7 @@ class DeviceView:
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         windows = {} if description is None else {window.name: window for window in description.windows}
         if description is not None and (window := windows.get(frame.window)) is not None:
-            labels = window.named(description.states)
+            labels = window.count_names(description.states)
             fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": CONFIDENCE}
         return self._update(topic, payload, "window", frame, fields)
 
@@ -369,7 +369,7 @@ def _promise_fields(promise: Described) -> dict[str, Any]:
 
 def _posterior_fields(description: Description) -> dict[str, Any] | None:
     """Return the bounds that the promise sets to the probability of the second of two states; `None` without any."""
-    chains, epsilon = description.chains, description.guarantee.of_a_tick
+    chains, epsilon = description.chains, description.guarantee.tick_epsilon
     if not isinstance(chains, BinaryChains) or epsilon is None:
         return None
     low, high = posterior_bounds(chains, epsilon)

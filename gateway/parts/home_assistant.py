@@ -196,7 +196,7 @@ def _count_sensors(description: Description) -> dict[str, Component]:
             group_label = " or ".join(states) if len(states) <= _MOST_NAMED else f"{len(states)} states"
             shares = {"": ("", group_label)}
             if others:  # a profile, whose blocks have equal parts of the day
-                names = window.named(description.states)
+                names = window.count_names(description.states)
                 shares = {f".{index}": (f"_{name}", f"{group_label} {name}") for index, name in enumerate(names)}
         scale = f" * {len(shares)}" if window.blocks else ""
         expression = _if_useful(f"(100 * {{}}{scale} / value_json.observed) | round(2)")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Ints
-from fugu.contract.dating import SLACK, dated, quiet_from
+from fugu.contract.dating import SLACK, dates_of, quiet_from
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.history import History
@@ -494,7 +494,7 @@ class Maker:
 
     def counted_ticks(self, policy: Policy, first: int, last: int) -> CountedTicks:
         """The counted ticks of a stream under one version of its policy, with the history that dates them."""
-        return CountedTicks(policy, dated(policy, self.history(policy.device, policy.stream)), first, last)
+        return CountedTicks(policy, dates_of(policy, self.history(policy.device, policy.stream)), first, last)
 
 
 def content_of(job: Job, release: Release, promise: tuple[Audience, int], noisy: NoisyInputs, number: int) -> Content:

@@ -21,7 +21,7 @@ from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FrameError
 from fugu.contract.fleet_documents import PolicyDocument, RootDocument, TableDocument
 from fugu.contract.frames import Committed, SymbolFrame
-from fugu.contract.group_frames import OpeningAnswer, OpeningKey, OpeningRequest, Report, pages
+from fugu.contract.group_frames import OpeningAnswer, OpeningKey, OpeningRequest, Report, split_pages
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.reports import Health
@@ -43,7 +43,7 @@ EVERY_PACKED: list[tuple[str, bytes, Callable[[bytes], Any]]] = [
     ("Roots", encode_roots([ENVELOPE]), decode_roots),
     ("Report", REPORT.encode(), Report.decode),
     ("OpeningKey", OPENING_KEY.encode(), OpeningKey.decode),
-    ("OpeningRequest", next(pages(bytes(32), 5, [REPORT.sealed])).encode(), OpeningRequest.decode),
+    ("OpeningRequest", next(split_pages(bytes(32), 5, [REPORT.sealed])).encode(), OpeningRequest.decode),
     ("OpeningAnswer", OPENING_ANSWER.encode(), OpeningAnswer.decode),
 ]
 WINDOW = Window(name="high", length=20, stride=20, states=("level 1",), scale="200")

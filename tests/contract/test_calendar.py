@@ -68,10 +68,10 @@ def test_a_block_may_hold_twice_as_many_ticks_on_a_day_of_25_hours() -> None:
     hours = DayBlocks("Europe/Berlin", 3600, transitions("Europe/Berlin", SINCE))
     begin = int(datetime(2026, 10, 25, tzinfo=ZoneInfo("Europe/Berlin")).timestamp())
     profile = Query("profile", blocks=hours)
-    assert ticks_in_a_block(hours, begin, 1440, 60) == 120 == profile.most(1440, 60_000_000)
-    assert profile.usual(1440) == 60
-    assert Query("profile", blocks=DayBlocks("UTC", 3600, ((0, 0),))).most(1440, 60_000_000) == 60
-    assert profile.most(1440, None) == 1440
+    assert ticks_in_a_block(hours, begin, 1440, 60) == 120 == profile.max_ticks(1440, 60_000_000)
+    assert profile.usual_ticks(1440) == 60
+    assert Query("profile", blocks=DayBlocks("UTC", 3600, ((0, 0),))).max_ticks(1440, 60_000_000) == 60
+    assert profile.max_ticks(1440, None) == 1440
     error = error_of(profile_window(length=1440, stride=1440, scale="80", blocks=vars(hours)), 60_000_000)
     assert (error.count_95, error.share_95) == (120, 1.0)
     assert 60 < error.count_mean < 120
@@ -146,7 +146,7 @@ def test_a_profile_is_of_a_day_at_least_and_is_described() -> None:
         with_profile(1439)
     policy = with_profile(1440)
     described = Description.decode(describe(policy).encode()).windows[0]
-    assert described.named(policy.discretiser.states) == BERLIN.labels
+    assert described.count_names(policy.discretiser.states) == BERLIN.labels
     assert described.query == policy.windows[0].query
     assert Policy.from_json(policy.to_json()) == policy
     assert policy.windows[0].query.about(("on",)) == "ticks of on, by 4 h of the day (Europe/Berlin)"

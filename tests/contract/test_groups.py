@@ -21,11 +21,11 @@ from fugu.contract.group_frames import (
     OpeningAnswer,
     OpeningRequest,
     SealedMasks,
-    numbers,
-    packed,
-    pages,
+    pack_numbers,
     set_digest,
     signed_total,
+    split_pages,
+    unpack_numbers,
 )
 from fugu.contract.groups import GroupDocument, GroupPin, SharedWindow
 from fugu.contract.guarantee import Guarantee
@@ -165,23 +165,23 @@ def test_digits_are_thirty_and_are_read_as_people_type_them() -> None:
 
 def test_pages_are_small_keep_the_order_and_name_the_whole_set() -> None:
     reports = [SealedMasks(f"home-{i}", *SEALED.row()[1:]) for i in range(1000)]
-    sheets = list(pages(b"d" * 32, 9, reports))
+    sheets = list(split_pages(b"d" * 32, 9, reports))
     assert [report for sheet in sheets for report in sheet.reports] == reports
     for page, sheet in enumerate(sheets):
         assert (sheet.page, sheet.pages, sheet.request) == (page, len(sheets), set_digest(b"d" * 32, 9, reports))
         assert len(sheet.encode()) <= MAX_PAGE_BYTES
         assert OpeningRequest.decode(sheet.encode()) == sheet
     longest = [SealedMasks("x" * 64, b"o" * 32, b"m" * 32, b"c" * (1136 + 8 * 255), b"s" * 64)] * 100
-    assert max(len(sheet.encode()) for sheet in pages(b"d" * 32, 2**53, longest)) <= MAX_PAGE_BYTES
+    assert max(len(sheet.encode()) for sheet in split_pages(b"d" * 32, 2**53, longest)) <= MAX_PAGE_BYTES
     swapped = [reports[1], reports[0], *reports[2:]]
     assert set_digest(b"d" * 32, 9, swapped) != set_digest(b"d" * 32, 9, reports)
 
 
 def test_an_answer_has_a_sum_or_a_reason() -> None:
     fields = "home", "street", b"d" * 32, 5, b"r" * 32
-    answer = OpeningAnswer(*fields, "", bytes([0b1010_0000, 0b0000_0001]), packed([-3]))
+    answer = OpeningAnswer(*fields, "", bytes([0b1010_0000, 0b0000_0001]), pack_numbers([-3]))
     assert answer.members == [0, 2, 15]
-    assert signed_total(numbers(answer.sums)) == -3
+    assert signed_total(unpack_numbers(answer.sums)) == -3
     for reason, sums in (("", b""), ("too-few", bytes(8)), ("", bytes(7))):
         with pytest.raises(FrameError):
             OpeningAnswer(*fields, reason, b"\0", sums)
@@ -189,7 +189,7 @@ def test_an_answer_has_a_sum_or_a_reason() -> None:
 
 def test_sums_mod_a_word_are_the_signed_sums() -> None:
     values = [-5, 7, 2**63 - 1, -(2**62)]
-    assert signed_total(numbers(packed(values))) == sum(values)
+    assert signed_total(unpack_numbers(pack_numbers(values))) == sum(values)
 
 
 def test_no_epsilon_of_a_sum_is_described_without_its_condition() -> None:

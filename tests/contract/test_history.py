@@ -14,7 +14,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
-from fugu.contract.dating import SLACK, Dated, dated, settling_ticks
+from fugu.contract.dating import SLACK, Dated, dates_of, settling_ticks
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import History, Noise, Span, history_alone
@@ -108,7 +108,7 @@ def test_a_stronger_policy_is_true_since_then_and_told_otherwise_before(
     """Epsilon 1 was told from the first tick on, or from the first whole stretch: 1.8 to 3.6 was true."""
     old = policy(1, *before, adversary, ticks)
     new = policy(2, 1.0, WIDE, adversary, ticks)
-    when = dated(new, one_after_another((old, 800), (new, 800)))
+    when = dates_of(new, one_after_another((old, 800), (new, 800)))
     steps = np.array([rates_of(old)] * 800 + [rates_of(new)] * 800)
     truth = losses(0.01, 0.01, steps, adversary, ticks)
     assert truth[800] > 1.1
@@ -121,7 +121,7 @@ def test_a_stronger_policy_is_true_since_then_and_told_otherwise_before(
 def test_since_is_the_first_tick_for_any_side_information() -> None:
     """The recursion is exact there: a tick before it more than epsilon is lost, and the plan's slack decides."""
     old, new = policy(1, 4.0, adversary="universal"), policy(2, 1.0, adversary="universal")
-    when = dated(new, one_after_another((old, 4000), (new, 4000)))
+    when = dates_of(new, one_after_another((old, 4000), (new, 4000)))
     truth = losses(0.01, 0.01, np.array([rates_of(old)] * 4000 + [rates_of(new)] * 4000), "universal", 1)
     assert truth[when.since] <= 1.0 < truth[when.since - 1]
 
@@ -132,7 +132,7 @@ def test_since_is_the_first_tick_for_any_side_information() -> None:
 def test_a_promise_ends_before_a_weaker_policy(adversary: Adversary, ticks: int) -> None:
     versions = [policy(number, epsilon, WIDE, adversary, ticks) for number, epsilon in ((1, 4.0), (2, 1.0), (3, 3.0))]
     history = one_after_another(*((version, 900) for version in versions))
-    when = dated(versions[1], history)
+    when = dates_of(versions[1], history)
     assert 900 < when.since < when.until < 1800 - ticks
     steps = np.array([rates_of(version) for version in versions for _ in range(900)])
     truth = losses(0.01, 0.01, steps, adversary, ticks)
@@ -143,7 +143,7 @@ def test_a_promise_ends_before_a_weaker_policy(adversary: Adversary, ticks: int)
     if ticks > 1:  # a single tick may come as late as the last one of a promised stretch
         assert when.covers(when.since, when.until + ticks - 1, 1)
         assert not when.covers(when.since, when.until + ticks, 1)
-    strongest = dated(versions[0], history)
+    strongest = dates_of(versions[0], history)
     assert strongest.always
 
 
@@ -151,7 +151,7 @@ def test_all_versions_leak_and_not_the_one_before_only() -> None:
     """Epsilon 4, ten ticks of 1, then 1 again: 2.16 was true where the predecessor alone says 1.00."""
     versions = [policy(number, epsilon, adversary="universal") for number, epsilon in ((1, 4.0), (2, 1.0), (3, 1.0))]
     history = one_after_another((versions[0], 2000), (versions[1], 10), (versions[2], 2000))
-    when = dated(versions[2], history)
+    when = dates_of(versions[2], history)
     steps = np.array([rates_of(versions[0])] * 2000 + [rates_of(versions[2])] * 2010)
     truth = losses(0.01, 0.01, steps, "universal", 1)
     assert 2.1 < truth[2010] <= when.epsilon(versions[2].bound(), 2010, 2010, 1)
@@ -162,48 +162,48 @@ def test_what_is_not_known_leaks_as_much_as_the_class_allows() -> None:
     """Before the first span anything may have been drawn: the ticks of epsilon 40 are no worse than that."""
     new = policy(5, 1.0, adversary="universal")
     alone = History((Span(5, Noise.of(new), 100),))
-    assert dated(new, alone).always
-    unknown = dated(new, alone._replace(complete=False))
+    assert dates_of(new, alone).always
+    unknown = dates_of(new, alone._replace(complete=False))
     steps = np.array([(40.0, 40.0)] * 50 + [rates_of(new)] * 2000)
     truth = losses(0.01, 0.01, steps, "universal", 1)
     assert truth[unknown.since - 50] <= 1.0 < truth[unknown.since - 52]
     assert truth[50] <= unknown.epsilon(new.bound(), 100, 100, 1) < math.inf
     other = policy(4, 1.0, adversary="universal", discretiser=Thresholds(edges=(0.7,), states=("low", "high")))
     both = History((Span(4, Noise.of(other), 0, 99), Span(5, Noise.of(new), 100)))
-    assert dated(new, both).since == unknown.since
-    assert dated(other, both).outside is None  # a stretch over the change has two kinds of states
+    assert dates_of(new, both).since == unknown.since
+    assert dates_of(other, both).outside is None  # a stretch over the change has two kinds of states
 
 
 def test_a_version_without_a_known_tick_is_dated_by_none() -> None:
     old, new = policy(1, 4.0), policy(2, 1.0)
     running = History((Span(1, Noise.of(old), 0, 500), Span(0, Noise.of(old), 501)))
-    when = dated(new, running)
+    when = dates_of(new, running)
     assert when.since is None
     assert when.epsilon(new.bound(), 501, 501, 1) == pytest.approx(4.0, abs=0.02)
-    assert dated(old, running).always
-    assert dated(new, History()).always
+    assert dates_of(old, running).always
+    assert dates_of(new, History()).always
 
 
 def test_numbers_that_skip_are_no_distance() -> None:
     """After a jump of the clock by a day, the noise before the change is as near as it was."""
     old, new = policy(1, 4.0), policy(2, 1.0)
     noise = Noise.of(old), Noise.of(new)
-    whole = dated(new, History((Span(1, noise[0], 0, 999), Span(2, noise[1], 1000))))
+    whole = dates_of(new, History((Span(1, noise[0], 0, 999), Span(2, noise[1], 1000))))
     jumped = History((Span(1, noise[0], 0, 999), Span(2, noise[1], 1000, 1009), Span(2, noise[1], 3000)))
-    assert dated(new, jumped).since == whole.since + 1990
+    assert dates_of(new, jumped).since == whole.since + 1990
     end = History((Span(1, noise[1], 0, 999), Span(1, noise[1], 3000, 3009), Span(2, noise[0], 3010)))
     first = policy(1, 1.0)
     straight = History((Span(1, noise[1], 0, 1009), Span(2, noise[0], 1010)))
-    until = dated(first, straight).until
+    until = dates_of(first, straight).until
     assert until < 999
-    assert dated(first, end).until == until
+    assert dates_of(first, end).until == until
 
 
 def test_of_measured_streams_a_change_is_not_covered() -> None:
     first, second = measure_policy(3, version=1), measure_policy(3, version=2)
     spans = (Span(1, None, 0, 99), Span(2, None, 100))
-    assert dated(first, History(spans[:1])).always
-    assert dated(second, History(spans)) == Dated(1, None, None, None)
+    assert dates_of(first, History(spans[:1])).always
+    assert dates_of(second, History(spans)) == Dated(1, None, None, None)
 
 
 PAIRS = JointChains(
@@ -222,9 +222,9 @@ def test_a_chain_of_order_two_is_told_of_for_ever() -> None:
     less = PAIRS.model_copy(update={"streams": (Shown(name="hr", states=2, rate=0.3),)})
     old = policy(1, 9.0, PAIRS, "ignorant", table=weak)
     new = policy(2, 9.0, less, "ignorant", table=strong)
-    when = dated(new, one_after_another((old, 100), (new, 100)))
+    when = dates_of(new, one_after_another((old, 100), (new, 100)))
     assert when.since is when.outside is None
-    assert dated(old, one_after_another((old, 100), (new, 100))).always
+    assert dates_of(old, one_after_another((old, 100), (new, 100))).always
 
 
 def test_windows_alone_are_dated_by_the_windows_alone() -> None:
@@ -241,15 +241,15 @@ def test_windows_alone_are_dated_by_the_windows_alone() -> None:
         for number, epsilon in ((1, 4.0), (2, 2.0))
     ]
     history = one_after_another(*((version, 500) for version in versions))
-    assert not dated(versions[1], history).always
-    assert dated(versions[1], history, windows_only=True).always
+    assert not dates_of(versions[1], history).always
+    assert dates_of(versions[1], history, windows_only=True).always
 
 
 def test_a_device_that_describes_itself_claims_nothing_of_what_it_does_not_know() -> None:
     """It keeps no former policy: of any but version 1 another one may have run before."""
-    assert dated(policy(1, 1.0), history_alone(policy(1, 1.0))).always
+    assert dates_of(policy(1, 1.0), history_alone(policy(1, 1.0))).always
     second = policy(2, 1.0)
-    when = dated(second, history_alone(second))
+    when = dates_of(second, history_alone(second))
     assert when.since is None
     old = policy(1, 4.0)
     truth = losses(0.01, 0.01, np.array([rates_of(old)] * 200 + [rates_of(second)] * 200), "informed", 1)
@@ -259,7 +259,7 @@ def test_a_device_that_describes_itself_claims_nothing_of_what_it_does_not_know(
 def test_the_time_after_which_a_planned_promise_is_true() -> None:
     ticks = settling_ticks(WIDE, 1.0)
     old, new = policy(1, 4.0), policy(2, 1.0)
-    since = dated(new, one_after_another((old, 500), (new, 500))).since
+    since = dates_of(new, one_after_another((old, 500), (new, 500))).since
     assert since - 500 <= ticks < 600
     assert settling_ticks(WIDE, 1.0, 0.0) is None
     assert settling_ticks(PAIRS, 1.0) is None
@@ -272,5 +272,5 @@ def test_a_policy_of_categories_is_dated_too() -> None:
         policy(number, epsilon, adversary="ignorant").model_copy(update={"discretiser": names})
         for number, epsilon in ((1, 4.0), (2, 1.0))
     )
-    when = dated(strong, one_after_another((weak, 2000), (strong, 2000)))
+    when = dates_of(strong, one_after_another((weak, 2000), (strong, 2000)))
     assert when.since > 2000

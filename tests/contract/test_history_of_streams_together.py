@@ -16,7 +16,7 @@ from edge_agent.dating import device_history
 from edge_agent.policy_history import Edition
 from fugu.contract.chains import BoundedChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
-from fugu.contract.dating import Dated, dated
+from fugu.contract.dating import Dated, dates_of
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee
@@ -76,7 +76,7 @@ def within(truth: np.ndarray, when: Dated, promised: Policy) -> None:
 
 
 def test_a_weaker_policy_of_the_other_stream_leaks_over_its_change() -> None:
-    when = dated(HR, history_of_hr((LOUD, 0, 299), (OWN, 300, None)))
+    when = dates_of(HR, history_of_hr((LOUD, 0, 299), (OWN, 300, None)))
     truth = truth_of((RATE + 3.0, 300), (2 * RATE, 300))
     assert truth[300] > HR.guarantee.epsilon, "its own noise is what it was"
     assert 300 < when.since < 340
@@ -85,7 +85,7 @@ def test_a_weaker_policy_of_the_other_stream_leaks_over_its_change() -> None:
 
 def test_a_weaker_policy_of_the_other_stream_that_follows_ends_the_promise_before() -> None:
     louder = LOUD.model_copy(update={"version": 3})
-    when = dated(HR, history_of_hr((OWN, 0, 299), (louder, 300, None)))
+    when = dates_of(HR, history_of_hr((OWN, 0, 299), (louder, 300, None)))
     truth = truth_of((2 * RATE, 300), (RATE + 3.0, 300))
     assert truth[299] > HR.guarantee.epsilon
     assert 260 < when.until < 299
@@ -93,14 +93,14 @@ def test_a_weaker_policy_of_the_other_stream_that_follows_ends_the_promise_befor
 
 
 def test_a_policy_of_the_class_that_follows_another_changes_nothing() -> None:
-    assert dated(HR, history_of_hr((OWN, 0, 99), (policy("steps", 3, BOTH, RATE / 2), 100, None))).always
+    assert dates_of(HR, history_of_hr((OWN, 0, 99), (policy("steps", 3, BOTH, RATE / 2), 100, None))).always
 
 
 def test_a_tick_at_which_both_had_the_class_is_needed_and_a_pause_is_no_change() -> None:
     """The other stream pauses, and comes back under another map from readings to states: other secrets."""
     moved = OWN.model_copy(update={"version": 3, "discretiser": Thresholds(edges=(0.9,), states=("low", "high"))})
-    assert dated(HR, history_of_hr((OWN, 0, 99), (OWN, 150, None))).always
-    when = dated(HR, history_of_hr((OWN, 0, 99), (moved.model_copy(update={"chains": ALONE}), 150, None)))
+    assert dates_of(HR, history_of_hr((OWN, 0, 99), (OWN, 150, None))).always
+    when = dates_of(HR, history_of_hr((OWN, 0, 99), (moved.model_copy(update={"chains": ALONE}), 150, None)))
     assert when.until < 150
 
 
@@ -115,7 +115,7 @@ def test_numbers_of_another_device_say_nothing_once_it_had_another_policy(change
         for version, (first, last) in zip(lamp, ((0, 99), (100, None)), strict=True)
     )
     beside = RelatedStream("lamp/light", History(spans), tuple(lamp))
-    when = dated(own, History((Span(1, Noise.of(own), 0, None),), beside=(beside,)))
+    when = dates_of(own, History((Span(1, Noise.of(own), 0, None),), beside=(beside,)))
     assert when.always is not changed
     assert (when.since is None) is changed
 
@@ -123,7 +123,7 @@ def test_numbers_of_another_device_say_nothing_once_it_had_another_policy(change
 def test_a_device_promises_nothing_together_with_one_whose_policies_it_does_not_know() -> None:
     chains = together("watch/hr", "lamp/light")
     own = policy("hr", 1, chains, RATE)
-    assert dated(own, device_history(own, {"hr": {"rows": [], "editions": {}}}, [own])).since is None
+    assert dates_of(own, device_history(own, {"hr": {"rows": [], "editions": {}}}, [own])).since is None
 
 
 def test_what_the_other_stream_told_before_its_first_known_tick_may_have_been_louder() -> None:
@@ -131,7 +131,7 @@ def test_what_the_other_stream_told_before_its_first_known_tick_may_have_been_lo
     assert louder_intervals(HR, History(beside=(beside,))) == [(0, 299)]
     nothing = beside._replace(history=History((), complete=False))
     assert louder_intervals(HR, History(beside=(nothing,))) == [(0, MAX_TICK)]
-    when = dated(HR, History((Span(1, Noise.of(HR), 0, None),), beside=(beside,)))
+    when = dates_of(HR, History((Span(1, Noise.of(HR), 0, None),), beside=(beside,)))
     assert 300 < when.since < 400
 
 
@@ -147,7 +147,7 @@ def test_ticks_of_another_clock_are_other_moments_also_on_one_device() -> None:
 def test_a_version_without_a_tick_has_no_bound_beside_a_louder_stream() -> None:
     """Its ticks may be any."""
     beside = RelatedStream("watch/steps", History((Span(1, Noise.of(LOUD), 0, None),)), (LOUD, OWN))
-    when = dated(HR, History((), complete=False, beside=(beside,)))
+    when = dates_of(HR, History((), complete=False, beside=(beside,)))
     assert (when.since, when.outside) == (None, None)
 
 
@@ -161,9 +161,9 @@ def test_a_device_follows_its_own_streams() -> None:
         }
 
     drawn = {"hr": rows((HR, 0, 599)), "steps": rows((LOUD, 0, 299), (OWN, 300, 599))}
-    when = dated(HR, device_history(HR, drawn, [HR, OWN]))
+    when = dates_of(HR, device_history(HR, drawn, [HR, OWN]))
     assert 300 < when.since < 340
-    assert dated(HR, device_history(HR, {"hr": drawn["hr"], "steps": rows((OWN, 0, 599))}, [HR, OWN])).always
+    assert dates_of(HR, device_history(HR, {"hr": drawn["hr"], "steps": rows((OWN, 0, 599))}, [HR, OWN])).always
 
 
 def test_a_gateway_follows_the_streams_of_a_device() -> None:
@@ -171,6 +171,6 @@ def test_a_gateway_follows_the_streams_of_a_device() -> None:
     force = InForce(catalogue([HR, LOUD, OWN]), rows=lambda _device, stream: rows[stream])
     for stream, version in (("hr", 1), ("steps", 2)):
         force.named("watch", stream, version, 599)
-    when = dated(HR, force.history("watch", "hr"))
+    when = dates_of(HR, force.history("watch", "hr"))
     assert 300 < when.since < 340
     within(truth_of((RATE + 3.0, 300), (2 * RATE, 300)), when, HR)

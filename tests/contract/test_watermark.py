@@ -15,7 +15,7 @@ from tests.support.refusals import refused_for
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames" / "committed_tagged.hex"
 KEY = bytes(range(32))
 BARE = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())), 2**40 + 5)
-TAGGED = BARE.signed(KEY, "home", "watch")
+TAGGED = BARE.with_tag(KEY, "home", "watch")
 
 
 def test_golden_bytes() -> None:
@@ -55,10 +55,10 @@ def test_a_bit_flipped_watermark_is_not_authentic() -> None:
         replace(TAGGED, streams=TAGGED.streams[::-1]),
         replace(TAGGED, streams=(StreamCommit("hr", 1001, TAGGED.streams[0].gaps), TAGGED.streams[1])),
         replace(TAGGED, streams=(StreamCommit("hr", 1000, ()), TAGGED.streams[1])),
-        BARE.signed(bytes(32), "home", "watch"),
-        BARE.signed(KEY, "home", "ring"),
-        BARE.signed(KEY, "away", "watch"),
-        BARE.signed(KEY, "homew", "atch"),
+        BARE.with_tag(bytes(32), "home", "watch"),
+        BARE.with_tag(KEY, "home", "ring"),
+        BARE.with_tag(KEY, "away", "watch"),
+        BARE.with_tag(KEY, "homew", "atch"),
     ],
     ids=["bare", "zeros", "counter", "fewer", "order", "further", "no gaps", "key", "device", "fleet", "names"],
 )
@@ -69,4 +69,4 @@ def test_a_forged_watermark_is_not_authentic(message: Committed) -> None:
 @pytest.mark.parametrize("key", [b"", bytes(31), bytes(33)])
 def test_a_key_has_32_bytes(key: bytes) -> None:
     with refused_for(Reason.WRONG_LENGTH, match="key"):
-        BARE.signed(key, "home", "watch")
+        BARE.with_tag(key, "home", "watch")

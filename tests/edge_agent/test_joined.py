@@ -32,7 +32,7 @@ from edge_agent.shares import Helpers, StreamSums, device_key
 from edge_agent.stored_frames import with_previous
 from fugu.contract.envelope import Envelope, digits, sign
 from fugu.contract.errors import UsageError
-from fugu.contract.group_frames import OpeningAnswer, OpeningKey, Report, numbers, pages, signed_total
+from fugu.contract.group_frames import OpeningAnswer, OpeningKey, Report, signed_total, split_pages, unpack_numbers
 from fugu.contract.stretches import Ceiling
 from fugu.host.child import Child
 from fugu.host.files import write_secret
@@ -114,12 +114,12 @@ class Device:
 
     def opened(self, report: Report) -> list[int]:
         """Site and helper together find the count, as the set has no other home."""
-        (page,) = pages(self.document.digest, report.number, [report.sealed])
+        (page,) = split_pages(self.document.digest, report.number, [report.sealed])
         answer = self.helper.add_page(page, self.elapsed)
         message = OpeningAnswer.decode(Envelope.decode(answer).payload)
         assert message.reason == ""
-        masks = numbers(message.sums)
-        return [signed_total(pair) for pair in zip(numbers(report.parts), masks, strict=True)]
+        masks = unpack_numbers(message.sums)
+        return [signed_total(pair) for pair in zip(unpack_numbers(report.parts), masks, strict=True)]
 
 
 @pytest.fixture
@@ -257,11 +257,11 @@ def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
     (report,) = device.run(10, [1] * 10)
     for _ in range(10):
         twin.add(0, None)
-    (own,), (other,) = numbers(report.parts), numbers(twin.take_parts())
+    (own,), (other,) = unpack_numbers(report.parts), unpack_numbers(twin.take_parts())
     assert (own - other) % (1 << 64) == 10
     key = device.helpers._keys["street"]
     masks = seal(64, PUBLIC, key.signed, key.signature, key.message.key, bytes(32), b"").masks
-    columns = list(zip(*(f"{mask:064b}" for mask in numbers(masks)), strict=True))
+    columns = list(zip(*(f"{mask:064b}" for mask in unpack_numbers(masks)), strict=True))
     assert all(set(column) == {"0", "1"} for column in columns), "every bit of a mask is drawn"
 
 
@@ -274,7 +274,7 @@ def test_a_helper_whose_clock_was_set_back_at_a_restart_opens_nothing(device: De
     assert device.events.empty()
     device.ready(9)
     (report,) = device.run(10, [1] * 10)
-    (page,) = pages(device.document.digest, report.number, [report.sealed])
+    (page,) = split_pages(device.document.digest, report.number, [report.sealed])
     answer = restarted.add_page(page, 0.0)
     assert OpeningAnswer.decode(Envelope.decode(answer).payload).reason == "key-gone"
     assert restarted.add_page(page, 0.0) == answer
@@ -301,7 +301,7 @@ def test_there_is_nothing_of_a_window_on_the_disk_before_its_report(device: Devi
     (report,) = device.advance(20)
     after = contents(device.folder)
     assert any(report.parts in data for data in after.values())
-    masks = device.opened(report)[0] - numbers(report.parts)[0]
+    masks = device.opened(report)[0] - unpack_numbers(report.parts)[0]
     assert not any(
         (masks % (1 << 64)).to_bytes(8, order) in data for data in after.values() for order in ("big", "little")
     )
@@ -343,7 +343,7 @@ def test_reports_of_other_readings_are_the_same_bytes_but_for_the_count(
             device.ready(first - 1)
             reports += device.run(first, states[first - 10 : first])
         wait_until(lambda: len(asked) == len(answers) == 4, "the masks of a third window")
-        parts = [number for report in reports for number in numbers(report.parts)]
+        parts = [number for report in reports for number in unpack_numbers(report.parts)]
         written = device.outbox._db.execute("SELECT id, previous, last, length(payload) FROM frames").fetchall()
         device.outbox.close()
         runs.append(

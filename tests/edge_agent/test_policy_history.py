@@ -26,7 +26,7 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.sensors.source import SensorUpdate
 from fugu.contract.chains import BinaryChains
-from fugu.contract.dating import dated, settling_ticks
+from fugu.contract.dating import dates_of, settling_ticks
 from fugu.contract.descriptions import Description
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import Noise, Span
@@ -169,10 +169,10 @@ def test_a_promise_after_a_weaker_policy_is_dated_from_its_first_tick(device: De
     device.live(30)
     device.stop()
     device.start(quiet)
-    before = dated(quiet, device_history(quiet, {"hr": device.drawn}))
+    before = dates_of(quiet, device_history(quiet, {"hr": device.drawn}))
     assert before.since is None, "its first tick has not come"
     device.live(40)
-    when = dated(quiet, device_history(quiet, {"hr": device.drawn}))
+    when = dates_of(quiet, device_history(quiet, {"hr": device.drawn}))
     first = min(tick for tick, ran in device.ran.items() if ran is quiet)
     settling = settling_ticks(CHAINS, 1.0)
     assert first < when.since <= first + settling
@@ -184,13 +184,13 @@ def test_a_promise_after_a_weaker_policy_is_dated_from_its_first_tick(device: De
 def test_a_first_version_is_always_true_and_of_what_was_before_a_later_one_nothing_is_known(device: Device) -> None:
     device.start(policy(1, 1.0))
     device.live(25)
-    assert dated(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn})).always
+    assert dates_of(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn})).always
     device.stop()
     other = Device(device.folder / "other")
     other.folder.mkdir()
     other.start(policy(7, 1.0))
     other.live(25)
-    when = dated(policy(7, 1.0), device_history(policy(7, 1.0), {"hr": other.drawn}))
+    when = dates_of(policy(7, 1.0), device_history(policy(7, 1.0), {"hr": other.drawn}))
     assert when.since > 1000, "a lost outbox may have had a weaker one"
 
 
@@ -200,7 +200,7 @@ def test_another_policy_under_the_same_number_is_another_one(device: Device) -> 
     device.stop()
     device.start(policy(1, 1.0))
     device.live(20)
-    when = dated(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn}))
+    when = dates_of(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn}))
     assert not when.always
     assert when.since > 1020
 
@@ -218,7 +218,7 @@ def test_the_oldest_rows_are_forgotten_before_there_are_too_many(device: Device)
     device.stop()
     device.start(policy(2, 1.0))
     assert len(device.drawn["rows"]) == MOST_ROWS
-    when = dated(policy(2, 1.0), device_history(policy(2, 1.0), {"hr": device.drawn}))
+    when = dates_of(policy(2, 1.0), device_history(policy(2, 1.0), {"hr": device.drawn}))
     assert when.since > device.drawn["rows"][0][0], "the first policy is not known any more"
     device.stop()
     rows = sqlite3.connect(device.folder / "outbox.sqlite").execute("SELECT count(*) FROM drawn").fetchone()
@@ -331,7 +331,7 @@ def check_life(seed: int, folder: Path, counts: Counter[str]) -> None:
     assert {tick for span in ended for tick in range(span.first or 0, (span.last or 0) + 1)} <= set(device.ran)
     numbers, steps = steps_of(device)
     past, future = odds_leakage(ODDS, steps), odds_leakage(ODDS, steps[::-1])[::-1]
-    truth, when, bound = stretch_losses(past, future, steps, 1), dated(current, history), current.bound()
+    truth, when, bound = stretch_losses(past, future, steps, 1), dates_of(current, history), current.bound()
     outside = when.epsilon(bound, -1, -1, 1)
     for number, loss in zip(numbers, truth.tolist(), strict=True):
         if released.get(number) != current.version:

@@ -67,7 +67,7 @@ def sender_of(outbox: Outbox, link: Link | None = None, key: bytes | None = KEY,
 def watermark(through: int, counter: int = 1, *gaps: Gap, key: bytes = KEY, **names: str) -> Committed:
     addressed = {"fleet": "home", "device": "watch", **names}
     bare = Committed((StreamCommit("hr", through, gaps),), counter)
-    return bare.signed(key, addressed["fleet"], addressed["device"])
+    return bare.with_tag(key, addressed["fleet"], addressed["device"])
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_mutated_policies_and_watermarks(tmp_path: Path, count: int) -> None:
     policy = board_policy(TEN).model_copy(update={"guarantee": promise, "windows_guarantee": promise})
     (tmp_path / "policy.bin").write_bytes(compile_board_policy(policy))
     message = Committed((StreamCommit("hr", 900, (Gap(3, 70),)), StreamCommit("hr/ten", 80, ())), 1_795_423_929_926_860)
-    (tmp_path / "watermark").write_bytes(message.signed(KEY, "home", "watch").encode())
+    (tmp_path / "watermark").write_bytes(message.with_tag(KEY, "home", "watch").encode())
     files = tmp_path / "policy.bin", tmp_path / "watermark"
     process = micropython(SUPPORT / "board_fuzz.py", *files, KEY.hex(), 7, count, heap="96k")
     read, proven, _ = map(int, process.split())

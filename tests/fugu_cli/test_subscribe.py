@@ -301,7 +301,7 @@ def test_a_description_says_which_stretch_is_promised_since_when_and_both_number
     assert rows["1 hour"] == "epsilon 1; 0.953125 if the attacker already knows the rest"
     assert rows["a single tick"] == "epsilon 0.0625; 0.015625 if the attacker already knows the rest"
     assert rows["the same hour on 14 days"] == "not protected"
-    assert description.guarantee.of_a_tick == pytest.approx(0.0625)
+    assert description.guarantee.tick_epsilon == pytest.approx(0.0625)
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\nb", "\u202eevil"])

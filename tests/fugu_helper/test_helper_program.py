@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.envelope import Envelope, digits
-from fugu.contract.group_frames import OpeningKey, SealedMasks, numbers, signed_total
+from fugu.contract.group_frames import OpeningKey, SealedMasks, signed_total, unpack_numbers
 from fugu.contract.groups import SharedWindow, check_signed
 from fugu.contract.topics import topic_of
 from fugu.host.toml_file import toml_lines
@@ -72,7 +72,7 @@ def test_a_set_is_answered_in_a_thousandth_of_a_second_a_home_and_forty_megabyte
             memory = peak_kilobytes(helper.process.pid)
             print(f"{homes} reports: {took:.2f} s, {own:.2f} s of processor time, {memory} kB")
             assert answer.reason == ""
-            assert signed_total(numbers(answer.sums)) == homes * (homes - 1) // 2
+            assert signed_total(unpack_numbers(answer.sums)) == homes * (homes - 1) // 2
             assert peak_kilobytes(helper.process.pid) < 40_000
         files = {path.name for path in (tmp_path / "helper").iterdir()}
         assert files == {"helper.toml", "root.key", "members", "helper.log"}

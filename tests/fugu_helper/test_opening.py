@@ -15,10 +15,10 @@ from fugu.contract.group_frames import (
     OpeningAnswer,
     OpeningRequest,
     SealedMasks,
-    numbers,
-    pages,
     set_digest,
     signed_total,
+    split_pages,
+    unpack_numbers,
 )
 from fugu_helper.members import Members, is_weak
 from fugu_helper.opening import DAY
@@ -32,7 +32,7 @@ def reports(helper: Helper, number: int = 5, homes: Sequence[Member] = HOMES) ->
 
 def total(answer: OpeningAnswer | None) -> int:
     assert answer.reason == ""
-    return signed_total(numbers(answer.sums))
+    return signed_total(unpack_numbers(answer.sums))
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def test_the_masks_of_a_set_are_added_up_once(helper: Helper) -> None:
 def test_another_set_of_a_window_gets_the_bytes_of_the_first(helper: Helper) -> None:
     """Two sums that differ by one home are that home's count."""
     sealed = reports(helper)
-    (first,) = [helper.group.add_page(page, helper.elapsed) for page in pages(DOCUMENT.digest, 5, sealed)]
+    (first,) = [helper.group.add_page(page, helper.elapsed) for page in split_pages(DOCUMENT.digest, 5, sealed)]
     for others in (sealed[1:], sealed[::-1], sealed[:1], sealed):
-        (again,) = [helper.group.add_page(page, helper.elapsed) for page in pages(DOCUMENT.digest, 5, others)]
+        (again,) = [helper.group.add_page(page, helper.elapsed) for page in split_pages(DOCUMENT.digest, 5, others)]
         assert again == first
     assert total(helper.ask(reports(helper, 6), 6)) == 6015
 
@@ -130,11 +130,11 @@ def test_a_report_with_other_than_one_mask_of_each_number_counts_for_nothing(hel
 def test_pages_in_another_order_or_of_another_request_are_never_answered() -> None:
     helper = Helper(members=[Member(f"home-{i}") for i in range(130)])
     homes = [Member(f"home-{i}") for i in range(130)]
-    sheets = list(pages(DOCUMENT.digest, 5, [home.sealed(helper.key, DOCUMENT, 5, [1]) for home in homes]))
+    sheets = list(split_pages(DOCUMENT.digest, 5, [home.sealed(helper.key, DOCUMENT, 5, [1]) for home in homes]))
     assert len(sheets) == 3
     add_page = helper.group.add_page
     assert [add_page(page, helper.elapsed) for page in reversed(sheets)] == [None] * len(sheets)
-    others = list(pages(DOCUMENT.digest, 5, [home.sealed(helper.key, DOCUMENT, 5, [2]) for home in homes]))
+    others = list(split_pages(DOCUMENT.digest, 5, [home.sealed(helper.key, DOCUMENT, 5, [2]) for home in homes]))
     assert [add_page(page, helper.elapsed) for page in (*sheets[:-1], others[-1])] == [None] * len(sheets)
     lying = [replace(page, request=bytes(32)) for page in sheets]
     assert [add_page(page, helper.elapsed) for page in lying] == [None] * len(sheets)
@@ -241,7 +241,7 @@ def test_an_answer_is_sent_again_once_for_a_whole_request(helper: Helper) -> Non
 def test_a_flood_of_begun_requests_keeps_a_few_of_them(helper: Helper) -> None:
     sealed = reports(helper) * 10
     for number in range(20):
-        first, *rest = pages(DOCUMENT.digest, number, sealed)
+        first, *rest = split_pages(DOCUMENT.digest, number, sealed)
         assert rest
         assert helper.group.add_page(first, helper.elapsed) is None
     assert len(helper.group._gatherings) <= 8
@@ -287,7 +287,7 @@ def test_what_the_helper_is_sent_is_the_same_whatever_was_counted() -> None:
     helper, generator = Helper(), random.Random(1)
     seen = [generator.getrandbits(64) for _ in range(4)]
     sealed = [home.sealed(helper.key, DOCUMENT, 5, [mask]) for home, mask in zip(HOMES, seen, strict=False)]
-    page = next(pages(DOCUMENT.digest, 5, sealed))
+    page = next(split_pages(DOCUMENT.digest, 5, sealed))
     assert {field.name for field in OpeningRequest.fields} == {
         *("document", "number", "request", "page", "pages", "reports")
     }

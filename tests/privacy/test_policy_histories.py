@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.dating import Dated, dated
+from fugu.contract.dating import Dated, dates_of
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Adversary
@@ -175,7 +175,7 @@ class Seen:
         history = self.known.history("watch", "hr")
         heard = {row.version for row in self.timeline.rows}
         self.told.append(
-            {policy.version: dated(policy, history) for policy in self.life.policies if policy.version in heard}
+            {policy.version: dates_of(policy, history) for policy in self.life.policies if policy.version in heard}
         )
 
     def withdrawn(self) -> int:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519Pu
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import Envelope, sign, signed_bytes
-from fugu.contract.group_frames import OpeningKey, SealedMasks, header, packed
+from fugu.contract.group_frames import OpeningKey, SealedMasks, header, pack_numbers
 from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy
@@ -83,6 +83,6 @@ class Member:
             X25519PublicKey.from_public_bytes(opening.key[1184:]),
         )
         suite = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-        ciphertext = suite.encrypt(packed(masks), public, info=head)
+        ciphertext = suite.encrypt(pack_numbers(masks), public, info=head)
         signature = self.key.sign(signed_bytes("report", head + ciphertext))
         return SealedMasks(self.name, opening.digest, self.public, ciphertext, signature)

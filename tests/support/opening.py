@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fugu.contract.envelope import Envelope
-from fugu.contract.group_frames import OpeningAnswer, OpeningKey, SealedMasks, pages
+from fugu.contract.group_frames import OpeningAnswer, OpeningKey, SealedMasks, split_pages
 from fugu.contract.groups import GroupDocument, check_signed
 from fugu_helper.members import is_weak
 from fugu_helper.opening import Group, GroupFacts
@@ -20,7 +20,7 @@ DOCUMENT = group(honest=3, colluding=1)
 def facts(document: GroupDocument) -> GroupFacts:
     return GroupFacts(
         *(document.fleet, document.name, document.digest, signed(document).encode()),
-        *(document.least, document.numbers, document.begins_us(0), document.length * document.period_us),
+        *(document.quorum, document.numbers, document.begins_us(0), document.length * document.period_us),
         *(document.deadline, document.valid_from),
     )
 
@@ -49,7 +49,7 @@ class Helper:
     def ask(
         self, reports: Sequence[SealedMasks], number: int = 5, document: GroupDocument = DOCUMENT
     ) -> OpeningAnswer | None:
-        answers = [self.group.add_page(page, self.elapsed) for page in pages(document.digest, number, reports)]
+        answers = [self.group.add_page(page, self.elapsed) for page in split_pages(document.digest, number, reports)]
         assert not any(answers[:-1])
         return None if answers[-1] is None else read(answers[-1])
 

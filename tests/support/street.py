@@ -19,7 +19,7 @@ from edge_agent.sensors.sharing import open_sensors
 from edge_agent.shares import device_key
 from fugu.contract.envelope import Envelope, digits
 from fugu.contract.frames import Committed, StreamCommit, sequence_name
-from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, numbers, pages, signed_total
+from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, signed_total, split_pages, unpack_numbers
 from fugu.contract.groups import GroupDocument, SharedWindow, check_signed
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.topics import parse_topic, topic_of
@@ -148,7 +148,7 @@ class Leader:
         self.request(number, [report.sealed for report in reports])
 
     def request(self, number: int, sealed: Sequence[SealedMasks]) -> None:
-        for page in pages(self.document.digest, number, sealed):
+        for page in split_pages(self.document.digest, number, sealed):
             wait_until(
                 lambda page=page: (
                     self._link.publish(topic_of("group_request", "home", self.document.name), page.encode()) is not None
@@ -175,8 +175,8 @@ class Leader:
 
 def opened(answer: OpeningAnswer, reports: Sequence[Report]) -> list[int]:
     """The sums of the homes that an answer names, by their parts and its masks."""
-    parts: Iterable[tuple[int, ...]] = (numbers(reports[i].parts) for i in answer.members)
-    return [signed_total(column) for column in zip(*parts, numbers(answer.sums), strict=True)]
+    parts: Iterable[tuple[int, ...]] = (unpack_numbers(reports[i].parts) for i in answer.members)
+    return [signed_total(column) for column in zip(*parts, unpack_numbers(answer.sums), strict=True)]
 
 
 def street(folder: Path, broker: Broker, readings: Sequence[float], **changes: Any) -> tuple[GroupDocument, list[Home]]:

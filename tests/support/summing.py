@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fugu.contract.group_frames import OpeningRequest, Report, packed
+from fugu.contract.group_frames import OpeningRequest, Report, pack_numbers
 from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import topic_of
@@ -113,7 +113,9 @@ class Site:
         home = HOMES[place] if key is None else Member(HOMES[place].name, HOMES[key].key)
         mask = random.Random(place).getrandbits(64)
         sealed = home.sealed(helper.key, DOCUMENT, number, [mask])
-        report = Report(1, DOCUMENT.name, previous, number, DOCUMENT.digest, (10,), packed([count - mask]), sealed)
+        report = Report(
+            1, DOCUMENT.name, previous, number, DOCUMENT.digest, (10,), pack_numbers([count - mask]), sealed
+        )
         reports = self.shards[owner(home.name, len(self.shards))]
         reports.heard(Message(topic_of("report", "home", home.name, "power"), report.encode()))
         reports.pump()

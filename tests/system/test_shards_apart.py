@@ -11,7 +11,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.dating import dated
+from fugu.contract.dating import dates_of
 from fugu.contract.descriptions import Description
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.guarantee import Guarantee
@@ -166,7 +166,7 @@ def test_a_change_that_a_shard_stores_dates_what_the_fleet_s_process_says_also_a
     wait_until(lambda: described()[-1].version == 2 and described()[-1].guarantee.since is not None, "a date")
     since = described()[-1].guarantee.since
     history = History((Span(1, Noise.of(policies[0]), 0, 39), Span(2, Noise.of(policies[1]), 40, None)))
-    assert since == dated(policies[1], history).since
+    assert since == dates_of(policies[1], history).since
     assert since is not None
     assert since > 40
     assert fleet.stop() == 0

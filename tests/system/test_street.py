@@ -128,7 +128,7 @@ class Faults:
 
     def count(self, answer: OpeningAnswer, reports: Sequence[Report]) -> int:
         chosen = [reports[i] for i in answer.members]
-        assert len(chosen) >= self.document.least
+        assert len(chosen) >= self.document.quorum
         assert len({report.sealed.device for report in chosen}) == len(chosen)
         return sum(report.observed[0] for report in chosen if READINGS[int(report.sealed.device[-1])] == 1.0)
 
@@ -216,7 +216,7 @@ def test_whatever_is_killed_each_window_is_asked_for_once_and_released_once(tmp_
     reports = {report.sealed.signature: report for report in of(heard, "report", Report.decode)}
     sets = {(page.number, page.request): page for page in of(heard, "group_request", OpeningRequest.decode)}
     assert len({number for number, _ in sets}) == len(sets), "two sets of a window were asked for"
-    assert all(len(page.reports) >= document.least for page in sets.values()), "too few were asked for"
+    assert all(len(page.reports) >= document.quorum for page in sets.values()), "too few were asked for"
     sums: dict[int, set[float]] = defaultdict(set)
     for answer in of(heard, "group_answer", lambda payload: OpeningAnswer.decode(Envelope.decode(payload).payload)):
         page = sets.get((answer.number, answer.request))  # of so few homes there is one

@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.dating import dated
+from fugu.contract.dating import dates_of
 from fugu.contract.envelope import Envelope
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import History, Noise, Span
@@ -300,7 +300,7 @@ def store(tmp_path: Path) -> Path:
 
 def test_by_a_store_it_is_dated_as_descriptions_are(store: Path) -> None:
     (when,) = policy_statement(QUIET.to_json().encode(), store=store).when
-    truth = dated(QUIET, History((Span(1, Noise.of(LOUD), 0, 99), Span(2, Noise.of(QUIET), 100, None))))
+    truth = dates_of(QUIET, History((Span(1, Noise.of(LOUD), 0, 99), Span(2, Noise.of(QUIET), 100, None))))
     assert (when.since, when.until) == (truth.since, None)
     assert when.since > 100
     assert f"from tick {when.since} on" in when.words

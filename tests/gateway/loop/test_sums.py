@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.envelope import digits
-from fugu.contract.group_frames import OpeningRequest, Report, numbers
+from fugu.contract.group_frames import OpeningRequest, Report, unpack_numbers
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic
 from tests.support.brokers import Mosquitto, wait_until
@@ -76,7 +76,7 @@ def frames(ear: Recorder, topic: str) -> list[ReleaseFrame]:
 def search_for_parts(ear: Recorder, folder: Path) -> None:
     """Look for each part that was reported, as bytes and as text, everywhere but in its own report and its outbox."""
     reports = [Report.decode(payload) for topic, payload in ear.messages if parse_topic(topic).kind == "report"]
-    parts = {number for report in reports for number in numbers(report.parts)}
+    parts = {number for report in reports for number in unpack_numbers(report.parts)}
     assert len(parts) >= 9
     hidden = {form for part in parts for form in (part.to_bytes(8, "big"), str(part).encode(), f"{part:016x}".encode())}
     every = [*ear.messages, *((str(file), file.read_bytes()) for file in folder.rglob("*") if file.is_file())]
@@ -91,6 +91,6 @@ def search_for_parts(ear: Recorder, folder: Path) -> None:
     places = [*elsewhere, *((str(file), data) for file, data in files.items() if file not in own)]
     assert [place for place, data in places if any(trace in data for trace in hidden)] == []
     settled = min(report.number for report in reports)
-    first = {number for report in reports if report.number == settled for number in numbers(report.parts)}
+    first = {number for report in reports if report.number == settled for number in unpack_numbers(report.parts)}
     beside = b"".join(data for file, data in files.items() if file.name.startswith("gateway-reports.sqlite"))
     assert not any(part.to_bytes(8, "big") in beside for part in first), "a window that is over leaves nothing"

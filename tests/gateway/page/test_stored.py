@@ -90,7 +90,7 @@ def test_stored_counts_are_what_the_gateway_would_say_and_their_bytes_are_what_l
     assert [bytes.fromhex(message["bytes"]) for message in update["messages"]] == [frame.encode() for frame in frames]
     [counts] = update["counts"]
     newest = window_count(counted, frames[-1])
-    assert {name: counts[name] for name in newest.written()} == newest.written()
+    assert {name: counts[name] for name in newest.json_fields()} == newest.json_fields()
     [series] = update["series"]
     assert [row[1] for row in series["rows"]] == pytest.approx([31 / 60, 0.0, 1.0], rel=1e-3)
     assert [report.time for report in reports] == [(frame.last + 1) * PERIOD for frame in frames]

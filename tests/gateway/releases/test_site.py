@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.dating import dated
+from fugu.contract.dating import dates_of
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import History, Noise, Span
@@ -71,7 +71,7 @@ def test_beside_a_change_of_policy_more_is_told_until_the_new_promise_is_true(tm
     scene = bench(tmp_path, WEAK_1, STRONG_2)
     scene.work(*frames([20] * 12, versions=[1, *[2] * 11]))
     history = History((Span(1, Noise.of(WEAK_1), 0, 19), Span(2, Noise.of(STRONG_2), 20)))
-    since = dated(STRONG_2, history).since
+    since = dates_of(STRONG_2, history).since
     assert 20 < since < 200
     weak, strong = WEAK_1.guarantee.epsilon, STRONG_2.guarantee.epsilon
     for frame in scene.frames:

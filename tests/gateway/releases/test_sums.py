@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import sequence_name
-from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, packed
+from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, pack_numbers
 from fugu.contract.losses import Adversary
 from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError
@@ -86,14 +86,14 @@ def test_blocks_of_a_day_are_released_each_under_a_name_that_no_group_has(tmp_pa
         site.now_us = document.begins_us(NUMBER + 1)
         for place, name in enumerate(homes):
             sealed = SealedMasks(name, bytes(32), place.to_bytes(32, "big"), bytes(1168), bytes(64))
-            parts = packed([place, 10 * place, 0, 1])
+            parts = pack_numbers([place, 10 * place, 0, 1])
             report = Report(1, document.name, -1, NUMBER, document.digest, (9, 9, 9, 9), parts, sealed)
             site.reports.heard(Message(topic_of("report", "home", name, "power"), report.encode()))
         site.reports.pump()
         site.now_us = document.due_us(NUMBER)
         (asked,) = site.round()
         window = document.digest, NUMBER, asked.request
-        answer = OpeningAnswer("home", document.name, *window, "", b"\xe0", packed([0, 5, 0, 0]))
+        answer = OpeningAnswer("home", document.name, *window, "", b"\xe0", pack_numbers([0, 5, 0, 0]))
         site.answer(sign("answer", answer.encode(), [HELPER]).encode())
         assert [(frame.name, frame.values) for frame in site.released()] == [
             *(("street-0", (3.0,)), ("street-1", (35.0,)), ("street-2", (0.0,)), ("street-3", (3.0,)))
@@ -227,7 +227,7 @@ def test_reports_of_many_homes_become_one_sum(tmp_path: Path, homes: int) -> Non
     for place, name in enumerate(names):
         mask, ciphertext = draw.getrandbits(64), draw.randbytes(1144)
         sealed = SealedMasks(name, bytes(32), place.to_bytes(32, "big"), ciphertext, bytes(64))
-        report = Report(1, document.name, -1, NUMBER, document.digest, (10,), packed([place - mask]), sealed)
+        report = Report(1, document.name, -1, NUMBER, document.digest, (10,), pack_numbers([place - mask]), sealed)
         messages.append(Message(topic_of("report", "home", name, "power"), report.encode()))
         masks += mask
     with closing(Site(tmp_path, document, names)) as site:
@@ -241,13 +241,13 @@ def test_reports_of_many_homes_become_one_sum(tmp_path: Path, homes: int) -> Non
             asked += site.round()
         bitmap = ((1 << homes) - 1 << -homes % 8).to_bytes(-(-homes // 8), "big")
         window = document.digest, NUMBER, asked[0].request
-        answer = OpeningAnswer("home", document.name, *window, "", bitmap, packed([masks]))
+        answer = OpeningAnswer("home", document.name, *window, "", bitmap, pack_numbers([masks]))
         site.answer(sign("answer", answer.encode(), [HELPER]).encode())
         (frame,) = site.released()
     assert (frame.devices, frame.values[0]) == (homes, homes * (homes - 1) / 2)
 
 
-@pytest.mark.parametrize(("homes", "asks"), [(DOCUMENT.least - 1, False), (DOCUMENT.least, True)])
+@pytest.mark.parametrize(("homes", "asks"), [(DOCUMENT.quorum - 1, False), (DOCUMENT.quorum, True)])
 def test_too_few_are_lost_and_nothing_is_asked(site: Site, helper: Helper, homes: int, asks: bool) -> None:
     assert bool(settled(site, helper, homes)) == asks
     assert bool(site.lost) != asks
@@ -255,7 +255,7 @@ def test_too_few_are_lost_and_nothing_is_asked(site: Site, helper: Helper, homes
 
 
 def test_two_devices_of_one_key_are_one_member(site: Site, helper: Helper) -> None:
-    for place in range(DOCUMENT.least - 1):
+    for place in range(DOCUMENT.quorum - 1):
         site.report(place, helper, place)
     site.report(5, helper, 5, key=0)
     site.now_us = DUE
@@ -287,7 +287,7 @@ def test_a_clock_that_was_set_years_ahead_loses_no_later_window(site: Site, help
     site.report(0, helper, 0)
     site.now_us += 400 * 86_400_000_000
     site.round()
-    assert site.lost == [(DOCUMENT.name, f"fewer than {DOCUMENT.least} homes have reported")]
+    assert site.lost == [(DOCUMENT.name, f"fewer than {DOCUMENT.quorum} homes have reported")]
     site.now_us = DOCUMENT.begins_us(NUMBER + 2)
     for place in range(5):
         site.report(place, helper, place, number=NUMBER + 1)
