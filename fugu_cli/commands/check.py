@@ -104,7 +104,7 @@ def windows(
 ) -> Result:
     """Compute the loss of several releases about windows.
 
-    By the accountants, for every adversary.
+    The accountants compute it for every adversary.
 
     \b
     examples:

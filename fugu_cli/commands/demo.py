@@ -79,9 +79,9 @@ def _try(
 ) -> int:
     """Try a recording of yours: plan, replay it, and see what leaves.
 
-    Plans as fugu plan auto does, which has more options. Then an agent and a gateway on this machine replay the part of
-    the recording that the plan held back. A page shows it beside the truth and the strongest attacker. Nothing is left
-    on the disk. Without a file, a night of heartbeats of ours is tried.
+    It plans as fugu plan auto does, which has more options. Then an agent and a gateway on this machine replay the part
+    of the recording that the plan held back. A page shows it beside the truth and the strongest attacker. Nothing is
+    left on the disk. Without a file it tries a recorded night of heartbeats.
 
     With --broker Home Assistant shows the device "trial" until Ctrl-C. The numbers of a recording are drawn once and
     kept in ~/.local/state/fugu, which only you can read: each trial sends the same.
@@ -105,9 +105,9 @@ def _try(
 def _start(*, not_private: NotPrivateOption = False, browser: BrowserOption = True) -> int:
     """From a file or a topic to an agent, in a browser.
 
-    A page of this machine, where the sensor is. Choose a recording or record a topic of a local broker, and see what
-    would leave and what that tells. Then write the configuration of an agent, as fugu plan auto does. What is recorded
-    or uploaded is deleted at the end; plan.html stays, and has pictures of it.
+    It serves a page on this machine, where the sensor is. Choose a recording or record a topic of a local broker, and
+    see what would leave and what that tells. Then write the configuration of an agent, as fugu plan auto does.
+    Recordings and uploads are deleted at the end; plan.html stays, and has pictures of them.
 
     \b
     examples:

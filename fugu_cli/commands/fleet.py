@@ -86,7 +86,7 @@ def enrol(
 ) -> None:
     """Write what a device has to know before it is sent anything.
 
-    Its owner decides on ceilings and pins.
+    The owner of the device decides on ceilings and pins.
 
     The file is a secret between the device and its gateway. After `fugu fleet remove`, a new enrolment has a new key.
 

@@ -46,9 +46,9 @@ def auto(
     Is it useful, is it private, how far off is it, and what do attackers make of it? Exit code 3: not useful, or not
     private.
 
-    Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon.
-    Attacks the recommendation, and judges it on a part of the recording that it was not chosen by. Says so where
-    nothing is worth it.
+    It compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon. It
+    attacks the recommendation, and judges it on a part of the recording that played no part in the choice. It says so
+    if no answer is worth it.
 
     \b
     examples:
@@ -119,7 +119,7 @@ def joint(
     Each stream gets its own noise; epsilon is for all of them together.
 
     Every policy names all streams and what each may tell of a tick, so that each device checks its own alone. Streams
-    have the names of the model; --device A,B says that each is of a device of its own.
+    have the names of the model; --for FLEET/A,B puts each on a device of its own.
 
     \b
     examples:
