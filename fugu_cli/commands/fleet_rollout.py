@@ -44,8 +44,7 @@ from gateway.fleet.documents import (
     signed_document,
     target_of,
 )
-from gateway.fleet.entries import FleetError, RolloutPlan, Stage, stages_of
-from gateway.fleet.entries import share as read_share
+from gateway.fleet.entries import FleetError, RolloutPlan, Stage, parse_share, stages_of
 from gateway.fleet.keys import Root, key_files, unlock_keys
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
@@ -133,7 +132,7 @@ def sign(
                 with closing(Registry(document.registry)) as registry_db:
                     refuse_other_ticks(registry_db, new_document)
         previous_document = _confirm(new_document, keys, document.registry, as_json)
-        signed = Signed.by(new_document, _policy_keys(keys, root, passphrase_file, None), root)
+        signed = Signed.sign(new_document, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.is_complete:
         with working("checking it as a device does"):
             signed.check(root, int(time.time()), limits)
@@ -344,11 +343,11 @@ def start(
     plan = RolloutPlan(
         version=signed.document.version if signed else version or 0,
         stages=stages,
-        error=read_share(error),
+        error=parse_share(error),
         pace=pace,
         patience_seconds=patience,
         groups=tuple(group or ()),
-        share=read_share(share),
+        share=parse_share(share),
         seed=seed,
     )
     with closing(Registry(registry)) as registry_db:
@@ -435,8 +434,8 @@ def _read_stage(text: str) -> Stage:
         else:
             raise UsageError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {text[:60]!r}")
     if recipients.startswith("group:"):
-        return Stage(group=recipients.removeprefix("group:"), success=read_share(success), gate=has_gate)
-    return Stage(share=read_share(recipients), success=read_share(success), gate=has_gate)
+        return Stage(group=recipients.removeprefix("group:"), success=parse_share(success), gate=has_gate)
+    return Stage(share=parse_share(recipients), success=parse_share(success), gate=has_gate)
 
 
 def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root: Path | None) -> Result:

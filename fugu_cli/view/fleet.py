@@ -22,7 +22,7 @@ from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Device, Registry
 from gateway.fleet.rollouts import ACTIVE, Rollout, Rollouts, StageCounts
-from gateway.fleet.signing import Signed, contents, weaker
+from gateway.fleet.signing import Signed, content_lines, weaker
 
 if TYPE_CHECKING:
     from gateway.fleet.documents import Change, StreamChange, Worth
@@ -166,16 +166,16 @@ def shown_refusals(refusals: Sequence[Refusal], limit: int) -> Iterator[Part]:
 
 def content_document(document: PolicyDocument, previous: PolicyDocument | None) -> dict[str, Any]:
     """Return the content of a document as JSON, beside that of the previous document."""
-    fields = {"content": contents(document)}
+    fields = {"content": content_lines(document)}
     if previous is None:
         return {**fields, "former": None, "former_content": None, "weaker": []}
-    former_content = {"former": previous.version, "former_content": contents(previous)}
+    former_content = {"former": previous.version, "former_content": content_lines(previous)}
     return {**fields, **former_content, "weaker": weaker(previous, document)}
 
 
 def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> Iterator[Part]:
     """Show the content of a document, and where the previous document differs."""
-    after, before = contents(document), {} if previous is None else contents(previous)
+    after, before = content_lines(document), {} if previous is None else content_lines(previous)
     rows = []
     for name in dict.fromkeys((*after, *before)):
         new_text, old_text = (_cut_text(name, fields.get(name, "-")) for fields in (after, before))

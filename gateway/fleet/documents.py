@@ -1,4 +1,4 @@
-"""Documents and the fleet's registry: who is meant, what they have, and entering what was signed."""
+"""Documents and the fleet's registry: which devices a document is for, what it changes, and its entry."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enrolment] = ()) -> tuple[Signed, bool]:
     """Read a document, and judge it at Unix time `now` as devices will, with the owners' limits of these enrolments.
 
-    Returns the document, and whether it is valid by now; if not, devices take it later. Raises FuguError, which names
+    Returns the document, and whether it is valid at `now`; if not, devices take it later. Raises FuguError, which names
     the file, if too few policy keys have signed it, or no device would ever accept it.
     """
     root = Root.read(root_file)
@@ -62,14 +62,14 @@ def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enr
 
 
 def target_of(address: Address) -> Target:
-    """An address as the registry has it."""
+    """Convert a document's address to the registry's form."""
     if address.device is not None:
         return Target("device", address.device)
     return Target("fleet") if address.group is None else Target("group", address.group)
 
 
 def addressed_devices(registry: Registry, address: Address) -> list[Device]:
-    """The devices that a document is for. Raises FuguError if there are none."""
+    """Return the devices that a document is for. Raises FuguError if there are none."""
     if not (devices := _addressed_devices(registry, address)):
         raise FuguError(f"no device of fleet {registry.fleet} is meant by {address}: enrol it first")
     return devices
@@ -81,21 +81,21 @@ def _addressed_devices(registry: Registry, address: Address) -> list[Device]:
 
 
 def former_version(device: Device) -> int | None:
-    """The version that a device has in force, or should have if it never said; `None` if there is none."""
+    """Return the version that a device has in force, else the one that it should have; `None` without both."""
     if device.reported is not None and device.reported.in_force:
         return device.reported.in_force
     return None if device.desired is None else device.desired.version
 
 
 def document_in(registry: Registry, version: int) -> PolicyDocument:
-    """A document of the registry, checked when entered. FuguError if missing, PolicyError if damaged."""
+    """Return a document of the registry, checked at its entry. FuguError if missing, PolicyError if damaged."""
     return read_document(PolicyDocument, Envelope.decode(registry.document(version).payload).payload)
 
 
 def signed_document(registry: Registry, version: int, roots: Sequence[Root]) -> PolicyDocument:
-    """A document of the registry that enough policy keys of one of some roots have signed: its file is no authority.
+    """Return a document of the registry that enough policy keys of a root have signed: its file is no authority.
 
-    FuguError if missing, FleetError if too few have signed it, or it is in the place of another version.
+    FuguError if the document is missing. FleetError if too few keys have signed it, or it has another version.
     """
     try:
         document = read_complete(registry.document(version).payload, roots)
@@ -107,34 +107,35 @@ def signed_document(registry: Registry, version: int, roots: Sequence[Root]) -> 
 
 
 def former_document(registry: Registry, document: PolicyDocument, roots: Sequence[Root]) -> PolicyDocument | None:
-    """The newest document before one that is believed and for some of the same devices; `None` if there is none."""
+    """Return the newest validly signed document before a document, for some of the same devices; `None` without one."""
     names = {device.name for device in _addressed_devices(registry, document.to)}
-    older = [candidate.version for candidate in registry.documents() if candidate.version < document.version]
-    for version in sorted(older, reverse=True):
+    older_versions = [candidate.version for candidate in registry.documents() if candidate.version < document.version]
+    for version in sorted(older_versions, reverse=True):
         with suppress(FuguError):
-            former = signed_document(registry, version, roots)
-            if former.to == document.to or names & {device.name for device in _addressed_devices(registry, former.to)}:
-                return former
+            candidate = signed_document(registry, version, roots)
+            candidate_names = {device.name for device in _addressed_devices(registry, candidate.to)}
+            if candidate.to == document.to or names & candidate_names:
+                return candidate
     return None
 
 
 def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
-    """The version whose content a document brings back; `None` if it has new content, or goes on with the newest."""
+    """Return the older version whose content a document restores; `None` if there is none, or it is the newest."""
     content = content_of(document)
     target = target_of(document.to)
-    stored = [stored for stored in registry.documents() if stored.target == target]
-    older = [older_document.version for older_document in stored if older_document.version < document.version]
-    for version in reversed(older):
-        with suppress(FuguError):  # one that cannot be read is none that can be brought back
+    versions = (stored.version for stored in registry.documents() if stored.target == target)
+    older_versions = [version for version in versions if version < document.version]
+    for version in reversed(older_versions):
+        with suppress(FuguError):  # an unreadable document cannot be restored
             if content_of(document_in(registry, version)) == content:
-                return None if version == older[-1] else version
+                return None if version == older_versions[-1] else version
     return None
 
 
-def other_ticks(old: PolicyDocument, new: PolicyDocument) -> dict[str, str]:
-    """By stream of both documents what makes its ticks other moments in the new one; a device's outbox refuses that."""
-    old_policies, reasons = {policy.stream: policy for policy in old.templates()}, {}
-    for policy in new.templates():
+def other_ticks(old_document: PolicyDocument, new_document: PolicyDocument) -> dict[str, str]:
+    """Return, by stream of both documents, why its ticks are other moments in the new one, which devices refuse."""
+    old_policies, reasons = {policy.stream: policy for policy in old_document.templates()}, {}
+    for policy in new_document.templates():
         old_policy = old_policies.get(policy.stream, policy)
         old_ticks = _window_ticks(old_policy)
         names = [name for name, ticks in _window_ticks(policy).items() if ticks != old_ticks.get(name, ticks)]
@@ -151,13 +152,13 @@ def _window_ticks(policy: AnyPolicy) -> dict[str, tuple[int, int, int]]:
 
 
 def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
-    """Refuse a document that devices would refuse because ticks of a stream mean other moments in it.
+    """Refuse a document in which ticks of a stream are other moments, because devices would refuse it.
 
     Raises FleetError, which names a version that devices have now, and the streams.
     """
     for version in sorted({former_version(device) or 0 for device in _addressed_devices(registry, document.to)}):
         reasons: dict[str, str] = {}
-        with suppress(FuguError):  # one that the registry has not, or that cannot be read
+        with suppress(FuguError):  # the document is missing or unreadable
             reasons = other_ticks(document_in(registry, version), document)
         if reasons:
             streams = "; ".join(f"{stream} has {reason}" for stream, reason in sorted(reasons.items()))
@@ -168,7 +169,7 @@ def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
 
 
 def rollouts_at(registry: Registry, devices: Sequence[str]) -> list[int]:
-    """Rollouts under way at some of these devices, whose stages and gates a push does not wait for."""
+    """Return the active rollouts at some of these devices; a push does not wait for their stages and gates."""
     rollouts = Rollouts(registry)
     return [
         number
@@ -178,17 +179,17 @@ def rollouts_at(registry: Registry, devices: Sequence[str]) -> list[int]:
 
 
 def check_new(registry: Registry, signed: Signed) -> None:
-    """Refuse what `enter_document` would refuse, without entering it. Raises FleetError."""
-    document, newest = signed.document, registry.newest_version()
+    """Refuse a document that `enter_document` would refuse, without entering it. Raises FleetError."""
+    document, newest_version = signed.document, registry.newest_version()
     if document.fleet != registry.fleet:
         raise FleetError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
     payloads = [candidate.payload for candidate in registry.documents() if candidate.version == document.version]
-    if document.version <= newest and signed.payload not in payloads:
-        raise FleetError(f"version {document.version} is not newer than {newest}, which the registry has")
+    if document.version <= newest_version and signed.payload not in payloads:
+        raise FleetError(f"version {document.version} is not newer than {newest_version}, which the registry has")
 
 
 def enter_document(registry: Registry, signed: Signed, *, actor: str, time_us: int) -> Document:
-    """Enter a document that was checked; the same again is a no-op.
+    """Enter a checked document; the same document again is a no-op.
 
     Raises FleetError if it is another fleet's, or its version is not higher than all others.
     """
@@ -206,23 +207,24 @@ def enter_document(registry: Registry, signed: Signed, *, actor: str, time_us: i
     return stored_document
 
 
-_TICKS = 50_000
-_STEPS = 1 << 14
+_ASSESSED_TICKS = 50_000
+_STATIONARY_STEPS = 1 << 14
 
 
 class Worth(NamedTuple):
-    """Promise of a policy about a stream, and its usefulness.
+    """A policy's promise about a stream, and its usefulness.
 
     Attributes:
         epsilon: in nats; of the whole stream, or of each point if it is measured.
-        adversary: to whom; empty for measured streams.
+        adversary: the adversary of the promise; empty for measured streams.
         accuracy: share of ticks whose state the gateway's estimate finds, for a typical chain of the policy's class.
-            `None` without symbols, or if the class has no typical chain.
-        error: root-mean-square error of a released point in the unit, for a typical state. Of windows alone, the mean
-            error of the share that has the least. `None` for symbols.
-        stretches: what is lost about whole stretches of time; empty for measured streams (`fugu check policy` has it).
-        bound: the same of any stretch; none of measured streams.
-        conditions: of each sum of homes, a sentence without which no epsilon is said.
+        `None` without symbols, or if the class has no typical chain.
+        error: root-mean-square error of a released point in the unit, for a typical state. With windows only, the
+            smallest
+        mean error of a window's share. `None` for symbols.
+        stretches: the loss of whole stretches of time; empty for measured streams (`fugu check policy` has it).
+        bound: the loss of any stretch; `None` for measured streams.
+        conditions: a sentence for each sum of homes, without which epsilon must not be shown.
     """
 
     epsilon: float
@@ -236,19 +238,20 @@ class Worth(NamedTuple):
 
     @property
     def stretch_ticks(self) -> int:
-        """How many ticks in a row epsilon is about."""
+        """The number of consecutive ticks that epsilon is about."""
         return 1 if self.bound is None else self.bound.ticks
 
     def loses(self, ticks: int) -> float:
-        """Loss of so many ticks in a row."""
+        """Return the loss of `ticks` consecutive ticks."""
         return self.epsilon if self.bound is None else self.bound.epsilon(ticks)
 
 
 class StreamChange(NamedTuple):
-    """A stream before and after; `None` where it does not run.
+    """A stream before and after a document; `None` where it does not run.
 
-    `other_ticks` is in words, if ticks mean other moments, so that devices which run the stream refuse the document.
-    `open_profile` is the days of the longest profile before, 0 without one: what of it is under way is never released.
+    `other_ticks` says in words how ticks are other moments, so that devices which run the stream refuse the document.
+    `open_profile` is the length in days of the longest profile before, 0 without one: its current window is never
+    released.
     """
 
     stream: str
@@ -259,12 +262,13 @@ class StreamChange(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Change for the devices of one version.
+    """The change for the devices that have one version now.
 
     Attributes:
-        former: the version that they have now; `None` if they have none that is known.
-        unknown: the former document is not in the registry, or cannot be read: what their streams are is not known.
-        streams: by name; those that stay as they are included.
+        former: the version that they have now; `None` if none is known.
+        unknown: whether the former document is missing from the registry or unreadable, so that their streams are
+            unknown.
+        streams: by name, including unchanged ones.
     """
 
     devices: tuple[str, ...]
@@ -274,7 +278,7 @@ class Change(NamedTuple):
 
 
 def changes(registry: Registry, document: PolicyDocument, device_names: Set[str] | None = None) -> list[Change]:
-    """Changes by a document on the devices that it is for, or on some.
+    """Return the changes by a document on its devices, or on those of `device_names`.
 
     FuguError if the registry is unreadable.
     """
@@ -284,7 +288,7 @@ def changes(registry: Registry, document: PolicyDocument, device_names: Set[str]
             continue
         by_version.setdefault(former_version(device), []).append(device.name)
     cache: dict[str, Worth] = {}
-    worths = _worths(document, cache)
+    worths = _stream_worths(document, cache)
     changes = []
     for former, names in sorted(by_version.items(), key=lambda group: group[0] or 0):
         streams, unknown = {name: StreamChange(name, None, worth) for name, worth in worths.items()}, False
@@ -299,14 +303,14 @@ def changes(registry: Registry, document: PolicyDocument, device_names: Set[str]
 def _stream_changes(
     old: PolicyDocument, new: PolicyDocument, worths: dict[str, Worth], cache: dict[str, Worth]
 ) -> dict[str, StreamChange]:
-    """The streams of a document before another, by name."""
-    reasons, old_worths, changes = other_ticks(old, new), _worths(old, cache), dict[str, StreamChange]()
+    """Return by name the changes of the streams of an old document."""
+    reasons, old_worths, by_name = (other_ticks(old, new), _stream_worths(old, cache), dict[str, StreamChange]())
     for policy in old.templates():
         name = policy.stream
-        changes[name] = StreamChange(
+        by_name[name] = StreamChange(
             name, old_worths[name], worths.get(name), reasons.get(name, ""), _profile_days(policy)
         )
-    return changes
+    return by_name
 
 
 def _profile_days(policy: AnyPolicy) -> float:
@@ -315,7 +319,7 @@ def _profile_days(policy: AnyPolicy) -> float:
     return max(lengths, default=0.0)
 
 
-def _worths(document: PolicyDocument, cache: dict[str, Worth]) -> dict[str, Worth]:
+def _stream_worths(document: PolicyDocument, cache: dict[str, Worth]) -> dict[str, Worth]:
     worth_by_stream = {}
     for policy in document.templates():
         key = json.dumps({**json.loads(policy.to_json()), "version": 0, "device": "", "fallback": "", "tables": ""})
@@ -328,7 +332,7 @@ def _worths(document: PolicyDocument, cache: dict[str, Worth]) -> dict[str, Wort
 
 
 def worth(policy: AnyPolicy) -> Worth:
-    """Promise of a policy, and its usefulness."""
+    """Return a policy's promise, and its usefulness."""
     if isinstance(policy, MeasurePolicy):
         return Worth(policy.epsilon, "", error=_point_error(policy), unit=policy.unit)
     promise, bound, period = policy.guarantee, policy.bound(), policy.clock.period_us
@@ -338,22 +342,23 @@ def worth(policy: AnyPolicy) -> Worth:
     if policy.table is not None:
         return stream_worth._replace(accuracy=_accuracy(policy, policy.table))
     if policy.windows:
-        share_error, name = min((error_of(w, period).share_mean, w.name) for w in policy.windows)
+        share_error, name = min((error_of(window, period).share_mean, window.name) for window in policy.windows)
         return stream_worth._replace(error=share_error, unit=f"of the share of {name}")
-    largest = max((group_window.group for group_window in policy.sums), key=lambda group: group.rate * group.length)
-    share_error = float(1 / (largest.rate * largest.length * largest.quorum))
-    return stream_worth._replace(error=share_error, unit=f"of the share of {largest.name}, over its homes")
+    groups = (group_window.group for group_window in policy.sums)
+    group = max(groups, key=lambda group: group.rate * group.length)
+    share_error = float(1 / (group.rate * group.length * group.quorum))
+    return stream_worth._replace(error=share_error, unit=f"of the share of {group.name}, over its homes")
 
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
     chains = policy.chains
     if chains.named_streams or not chains.typical:
         return None
-    return assess(table, np.array(chains.typical[0]), chains, _TICKS).accuracy
+    return assess(table, np.array(chains.typical[0]), chains, _ASSESSED_TICKS).accuracy
 
 
 def _point_error(policy: MeasurePolicy) -> float | None:
-    """The error of a point of the last table, for the stationary distribution of the first chain."""
+    """Return the error of a point of the last table, for the stationary distribution of the first chain."""
     values = np.array(policy.coordinates, dtype=np.int64)
     transition = np.array(policy.matrix)
     try:
@@ -364,6 +369,6 @@ def _point_error(policy: MeasurePolicy) -> float | None:
     squares = ((np.array(policy.resolution) * (values[:, None] - points)) ** 2).sum(axis=2)
     # converges to the stationary distribution, also if the chain is periodic
     lazy_chain = (np.eye(len(transition)) + transition) / 2.0
-    stationary = np.array(policy.initial) @ np.linalg.matrix_power(lazy_chain, _STEPS)
+    stationary = np.array(policy.initial) @ np.linalg.matrix_power(lazy_chain, _STATIONARY_STEPS)
     stationary = np.bincount(policy.shows or range(len(values)), stationary, len(values))
     return math.sqrt(max(0.0, float(np.sum(stationary[:, None] * distribution.probabilities * squares))))

@@ -1,4 +1,4 @@
-"""Enrolled devices as a gateway knows them: their policies and keys, and documents that are signed for them.
+"""Enrolled devices as a gateway knows them: their policies and keys, and the documents that it signs for them.
 
 Documents of the registry are believed only if enough policy keys of a root have signed them, as on a device. The
 registry's file is no authority.
@@ -41,7 +41,7 @@ _REFRESH_SECONDS = 2.0
 
 
 def read_roots(paths: Sequence[Path], fleet: str) -> list[Root]:
-    """Roots of a fleet, by version; the newest is in force. FuguError names one that is bad or foreign."""
+    """Read the roots of a fleet, sorted by version; the newest is in force. FuguError names a wrong or foreign file."""
     if not paths:
         raise PolicyError("a registry needs the root documents of its fleet")
     roots = []
@@ -55,7 +55,8 @@ def read_roots(paths: Sequence[Path], fleet: str) -> list[Root]:
 class FleetPolicies:
     """Follows the registry; the same thread uses both.
 
-    `roots` are all that policies may have been signed under. Counts `documents_taken` and `documents_refused`.
+    `roots` are all roots under which policies may have been signed. `counters` counts `documents_taken` and
+    `documents_refused`.
     """
 
     def __init__(
@@ -80,13 +81,13 @@ class FleetPolicies:
 
     @property
     def devices(self) -> set[str]:
-        """All that the registry ever brought policies for."""
+        """All devices for which the registry ever had policies."""
         return {device for _, device in self._added_pairs}
 
     def refresh(self, devices: Sequence[Device]) -> bool:
-        """Take what is new in the registry for its devices; whether there was anything.
+        """Add new policies of the registry for its devices to the catalogue. Return whether there were any.
 
-        Raises RegistryError if it cannot be read.
+        Raises RegistryError if the registry cannot be read.
         """
         self._follow_registry(devices)
         count_before = len(self._added_pairs)
@@ -107,7 +108,7 @@ class FleetPolicies:
         return len(self._added_pairs) > count_before
 
     def _follow_registry(self, devices: Sequence[Device]) -> None:
-        """Take what was sent since the last time, and the newest answers of all devices."""
+        """Read the documents sent since the last call, and the newest answers of all devices."""
         sent_rows = self._registry.sent_documents(self._last_sent)
         self._last_sent = max([self._last_sent, *(number for number, _, _ in sent_rows)])
         self._sent_pairs.update((device, version) for _, device, version in sent_rows)
@@ -125,9 +126,9 @@ class FleetPolicies:
         self._refused_versions, self._in_force = versions, in_force
 
     def may_run(self, device: str, version: int) -> bool:
-        """True of a version in a file, or sent, unless the newest answer of the device refuses it.
+        """Return whether a version is in a file, or was sent and is not refused by the device's newest answer.
 
-        Of one that it has refused, and that a later one in force has overtaken, neither: no device goes back.
+        A version that the device has refused before does not count once a later one is in force: no device goes back.
         """
         pair = (device, version)
         if pair not in self._pushed_pairs:
@@ -171,10 +172,10 @@ def _is_signed_under(root: RootDocument, envelope: Envelope) -> bool:
 
 
 class Signer:
-    """Signs for one fleet.
+    """Signs documents for one fleet.
 
-    `key` is an encrypted PEM file; the first line of `passphrase_file` is its passphrase. Both must be readable by
-    their owner only. Raises FuguError with one line that says what is wrong with the files.
+    `key` is an encrypted PEM file; the first line of `passphrase_file` is its passphrase. Only their owner may be able
+    to read both. Raises FuguError with one line that says what is wrong with the files.
     """
 
     def __init__(self, fleet: str, key: Path, passphrase_file: Path | None) -> None:
@@ -189,16 +190,16 @@ class Signer:
         return self._key.public_key().public_bytes_raw()
 
     def table(self, device: str, stream: str, table: TimedTable) -> bytes:
-        """The envelope of a table."""
+        """Return the signed envelope of a table."""
         document = TableDocument(fleet=self._fleet, device=device, stream=stream, table=table.text)
         return self._sign("table", write_document(document))
 
     def stop(self, device: str, version: int) -> bytes:
-        """The envelope of a stop of a device, up to a version of policy documents."""
+        """Return the signed envelope of a stop of a device, up to a version of policy documents."""
         return self._sign("stop", write_document(StopDocument(fleet=self._fleet, device=device, version=version)))
 
     def time(self, seconds: int) -> bytes:
-        """The envelope of the time, in Unix seconds."""
+        """Return the signed envelope of the time, in Unix seconds."""
         return self._sign("time", write_document(TimeDocument(fleet=self._fleet, time=seconds)))
 
     def _sign(self, kind: Kind, payload: bytes) -> bytes:
@@ -206,9 +207,10 @@ class Signer:
 
 
 class Enrolled:
-    """Follows the registry; used by one thread. Counts `documents_taken`, `documents_refused` and `fleet_errors`.
+    """The enrolled devices of a fleet, followed in the registry by one thread.
 
-    `roots` has every root document with its envelope, the newest last. Raises FuguError, which names the wrong file.
+    `counters` counts `documents_taken`, `documents_refused` and `fleet_errors`. `roots` has every root document with
+    its envelope, the newest last. Raises FuguError, which names the wrong file.
     """
 
     def __init__(self, fleet: str, files: FleetConfig, catalogue: Catalogue, counters: Counter[str]) -> None:
@@ -227,7 +229,7 @@ class Enrolled:
             self._refresh_at = 0.0
             self._versions: dict[str, int] = {}
             self._keys: dict[str, bytes] = {}
-            self._policies.refresh(self._note_devices())
+            self._policies.refresh(self._read_devices())
         except BaseException:
             self._registry.close()
             raise
@@ -237,21 +239,22 @@ class Enrolled:
         self._registry.close()
 
     def refresh(self) -> bool:
-        """Look at the registry now and then; whether the catalogue has new policies, or a device has come or gone."""
+        """Read the registry every two seconds. Return whether there are new policies, or a device has come or gone."""
         now = time.monotonic()
         if now < self._refresh_at:
             return False
         self._refresh_at = now + _REFRESH_SECONDS
         try:
             old_devices = set(self._keys)
-            return self._policies.refresh(self._note_devices()) or old_devices != set(self._keys)
+            return self._policies.refresh(self._read_devices()) or old_devices != set(self._keys)
         except RegistryError as error:
             self._counters["fleet_errors"] += 1
             if self._counters["fleet_errors"] == 1:
                 _log.error("policies of the registry wait: %s", error)
             return False
 
-    def _note_devices(self) -> list[Device]:
+    def _read_devices(self) -> list[Device]:
+        """Read keys, versions and devices from the registry."""
         self._keys = self._registry.keys()
         self._newest_version = self._registry.newest_version()
         devices = self._registry.devices()
@@ -259,26 +262,26 @@ class Enrolled:
         return devices
 
     def has(self, device: str) -> bool:
-        """True if a device is of the registry, with a policy or without."""
+        """Return whether a device is in the registry, with a policy or without."""
         return device in self._versions
 
     def has_left(self, device: str) -> bool:
-        """True if a device was of the registry, and is no more."""
+        """Return whether a device was in the registry, and is no longer."""
         return device in self._policies.devices and device not in self._keys
 
     def key(self, device: str) -> bytes | None:
-        """The key that an enrolled device knows its watermarks by."""
+        """Return the key by which an enrolled device checks its watermarks, `None` for other devices."""
         return self._keys.get(device)
 
     @property
     def stopping(self) -> Stopping | None:
-        """How its devices are stopped; none if nothing is signed."""
+        """The means of stopping devices, `None` if nothing is signed."""
         if self.signer is None:
             return None
         return Stopping(self.signer.stop, lambda: self._newest_version, lambda: self._versions)
 
-    def sealed(self, device: str, stream: str, table: TimedTable) -> bytes:
-        """A table as a device believes it: signed, if the device is enrolled."""
+    def table_bytes(self, device: str, stream: str, table: TimedTable) -> bytes:
+        """Return the bytes of a table for a device: signed, if the device is enrolled."""
         if self.signer is None or device not in self._keys:
             return table.encode()
         return self.signer.table(device, stream, table)

@@ -1,8 +1,9 @@
 """The values of a fleet's registry: documents, reports, plans of rollouts, and the errors of this room.
 
-Who gets a document follows from the plan and the devices' names and groups alone. A device's rank is the hash of the
-plan's seed and its name; p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the 20 % of the
-same seed, and a share above 0 is never nobody. Shares are exact fractions, so that thresholds are exact.
+The devices that get a document follow from the plan and the devices' names and groups alone. A device's rank is the
+hash of the plan's seed and its name; p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the 20
+% of the same seed, and a share above 0 has at least one device. Shares are exact fractions, so that thresholds are
+exact.
 """
 
 from __future__ import annotations
@@ -33,34 +34,34 @@ __all__ = [
     "Sighting",
     "Stage",
     "Target",
-    "checked_name",
-    "share",
+    "check_name",
+    "parse_share",
     "stages_of",
 ]
 
 
 Outcome = Literal["accepted", "refused", "failed"]
-"""Outcome of a document on a device: `failed` is one that it accepted, and then could not put into force."""
+"""Outcome of a document on a device: a `failed` one was accepted, and then could not be put into force."""
 _NAME = re.compile(NAME_PATTERN)
 _MAX_VERSION = 2**32 - 1
 
 
 class FleetError(FuguError):
-    """A document, a root, a plan or a step of a rollout is refused; nothing has happened."""
+    """A document, a root, a plan or a step of a rollout is refused; nothing was changed."""
 
 
 class RegistryError(FuguError):
-    """The registry's file cannot be used; nothing of what was asked for has happened."""
+    """The registry's file cannot be used; nothing was changed."""
 
 
 class Target(NamedTuple):
-    """Whom a document is addressed to; `name` is empty for the whole fleet."""
+    """The devices that a document is for; `name` is empty for the whole fleet."""
 
     kind: Literal["device", "group", "fleet"]
     name: str = ""
 
     def covers(self, device: str, groups: frozenset[str]) -> bool:
-        """True if a device is meant."""
+        """Return whether a device is among the addressed ones."""
         return self.name in groups if self.kind == "group" else self.kind == "fleet" or self.name == device
 
     def __str__(self) -> str:
@@ -69,12 +70,12 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A signed policy document, opaque here.
+    """A signed policy document, whose payload is not read here.
 
     Attributes:
-        version: its number in the fleet; every document has a higher one than all before it.
-        target: whom it is addressed to, as its signed text says.
-        restores: the version whose content it brings back, `None` if it is no way back.
+        version: its number in the fleet, higher than those of all documents before it.
+        target: the devices that it is for, as its signed text says.
+        restores: the version whose content it brings back, `None` if it restores none.
     """
 
     version: int
@@ -110,8 +111,8 @@ class PolicyReport(NamedTuple):
     """A device's answer to a document, as it arrived.
 
     Attributes:
-        version: that it judged; 0 if it is none of this registry's, or, if accepted, if there was none.
-        in_force: the version that it says is in force, 0 for none; `None` if it does not say. An accepted one is.
+        version: the judged version; 0 for a document that is not in this registry or, if accepted, for none.
+        in_force: the version that the device says is in force, 0 for none; `None` if it does not say.
     """
 
     device: str
@@ -124,7 +125,7 @@ class PolicyReport(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """One answer other than `accepted`, for ever."""
+    """One answer other than `accepted`, which is stored for ever."""
 
     number: int
     time_us: int
@@ -135,7 +136,7 @@ class Refusal(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that an operator did, or a rollout by itself."""
+    """An action of an operator, or of a rollout by itself."""
 
     number: int
     time_us: int
@@ -146,15 +147,15 @@ class Event(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A document that a device should get, and the broker has not acknowledged yet."""
+    """A document that a device should get, and that the broker has not acknowledged yet."""
 
     device: str
     version: int
     payload: bytes
 
 
-def checked_name(name: str, kind: str) -> str:
-    """A name that can stand in a topic. Raises FuguError if it cannot."""
+def check_name(name: str, kind: str) -> str:
+    """Return a name that can stand in a topic. Raises FuguError for other names."""
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         raise FuguError(f"{name[:80]!r} cannot be the name of a {kind}: 1 to 64 letters, digits, '_' or '-'")
     return name
@@ -166,13 +167,13 @@ _MAX_PACE = 1_000_000
 _MAX_PATIENCE_SECONDS = 90 * 24 * 3600
 
 
-def share(text: str) -> Fraction:
-    """Read `3%`, `0.03` or `3/100`, exactly. Raises FleetError if it is none of these."""
-    number = text.strip()
+def parse_share(text: str) -> Fraction:
+    """Parse `3%`, `0.03` or `3/100`, exactly. Raises FleetError for other texts."""
+    stripped = text.strip()
     try:
-        if number.endswith("%"):
-            return Fraction(number[:-1].strip()) / 100
-        return Fraction(number)
+        if stripped.endswith("%"):
+            return Fraction(stripped[:-1].strip()) / 100
+        return Fraction(stripped)
     except (ValueError, ZeroDivisionError):
         raise FleetError(f"{text[:40]!r} is no share: write 3%, 0.03 or 3/100") from None
 
@@ -182,10 +183,10 @@ class Stage:
     """A part of a rollout.
 
     Attributes:
-        share: it takes the rollout up to this share of its devices, those of earlier stages included; or
-        group: it consists of the rollout's devices in this group.
-        success: the next stage begins when at least this share of the stage's devices has accepted the document.
-        gate: it begins only when an operator has approved it.
+        share: the share of the rollout's devices that is reached by the end of this stage, including earlier stages; or
+        group: the group whose devices in the rollout are this stage.
+        success: the least share of the stage's devices that must accept before the next stage begins.
+        gate: whether the stage begins only when an operator has approved it.
     """
 
     share: Fraction | None = None
@@ -197,7 +198,7 @@ class Stage:
         if (self.share is None) == (not self.group):
             raise FleetError("a stage is either a share or a group")
         if self.group:
-            checked_name(self.group, "group")
+            check_name(self.group, "group")
         if self.share is not None and not 0 < self.share <= 1:
             raise FleetError(f"a stage's share of {self.share} is not above 0 and at most 1")
         if not 0 < self.success <= 1:
@@ -210,11 +211,12 @@ class RolloutPlan:
 
     Attributes:
         stages: one after the other; the last reaches all of the rollout's devices.
-        error: the rollout stops when at least this share of a stage's devices has refused, failed or keeps silent.
-        pace: in any minute at most this many devices get the document, as evenly as can be.
+        error: the share of a stage's devices that stops the rollout when it has refused, failed or is silent.
+        pace: most devices that get the document in any minute, evenly spread.
         patience_seconds: time to wait for a device's answer.
-        groups: the rollout goes to devices in any of these groups, to all if there are none, and of these to `share`.
-        seed: of the choice of devices.
+        groups: the groups whose devices the rollout is for; all devices if there are none.
+        share: the share of these devices that the rollout goes to.
+        seed: the seed of the choice of devices.
     """
 
     version: int
@@ -245,15 +247,15 @@ class RolloutPlan:
         if not 1 <= self.patience_seconds <= _MAX_PATIENCE_SECONDS:
             raise FleetError(f"a patience of {self.patience_seconds} s is not in 1..{_MAX_PATIENCE_SECONDS}")
         for group in self.groups:
-            checked_name(group, "group")
+            check_name(group, "group")
 
     def to_json(self) -> str:
-        """The plan as text, the same for equal plans."""
+        """Return the plan as text, the same for equal plans."""
         return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> RolloutPlan:
-        """Read the text of `to_json`."""
+        """Parse the text of `to_json`."""
         fields = json.loads(text)
         exact_shares = {"error": Fraction(fields["error"]), "share": Fraction(fields["share"])}
         for stage in fields["stages"]:
@@ -262,29 +264,29 @@ class RolloutPlan:
         return cls(**fields | exact_shares | {"stages": stages, "groups": tuple(fields["groups"])})
 
 
-def first_share(devices: tuple[str, ...], share: Fraction) -> tuple[str, ...]:
-    """The first ceil(part * n) of n devices."""
+def first_devices(devices: tuple[str, ...], share: Fraction) -> tuple[str, ...]:
+    """Return the first ceil(share * n) of n devices."""
     return devices[: ceil(share * len(devices))]
 
 
 def stages_of(
     plan: RolloutPlan, devices: Mapping[str, frozenset[str]], target: Target = WHOLE_FLEET
 ) -> tuple[tuple[str, ...], ...]:
-    """Which devices each stage adds, in the order in which they get the document, which is addressed to `target` only.
+    """Return the devices that each stage adds, in the order in which they get the document, among those of `target`.
 
     Raises FleetError if the rollout, its first stage, or a stage that is a group has no device.
     """
-    addressed = [name for name, groups in devices.items() if target.covers(name, groups)]
-    members = [name for name in addressed if not plan.groups or not devices[name].isdisjoint(plan.groups)]
-    members.sort(key=lambda name: (hashlib.sha256(f"{plan.seed}\0{name}".encode()).digest(), name))
-    ranked = first_share(tuple(members), plan.share)
-    if not ranked:
+    addressed_names = [name for name, groups in devices.items() if target.covers(name, groups)]
+    member_names = [name for name in addressed_names if not plan.groups or not devices[name].isdisjoint(plan.groups)]
+    member_names.sort(key=lambda name: (hashlib.sha256(f"{plan.seed}\0{name}".encode()).digest(), name))
+    ranked_names = first_devices(tuple(member_names), plan.share)
+    if not ranked_names:
         raise FleetError(f"document {plan.version} for {target}: none of the devices that it is for is in the plan")
     stages: list[tuple[str, ...]] = []
     assigned: set[str] = set()
     for i, stage in enumerate(plan.stages):
-        group_members = tuple(name for name in ranked if stage.group in devices[name])
-        stage_devices = group_members if stage.share is None else first_share(ranked, stage.share)
+        group_members = tuple(name for name in ranked_names if stage.group in devices[name])
+        stage_devices = group_members if stage.share is None else first_devices(ranked_names, stage.share)
         if not stage_devices:
             raise FleetError(f"stage {i + 1} has no device: none of the rollout's is in group {stage.group}")
         stages.append(tuple(name for name in stage_devices if name not in assigned))

@@ -1,14 +1,14 @@
 """A fleet's private keys, one encrypted file for each, and the root documents that name them.
 
 A file is called `{role}-{first 8 digits of the key's name}.key`. Keys may be spread over several folders, such as the
-disks of several people. Beside them lies `root.envelope`, which is public, and the roots before it, which devices that
-were long away need one after the other.
+disks of several people. Beside them are `root.envelope`, which is public, and all earlier roots, which devices that
+were away for long need one after the other.
 
 The `cryptography` package stretches a passphrase with 2048 rounds of PBKDF2 and takes no other number: half a
 millisecond a guess, where scrypt costs a fifth of a second. Its PKCS #12 takes another number for the key, but checks
 the passphrase itself with 2048 rounds: a fifth of a millisecond a guess. Its OpenSSH form needs one more package. So
 the same form (PBES2 of RFC 8018, AES-256-CBC) is written here with scrypt (RFC 7914), at a cost that `openssl pkey`
-reads as well. Reading is left to the package.
+also reads. The package reads it.
 """
 
 from __future__ import annotations
@@ -57,31 +57,31 @@ __all__ = [
 _MAX_BYTES = 1 << 14
 _LABEL = "ENCRYPTED PRIVATE KEY"
 _COST, _BLOCK, _PARALLEL = 1 << 14, 8, 5
-_FORM = (  # in DER, of a cost of 2^14 and blocks of 8: what a private key of Ed25519 fills is always as long
+_KEY_DER = (  # for a cost of 2^14 and blocks of 8; an encrypted private key of Ed25519 always has the same length
     "30819b305706092a864886f70d01050d304a302906092b06010401da47040b301c0410{salt}"
     "020240000201080201{parallel:02x}301d060960864801650304012a0410{start}0440{content}"
 )
 
 
 class WrongPassphraseError(FuguError):
-    """The passphrase is not the one of the key, or the key is damaged: which, its file does not tell."""
+    """The passphrase is not the key's, or the key is damaged; its file does not tell which."""
 
 
 def encrypt_key(key: Ed25519PrivateKey, passphrase: str) -> bytes:
-    """The PEM file of a key."""
+    """Return the PEM file of a key under a passphrase."""
     salt, iv = os.urandom(16), os.urandom(16)
     secret = Scrypt(salt, 32, _COST, _BLOCK, _PARALLEL).derive(passphrase.encode())
     padder = PKCS7(128).padder()
     padded = padder.update(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())) + padder.finalize()
     cipher = Cipher(algorithms.AES(secret), modes.CBC(iv)).encryptor()
     content = cipher.update(padded) + cipher.finalize()
-    der = bytes.fromhex(_FORM.format(salt=salt.hex(), parallel=_PARALLEL, start=iv.hex(), content=content.hex()))
+    der = bytes.fromhex(_KEY_DER.format(salt=salt.hex(), parallel=_PARALLEL, start=iv.hex(), content=content.hex()))
     lines = textwrap.wrap(base64.b64encode(der).decode(), 64)
     return "\n".join((f"-----BEGIN {_LABEL}-----", *lines, f"-----END {_LABEL}-----", "")).encode()
 
 
 def decrypt_key(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
-    """The key in a PEM file. WrongPassphraseError; FuguError if not encrypted, or no Ed25519 key."""
+    """Return the key in a PEM file. WrongPassphraseError; FuguError if it is not encrypted, or no Ed25519 key."""
     if f"-----BEGIN {_LABEL}-----".encode() not in content:
         raise FuguError(f"{path}: not a key under a passphrase: such a key is not used")
     try:
@@ -95,7 +95,7 @@ def decrypt_key(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKe
 
 
 def read_private(path: Path, subject: str) -> bytes:
-    """The content of a file. FuguError if others than its owner may read it, or it cannot be read."""
+    """Read a file. FuguError if users other than its owner may read it, or it cannot be read."""
     with naming(path, subject), path.open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if mode & 0o077:
@@ -107,24 +107,24 @@ _MIN_CHARACTERS = 8
 
 
 class Passphrases:
-    """The passphrases at hand; only without any, somebody is asked (FuguError if there is nobody)."""
+    """The given passphrases; without any, the user is asked (FuguError without a terminal)."""
 
-    def __init__(self, folders: Sequence[str], ask: Callable[[str], str]) -> None:
-        self._passphrases = list(folders)
-        self._has_passphrases = bool(folders)
+    def __init__(self, passphrases: Sequence[str], ask: Callable[[str], str]) -> None:
+        self._passphrases = list(passphrases)
+        self._has_passphrases = bool(passphrases)
         self._ask = ask
 
-    def candidates(self, key_words: str) -> Iterator[str]:
-        """Candidates for the passphrase of an existing key, one after the other."""
+    def candidates(self, key_text: str) -> Iterator[str]:
+        """Yield candidates for the passphrase of an existing key."""
         yield from list(self._passphrases)
         if not self._has_passphrases:
-            self._passphrases.append(self._ask(f"Passphrase of {key_words}: "))
+            self._passphrases.append(self._ask(f"Passphrase of {key_text}: "))
             yield self._passphrases[-1]
 
     def new(self) -> str:
-        """The passphrase for a new key: the first known, or asked for twice.
+        """Return the passphrase for a new key: the first one, or one that the user types twice.
 
-        FuguError if too short or different.
+        FuguError if it is too short, or the two differ.
         """
         if not self._passphrases:
             passphrase = self._ask("Passphrase for the new keys: ")
@@ -135,12 +135,12 @@ class Passphrases:
 
 
 def new_passphrase(path: Path) -> str:
-    """The passphrase for a new key, from a file. FuguError if it is too short, or as for `read_passphrase`."""
+    """Read the passphrase for a new key from a file. FuguError if it is too short, or as for `read_passphrase`."""
     return _check_length(read_passphrase(path))
 
 
 def read_passphrase(path: Path) -> str:
-    """The first line of a file. FuguError if others than its owner may read it, or the line is empty or no text."""
+    """Read a file's first line. FuguError if others than its owner may read it, or the line is empty or no text."""
     try:
         line = read_private(path, "a passphrase file").split(b"\n", 1)[0].decode().rstrip("\r")
     except UnicodeDecodeError:
@@ -159,14 +159,14 @@ def _check_length(passphrase: str) -> str:
 RoleName = Literal["root", "policy", "gateway"]
 ROLES: tuple[RoleName, ...] = get_args(RoleName)
 _DIGITS = 8
-_FILE = re.compile(rf"({'|'.join(ROLES)})-([0-9a-f]{{{_DIGITS}}})\.key")
+_KEY_FILE = re.compile(rf"({'|'.join(ROLES)})-([0-9a-f]{{{_DIGITS}}})\.key")
 
 
 class KeyFile(NamedTuple):
-    """A file that holds a private key.
+    """A file with a private key.
 
-    `role` is what it was made for; the root says whether it still has it. `short_name` is the first digits of the key's
-    name.
+    `role` is the role that it was made for; the root says whether it still has it. `short_name` is the first digits of
+    the key's name.
     """
 
     path: Path
@@ -174,7 +174,7 @@ class KeyFile(NamedTuple):
     short_name: str
 
     def unlock(self, passphrases: Passphrases) -> Ed25519PrivateKey:
-        """The private key of it. FuguError if no passphrase fits, or it holds another key than its name says."""
+        """Return the private key. FuguError if no passphrase fits, or the file has another key than its name says."""
         content, last_error = read_private(self.path, "a key"), None
         for passphrase in passphrases.candidates(str(self.path)):
             try:
@@ -190,17 +190,17 @@ class KeyFile(NamedTuple):
 
 
 def name_of(key: Ed25519PrivateKey) -> str:
-    """Name of a key in a root."""
+    """Return the name of a key in a root."""
     return key_name(key.public_key().public_bytes_raw()).hex()
 
 
 def short_name(name: str) -> str:
-    """A key's name as files and people call it."""
+    """Return the first digits of a key's name, as in file names and texts."""
     return name[:_DIGITS]
 
 
 def key_files(folders: Iterable[Path]) -> list[KeyFile]:
-    """All key files of some folders. FuguError if a folder is missing, or it or a key file is open to others."""
+    """Return all key files of some folders. FuguError if a folder is missing, or others may use it or a file."""
     files = []
     for folder in folders:
         with naming(folder, "the folder of keys"):
@@ -210,7 +210,7 @@ def key_files(folders: Iterable[Path]) -> list[KeyFile]:
                     f"a folder of keys that others may use (mode {mode & 0o777:04o}) is not used: chmod 700 it"
                 )
         for path in paths:
-            if match := _FILE.fullmatch(path.name):
+            if match := _KEY_FILE.fullmatch(path.name):
                 read_private(path, "a key")
                 role = next(role for role in ROLES if role == match[1])
                 files.append(KeyFile(path, role, match[2]))
@@ -218,7 +218,7 @@ def key_files(folders: Iterable[Path]) -> list[KeyFile]:
 
 
 def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: str) -> Path:
-    """Write a new key into a folder."""
+    """Write a new key into a folder. Return its path."""
     path = folder / f"{role}-{short_name(name_of(key))}.key"
     write_secret(path, encrypt_key(key, passphrase))
     return path
@@ -227,13 +227,13 @@ def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: 
 def unlock_keys(
     files: Sequence[KeyFile], names: Iterable[str], max_keys: int, passphrases: Passphrases
 ) -> list[Ed25519PrivateKey]:
-    """The private keys of some names, in their order, as far as there are files for them."""
-    by_short = {file.short_name: file for file in files}
+    """Return the private keys of some names, in their order, as far as there are files for them."""
+    file_by_name = {file.short_name: file for file in files}
     keys: list[Ed25519PrivateKey] = []
     for name in names:
         if len(keys) == max_keys:
             break
-        if (file := by_short.get(short_name(name))) is None:
+        if (file := file_by_name.get(short_name(name))) is None:
             continue
         key = file.unlock(passphrases)
         if name_of(key) == name:
@@ -242,12 +242,12 @@ def unlock_keys(
 
 
 ROOT_FILE = "root.envelope"
-_MOST = 1e300
-"""A ceiling that nothing is above: the owner's limits are not known here."""
+_NO_LIMIT = 1e300
+"""A ceiling above every epsilon: the owner's limits are not known here."""
 
 
 class Root(NamedTuple):
-    """A root document, and the bytes of its envelope."""
+    """A root document, with the bytes of its envelope."""
 
     document: RootDocument
     payload: bytes
@@ -266,28 +266,28 @@ class Root(NamedTuple):
 
     @classmethod
     def newest_in(cls, folders: Sequence[Path]) -> Self:
-        """The newest root of some folders. Raises FleetError if none has one, or one is no good."""
+        """Read the newest root of some folders. Raises FleetError if none has one, or one is invalid."""
         roots = [cls.read(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
         if not roots:
             raise FleetError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
         return max(roots, key=lambda root: root.document.version)
 
     def trust(self, device: str = "device", groups: tuple[str, ...] = ()) -> Trust:
-        """The rules of a device of this fleet whose owner accepts everything that is true."""
-        limits: dict[str, Any] = {"ceiling": Ceiling(epsilon=_MOST), "measurement_ceiling": _MOST}
+        """Return the trust of a device of this fleet whose owner accepts every true guarantee."""
+        limits: dict[str, Any] = {"ceiling": Ceiling(epsilon=_NO_LIMIT), "measurement_ceiling": _NO_LIMIT}
         root = self.payload.hex()
         return Trust(Enrolment(fleet=self.document.fleet, device=device, root=root, groups=groups, **limits))
 
 
 def initialise(fleet: str, folder: Path, terms: Mapping[str, tuple[int, int, str]]) -> Root:
-    """Make a fleet's keys and its first root: for each role how many have to sign, of how many, and their passphrase.
+    """Make a fleet's keys and first root. `terms` has by role the threshold, the number of keys, and the passphrase.
 
     Raises FleetError if the folder is not empty, or cannot be written; pydantic.ValidationError if a threshold can
-    never be met, or the name is none.
+    never be met, or the fleet's name is invalid.
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(terms[role][1])] for role in ROLES}
     thresholds = {role: terms[role][0] for role in ROLES}
-    root = _sign_root(_root_of(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
+    root = _sign_root(_make_root(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
     root.trust()
     new_folder(folder, private=True)
     for role in ROLES:
@@ -307,33 +307,33 @@ def rotate(
     count: int | None = None,
     threshold: int | None = None,
 ) -> tuple[Root, list[Path]]:
-    """Replace keys of a role, by a root that enough old and enough new root keys have signed; with the new keys' files.
+    """Replace keys of a role by a root that enough old and new root keys sign. Return it, and the new keys' files.
 
     Args:
-        folders: of keys; the first has the root, and gets what is new.
-        key: the one, by the first digits of its name; `None` means all.
-        count: how many new ones, if all are replaced; as many as before if not given.
-        threshold: of the role from now on; as before if not given.
+        folders: of keys; the first has the root, and gets all new files.
+        key: the key to replace, by the first digits of its name; `None` means all.
+        count: the number of new keys, if all are replaced; by default as many as before.
+        threshold: the role's new threshold; by default as before.
 
-    Raises FleetError if there is no such key, or too few root keys are at hand.
+    Raises FleetError if there is no such key, or there are too few root keys.
     """
-    files, old = key_files(folders), Root.newest_in(folders[:1])
-    if (newest_version := Root.newest_in(folders).document.version) != old.document.version:
+    files, old_root = key_files(folders), Root.newest_in(folders[:1])
+    if (newest_version := Root.newest_in(folders).document.version) != old_root.document.version:
         raise FleetError(
-            f"{folders[0]} has root version {old.document.version}, another folder has {newest_version}: name that "
-            "one first, because devices refuse a second root of a version"
+            f"{folders[0]} has root version {old_root.document.version}, another folder has {newest_version}: "
+            "name that one first, because devices refuse a second root of a version"
         )
-    document = old.document
+    document = old_root.document
     old_names = _names_to_replace(document, role, key)
     new_keys = [Ed25519PrivateKey.generate() for _ in range(len(old_names) if count is None else count)]
     publics = {r: {n: document.keys[n] for n in role_of(document, r).keys} for r in ROLES}
     publics[role] = {n: public for n, public in publics[role].items() if n not in old_names} | _publics(new_keys)
     thresholds = {r: role_of(document, r).threshold for r in ROLES}
     thresholds[role] = thresholds[role] if threshold is None else threshold
-    new = _root_of(document.fleet, document.version + 1, publics, thresholds)
+    new = _make_root(document.fleet, document.version + 1, publics, thresholds)
     root = _sign_root(new, _signing_keys(document, new, files, new_keys if role == "root" else [], passphrases))
-    old.trust().judge(encode_roots([root.payload]), "root", 0)
-    paths = [write_key(folders[0], role, private, new_passphrase) for private in new_keys]
+    old_root.trust().judge(encode_roots([root.payload]), "root", 0)
+    paths = [write_key(folders[0], role, private_key, new_passphrase) for private_key in new_keys]
     _write_root(folders[0], root)
     return root, paths
 
@@ -354,11 +354,11 @@ def _names_to_replace(document: RootDocument, role: RoleName, key: str | None) -
 def _signing_keys(
     old: RootDocument, new: RootDocument, files: list[KeyFile], new_keys: list[Ed25519PrivateKey], secrets: Passphrases
 ) -> list[Ed25519PrivateKey]:
-    """Enough keys of the old root, and enough of the new one; those that stay count for both."""
-    stay_names = [name for name in old.root.keys if name in new.root.keys]
-    drop_names = [name for name in old.root.keys if name not in new.root.keys]
+    """Return enough keys of the old root, and enough of the new one; lasting keys count for both."""
+    lasting_names = [name for name in old.root.keys if name in new.root.keys]
+    dropped_names = [name for name in old.root.keys if name not in new.root.keys]
     keys = unlock_keys(
-        files, stay_names + drop_names, max(old.root.threshold, new.root.threshold - len(new_keys)), secrets
+        files, lasting_names + dropped_names, max(old.root.threshold, new.root.threshold - len(new_keys)), secrets
     )
     if len(keys) < old.root.threshold:
         raise FleetError(
@@ -372,11 +372,11 @@ def _signing_keys(
     return keys
 
 
-def _root_of(
-    fleet: str, version: int, publics: Mapping[RoleName, Mapping[str, str]], thresholds: Mapping[RoleName, int]
+def _make_root(
+    fleet: str, version: int, public_keys: Mapping[RoleName, Mapping[str, str]], thresholds: Mapping[RoleName, int]
 ) -> RootDocument:
-    root, policy, gateway = (Role(keys=tuple(publics[role]), threshold=thresholds[role]) for role in ROLES)
-    all_keys = {name: public for role in ROLES for name, public in publics[role].items()}
+    root, policy, gateway = (Role(keys=tuple(public_keys[role]), threshold=thresholds[role]) for role in ROLES)
+    all_keys = {name: public for role in ROLES for name, public in public_keys[role].items()}
     return RootDocument(fleet=fleet, version=version, keys=all_keys, root=root, policy=policy, gateway=gateway)
 
 
@@ -389,7 +389,7 @@ def _publics(keys: list[Ed25519PrivateKey]) -> dict[str, str]:
 
 
 def role_of(document: RootDocument, role: RoleName) -> Role:
-    """The keys of a root that have a role."""
+    """Return the keys and the threshold of a role in a root."""
     return {"root": document.root, "policy": document.policy, "gateway": document.gateway}[role]
 
 

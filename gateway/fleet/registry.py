@@ -1,14 +1,14 @@
-"""The fleet registry: which devices there are, what they should run, what they say they run, and who did what.
+"""The fleet registry: its devices, what they should run, what they say they run, and all actions of operators.
 
 One SQLite file per fleet is used by the gateway and the command line at the same time. Every change is one short
 transaction, written through to the disk. If the file is locked or full, a `RegistryError` is raised, and nothing was
-done.
+changed.
 
 - A document's version is a number of the fleet, higher than all before it. A version is never reused: the same bytes
   again are a no-op, other bytes an error. A "rollback" is a new version; `restores` names the one whose content it has.
 - The version that a device should have never goes down, because the device would refuse it.
 - A document goes only to devices that it is addressed to.
-- Answers other than `accepted` (up to a number for each device) and what operators did are kept for ever.
+- Answers other than `accepted` (up to a number for each device) and actions of operators are stored for ever.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gateway.fleet.entries import (
     RegistryError,
     Sighting,
     Target,
-    checked_name,
+    check_name,
 )
 
 __all__ = ["Device", "Registry", "lock_path"]
@@ -84,7 +84,7 @@ CREATE TABLE rollout_devices (
     time_us INTEGER, former INTEGER, reached_us INTEGER, PRIMARY KEY (rollout, device)) WITHOUT ROWID;
 """ + "".join(_FINAL.format(table=table) for table in ("documents", "refusals", "history"))
 MOST_REFUSALS = 1000
-"""Kept of one device: what a device says must not fill the gateway's disk."""
+"""Most stored refusals of one device, which must not fill the gateway's disk."""
 _COLUMNS = (
     "name, (SELECT group_concat(in_group) FROM members WHERE device=name), enrolled_us, last_seen_us, online, "
     "outbox_depth, codes, agent_version, w.version, w.since_us, w.published, "
@@ -104,14 +104,15 @@ class Desired(NamedTuple):
 
 
 class Reported(NamedTuple):
-    """Last report of a device about documents.
+    """A device's last report about documents.
 
     Attributes:
         in_force: the version that it says is in force, 0 for none; `None` if it never said so.
-        version, outcome, reason: its newest answer; version 0 is a document that is none of this registry's, or, if
-            accepted, no document at all.
+        version, outcome, reason: its newest answer; version 0 is a document that is not in this registry or, if
+            accepted,
+        no document at all.
         since_us: when this answer first came.
-        stale: it says that it has not heard of anything new for too long.
+        stale: whether it says that it has heard of no new document for too long.
     """
 
     in_force: int | None
@@ -124,9 +125,10 @@ class Reported(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device, and what is known about it.
+    """A device, with all that the registry has about it.
 
-    `last_seen_us` is when it was last known to be connected, 0 if never; `codes` of its newest status, space-separated.
+    `last_seen_us` is the last time when it was connected, 0 if never; `codes` are those of its newest status, separated
+    by spaces.
     """
 
     name: str
@@ -142,15 +144,15 @@ class Device:
 
 
 def lock_path(path: Path) -> Path:
-    """The file that a gateway holds while it sends what a registry wants."""
+    """Return the file that a gateway locks while it sends a registry's documents."""
     return path.with_name(f"{path.name}.gateway")
 
 
 class Registry:
     """An open registry; one thread uses it at a time, several processes may have it open.
 
-    It is made for `fleet` if it is not there; it must be there if that is `None`. Raises RegistryError if it cannot be
-    opened, is no registry or another fleet's, or was written by a later version.
+    With `fleet` a missing file is created; without, it must exist. Raises RegistryError if it cannot be opened, is no
+    registry or another fleet's, or was written by a later version.
     """
 
     def __init__(self, path: Path, *, fleet: str | None = None, busy_seconds: float = _BUSY_SECONDS) -> None:
@@ -161,17 +163,18 @@ class Registry:
         self.db.close()
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All of it becomes durable, or nothing does; nested, it is part of the outer. RegistryError if not taken."""
-        return self._in_registry_terms(transaction, "does not take the change, nothing was done")
+        """Make all changes of the block durable, or none; nested, as part of the outer one. RegistryError on failure."""
+        return self._translate_errors(transaction, "does not take the change, nothing was done")
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Reads see one state of the registry, and hold nobody up. RegistryError if the file cannot be read."""
-        return self._in_registry_terms(snapshot, "cannot be read")
+        """Let reads see one state of the registry, without blocking writers. RegistryError if it cannot be read."""
+        return self._translate_errors(snapshot, "cannot be read")
 
     @contextmanager
-    def _in_registry_terms(
+    def _translate_errors(
         self, context: Callable[[Database], AbstractContextManager[None]], problem: str
     ) -> Iterator[None]:
+        """Run a block in a context of the database, with its errors as RegistryError."""
         if self.db.in_transaction:
             yield
             return
@@ -184,10 +187,10 @@ class Registry:
     # Devices
 
     def enrol(self, device: str, groups: Iterable[str] = (), *, actor: str, time_us: int) -> bytes:
-        """Add a device; returns its new key. FuguError if a name cannot be one, or is taken."""
+        """Add a device, and return its new key. FuguError for an invalid name, or one that is taken."""
         group_names = _group_names(groups)
         with self.transaction():
-            if self.db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
+            if self.db.execute("SELECT 1 FROM devices WHERE name=?", (check_name(device, "device"),)).fetchone():
                 raise FuguError(f"device {device} is enrolled already")
             key = secrets.token_bytes(KEY_BYTES)
             self.db.execute("INSERT INTO devices (name, enrolled_us, key) VALUES (?, ?, ?)", (device, time_us, key))
@@ -203,11 +206,11 @@ class Registry:
                 self.db.execute(f"DELETE FROM {table} WHERE device=?", (device,))
             self.db.execute("DELETE FROM devices WHERE name=?", (device,))
             query = "UPDATE rollout_devices SET at_us=NULL, time_us=NULL, former=NULL, reached_us=NULL WHERE device=?"
-            self.db.execute(query, (device,))  # enrolled again, it has to be offered again what it was offered
+            self.db.execute(query, (device,))  # a device that is enrolled again gets its offers again
             self.record(actor, "remove", device, time_us=time_us)
 
     def set_groups(self, device: str, groups: Iterable[str], *, actor: str, time_us: int) -> None:
-        """Put a device into these groups only. FuguError if there is no such device, or a name cannot be one."""
+        """Put a device into these groups only. FuguError if there is no such device, or for an invalid name."""
         group_names = _group_names(groups)
         with self.transaction():
             self.device(device)
@@ -215,33 +218,33 @@ class Registry:
             self.record(actor, "groups", device, " ".join(group_names), time_us=time_us)
 
     def device(self, name: str) -> Device:
-        """One device. Raises FuguError if there is none of this name."""
-        if devices := self._devices("WHERE name=?", name):
+        """Return a device. Raises FuguError if there is none of this name."""
+        if devices := self._select_devices("WHERE name=?", name):
             return devices[0]
         raise FuguError(f"there is no device {name[:80]!r} in fleet {self.fleet}")
 
     def devices(self, group: str | None = None) -> list[Device]:
-        """All devices, or those of a group, by name."""
+        """Return all devices, or those of a group, by name."""
         if group is None:
-            return self._devices("ORDER BY name")
-        return self._devices("WHERE name IN (SELECT device FROM members WHERE in_group=?) ORDER BY name", group)
+            return self._select_devices("ORDER BY name")
+        return self._select_devices("WHERE name IN (SELECT device FROM members WHERE in_group=?) ORDER BY name", group)
 
     def keys(self) -> dict[str, bytes]:
-        """The key of every device, with which watermarks are authenticated."""
-        return dict(self._rows("SELECT name, key FROM intact_devices"))
+        """Return by device the key that authenticates its watermarks."""
+        return dict(self._select("SELECT name, key FROM intact_devices"))
 
     def groups(self) -> dict[str, int]:
-        """Every group, and how many devices it has."""
-        return dict(self._rows("SELECT in_group, COUNT(*) FROM members GROUP BY in_group ORDER BY in_group"))
+        """Return by group the number of its devices."""
+        return dict(self._select("SELECT in_group, COUNT(*) FROM members GROUP BY in_group ORDER BY in_group"))
 
     # What devices say
 
     def note_sightings(self, sightings: Iterable[Sighting]) -> int:
-        """Take note of statuses in one transaction; how many are of devices that are not enrolled, which are ignored.
+        """Store statuses in one transaction. Return how many are of devices that are not enrolled, which are ignored.
 
-        A last will says that the device was connected until then, once: the broker repeats it for ever.
+        A last will means that the device was connected until then, once: the broker repeats it for ever.
         """
-        strangers = 0
+        stranger_count = 0
         with self.transaction():
             for sighting in sightings:
                 cursor = self.db.execute(
@@ -250,35 +253,36 @@ class Registry:
                     "codes=:codes, agent_version=:agent_version WHERE name=:device",
                     sighting._asdict(),
                 )
-                strangers += not cursor.rowcount
-        return strangers
+                stranger_count += not cursor.rowcount
+        return stranger_count
 
     def note_reports(self, reports: Iterable[PolicyReport]) -> int:
-        """Take note of answers in one transaction; the same again changes nothing. How many are of strangers."""
-        strangers = 0
+        """Store answers in one transaction; repeated ones change nothing. Return how many are of strangers."""
+        stranger_count = 0
         with self.transaction():
             for report in reports:
                 if not self.db.execute("SELECT 1 FROM devices WHERE name=?", (report.device,)).fetchone():
-                    strangers += 1
+                    stranger_count += 1
                     continue
                 self._put_report(report)
-        return strangers
+        return stranger_count
 
     def refusals(self, device: str | None = None, *, last_number: int = 0, limit: int = 1000) -> list[Refusal]:
-        """Answers other than `accepted` above a number, oldest first."""
-        condition, values = ("", ()) if device is None else ("device=? AND", (device,))
+        """Return answers other than `accepted` after a number, oldest first."""
+        condition, parameters = ("", ()) if device is None else ("device=? AND", (device,))
         query = (
             "SELECT number, time_us, device, version, outcome, reason FROM refusals "
             f"WHERE {condition} number>? ORDER BY number LIMIT ?"
         )
-        return [Refusal._make(row) for row in self._rows(query, *values, last_number, limit)]
+        return [Refusal._make(row) for row in self._select(query, *parameters, last_number, limit)]
 
     # Documents
 
     def add_document(self, document: Document, *, actor: str, time_us: int) -> None:
-        """Keep a signed document, whatever its `added_by` and `added_us`; the same bytes again are a no-op.
+        """Store a signed document, except its `added_by` and `added_us`; the same bytes again are a no-op.
 
-        Raises FleetError if its version is not higher than all others, or what it restores is not there.
+        Raises FleetError if its version is not higher than all others. Raises FuguError if the document that it
+        restores is missing.
         """
         with self.transaction():
             row = self.db.execute(
@@ -302,24 +306,24 @@ class Registry:
             self.record(actor, "document", str(document.version), detail, time_us=time_us)
 
     def document(self, version: int) -> Document:
-        """A document. Raises FuguError if there is none of this version."""
-        if rows := self._rows(f"SELECT {_DOCUMENT} FROM intact_documents WHERE version=?", version):
-            return _document(rows[0])
+        """Return a document. Raises FuguError if there is none of this version."""
+        if rows := self._select(f"SELECT {_DOCUMENT} FROM intact_documents WHERE version=?", version):
+            return _document_of(rows[0])
         raise FuguError(f"there is no document of version {version} in fleet {self.fleet}")
 
     def documents(self) -> list[Document]:
-        """All documents, oldest first."""
-        return [_document(row) for row in self._rows(f"SELECT {_DOCUMENT} FROM intact_documents ORDER BY version")]
+        """Return all documents, oldest first."""
+        return [_document_of(row) for row in self._select(f"SELECT {_DOCUMENT} FROM intact_documents ORDER BY version")]
 
     def newest_version(self) -> int:
-        """The highest version of all documents, 0 if there is none."""
-        [(version,)] = self._rows("SELECT COALESCE(MAX(version), 0) FROM documents")
+        """Return the highest version of all documents, 0 if there is none."""
+        [(version,)] = self._select("SELECT COALESCE(MAX(version), 0) FROM documents")
         return int(version)
 
     # What devices should have
 
     def desire(self, devices: Iterable[str], version: int, *, actor: str, time_us: int) -> None:
-        """Let devices have a document, at once and without a rollout; for those that have it already, a no-op.
+        """Let devices have a document, at once and without a rollout; a no-op for those that have it already.
 
         Raises FuguError if there is no such document, or a device is not enrolled. Raises FleetError if the document
         does not address a device, or a device should have a newer version already.
@@ -339,7 +343,7 @@ class Registry:
             self.record(actor, "push", str(version), " ".join(names), time_us=time_us)
 
     def raise_desired(self, device: str, version: int, time_us: int, rollout: int = 0) -> None:
-        """Raise the version that a device should have, as part of a transaction; `rollout` is 0 if by hand."""
+        """Raise the version that a device should have, as part of a transaction; `rollout` is 0 for a push."""
         self.db.execute(
             "INSERT INTO desired (device, version, since_us, rollout) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
             "since_us=CASE WHEN version<excluded.version THEN excluded.since_us ELSE since_us END, "
@@ -349,10 +353,10 @@ class Registry:
         )
 
     def unpublished(self, limit: int) -> list[Due]:
-        """Documents that the broker has not acknowledged, those that wait longest first.
+        """Return documents that the broker has not acknowledged, those that wait longest first.
 
-        What a rollout was about to send is held back while it is paused. When it was stopped or aborted, that is for
-        good, unless the document is pushed by hand.
+        Documents of a paused rollout are held back. Those of a stopped or aborted one are never sent, unless they are
+        pushed.
         """
         query = (
             "SELECT device, w.version, payload FROM intact_documents d "
@@ -360,26 +364,26 @@ class Registry:
             "WHERE published=0 AND COALESCE(phase, '') NOT IN "
             "('paused', 'stopped', 'aborted') ORDER BY since_us, device LIMIT ?"
         )
-        return [Due._make(row) for row in self._rows(query, limit)]
+        return [Due._make(row) for row in self._select(query, limit)]
 
     def note_sent(self, documents: Iterable[tuple[str, int]]) -> None:
-        """Note that devices may get documents from now on; once for each."""
+        """Note, once for each, that devices may have documents from now on."""
         with self.transaction():
             query = "INSERT INTO sent (device, version) VALUES (?, ?) ON CONFLICT DO NOTHING"
             self.db.executemany(query, list(documents))
 
     def sent_documents(self, last_number: int = 0) -> list[tuple[int, str, int]]:
-        """Number, device and version of all documents above a number that devices may have got."""
-        return self._rows("SELECT number, device, version FROM sent WHERE number>? ORDER BY number", last_number)
+        """Return number, device and version of all documents after a number that devices may have."""
+        return self._select("SELECT number, device, version FROM sent WHERE number>? ORDER BY number", last_number)
 
     def note_published(self, documents: Iterable[tuple[str, int]]) -> None:
-        """The broker has these documents; if a device should have a newer one by now, that is still to come."""
+        """Note that the broker has these documents; a newer one that a device should have is still to be published."""
         with self.transaction():
             query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
             self.db.executemany(query, list(documents))
 
     def publish_again(self, versions: Mapping[str, int]) -> int:
-        """Publish anew what the broker has lost, and count it; `versions` is the one that it has, by device."""
+        """Let documents that the broker has lost be published again, and count them; `versions` are the broker's."""
         with self.transaction():
             rows = self.db.execute("SELECT device, version FROM desired WHERE published").fetchall()
             documents = [(device, version) for device, version in rows if versions.get(device, 0) < version]
@@ -389,20 +393,20 @@ class Registry:
     # History
 
     def record(self, actor: str, action: str, subject: str, detail: str = "", *, time_us: int) -> None:
-        """Add to the history."""
+        """Add an event to the history."""
         with self.transaction():
             query = "INSERT INTO history (time_us, who, what, subject, detail) VALUES (?, ?, ?, ?, ?)"
             self.db.execute(query, (time_us, actor, action, subject, detail))
 
     def history(self, *, last_number: int = 0, limit: int = 1000) -> list[Event]:
-        """Events above a number, oldest first."""
+        """Return events after a number, oldest first."""
         query = "SELECT number, time_us, who, what, subject, detail FROM history WHERE number>? ORDER BY number LIMIT ?"
-        return [Event._make(row) for row in self._rows(query, last_number, limit)]
+        return [Event._make(row) for row in self._select(query, last_number, limit)]
 
     # Inside
 
     def _put_report(self, report: PolicyReport) -> None:
-        """Write down an answer, and a new refusal for ever, as part of a transaction."""
+        """Store an answer, and a new refusal for ever, as part of a transaction."""
         row = self.db.execute(
             "SELECT version, outcome, reason FROM reported WHERE device=?", (report.device,)
         ).fetchone()
@@ -429,26 +433,26 @@ class Registry:
         self.db.execute("DELETE FROM members WHERE device=?", (device,))
         self.db.executemany("INSERT INTO members VALUES (?, ?)", [(device, group) for group in groups])
 
-    def _devices(self, condition: str, *values: object) -> list[Device]:
-        return [_device(row) for row in self._rows(f"{_DEVICES} {condition}", *values)]
+    def _select_devices(self, condition: str, *parameters: object) -> list[Device]:
+        return [_device_of(row) for row in self._select(f"{_DEVICES} {condition}", *parameters)]
 
-    def _rows(self, query: str, *values: object) -> list[Any]:
+    def _select(self, query: str, *parameters: object) -> list[Any]:
         with self.snapshot():
-            return self.db.execute(query, values).fetchall()
+            return self.db.execute(query, parameters).fetchall()
 
 
 def _group_names(groups: Iterable[str]) -> list[str]:
-    return sorted({checked_name(group, "group") for group in groups})
+    return sorted({check_name(group, "group") for group in groups})
 
 
 def _open_registry(path: Path, fleet: str | None, busy_seconds: float) -> tuple[Database, str]:
-    """Open a registry's file; it holds the keys of devices, and is readable by its owner only from its creation.
+    """Open a registry's file, which holds the keys of devices, and which only its owner can ever read.
 
-    It is made for `fleet` if it is not there; `None`: it must be there. Returns a connection in autocommit mode (what
-    is committed is on the disk), and the name of the fleet. Raises RegistryError if it cannot be opened, is no registry
-    or another fleet's, or is of another version; FuguError if the fleet's name is none.
+    With `fleet` a missing file is created; without, it must exist. Returns a connection in autocommit mode (each commit
+    is on the disk), and the name of the fleet. Raises RegistryError if it cannot be opened, is no registry or another
+    fleet's, or is of another version; FuguError if the fleet's name is invalid.
     """
-    insert_fleet = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{checked_name(fleet, 'fleet')}');"
+    insert_fleet = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{check_name(fleet, 'fleet')}');"
     schema = _SCHEMA + insert_fleet  # a checked name holds no quote
     db = open_database(path, REGISTRY, schema, RegistryError, create=fleet is not None, wait_seconds=busy_seconds)
     try:
@@ -466,12 +470,12 @@ def _open_registry(path: Path, fleet: str | None, busy_seconds: float) -> tuple[
     return db, str(bound_fleet)
 
 
-def _document(row: Any) -> Document:
+def _document_of(row: Any) -> Document:
     version, kind, name, *fields = row
     return Document(version, Target(kind, name), *fields)
 
 
-def _device(row: Any) -> Device:
+def _device_of(row: Any) -> Device:
     name, groups, enrolled_us, last_seen_us, online, outbox_depth, codes, agent_version = row[:8]
     version, since_us, published = row[8:11]
     in_force, answered_version, outcome, reason, answered_us, stale = row[11:17]

@@ -1,38 +1,38 @@
-"""Rollouts in the registry's file: every step is one transaction, and what is due is always read from the file.
+"""Rollouts in the registry's file: every step is one transaction, and the due work is always read from the file.
 
-So a gateway that is killed at any point goes on where it was: a step is there with all its desired versions, or not at
-all. Operators' actions come from another process, the command line, and take effect at the next step.
+So a gateway that is killed at any point continues there: a step is stored with all its desired versions, or not at all.
+Operators' actions come from another process, the command line, and take effect at the next step.
 
-The rules of a rollout: a pure state machine. Time and what devices say are passed in; it says what to do.
+The rules of a rollout are a pure state machine, which is given the time and the devices' reports, and returns actions.
 
 A device that the document was offered to (it is the device's desired version) is, at any time, one of:
 
-- accepted, refused, failed: it has said so;
+- accepted, refused, failed: its answer says so;
 - pending: it has not answered, and has had less than `patience` for it;
 - silent: it was connected after the offer, and has not answered for `patience` since it was first seen there. A device
   that goes off under a new document is silent, not absent: that may be what the document does to it;
 - absent: it has not been connected since the offer, and `patience` is over. It catches up by the retained message.
 
-Devices that should have, or have, a newer version by now, and those that were removed, are out: they count nowhere.
-With `size` devices of a stage that are not out:
+Devices that should have, or have, a newer version by now, and removed devices, are out: they count nowhere. With `size`
+devices of a stage that are not out:
 
 - Errors are refused + failed + silent. The rollout stops when errors >= error * size in any stage that has begun; just
   below it goes on. It also stops when errors put the stage's success out of reach: size - errors < success * size. It
   then offers the way back: which devices had which version before. It takes nothing back by itself.
 - A stage is done when the document was offered to all of it, at least one device has accepted, and
   accepted >= success * (size - absent). So for `patience` success is a share of all the stage's devices, then of those
-  that could answer. Devices that are off hold a stage up for no longer. A stage where nobody answers is never done; one
-  whose devices are all out is.
-- Then the next stage begins, if it has a gate once it is approved; or the rollout is completed.
+  that could answer. Devices that are off hold a stage up for no longer. A stage where no device answers is never done;
+  one whose devices are all out is.
+- Then the next stage begins, once it is approved if it has a gate; or the rollout is completed.
 - The pace: in any minute at most `pace` devices are offered the document, and one every minute / pace. A delay of more
   than a few seconds is not made up for.
 
 Patience and pace are measured on the rollout's own clock. It stands still while the rollout is paused. More than a
-minute between two calls counts as one minute: while nobody was listening, no device kept silent. A wall clock that is
-set back moves it by nothing.
+minute between two calls counts as one minute: while the gateway was away, no device kept silent. If the wall clock is
+set back, it does not move.
 
-Paused means that nothing happens; stopped, aborted and completed are ends. Everything is a function of the arguments:
-the same call again gives no action, and calling less often makes a rollout slower, never wrong.
+While a rollout is paused nothing happens; stopped, aborted and completed are final. Everything is a function of the
+arguments: the same call again gives no action, and rarer calls make a rollout slower, never wrong.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ __all__ = [
 
 
 Phase = Literal["draft", "running", "waiting", "paused", "stopped", "aborted", "completed"]
-"""`waiting` is for an operator's approval; `stopped` is by errors."""
+"""`waiting`: for an operator's approval; `stopped`: because of errors."""
 ACTIVE: frozenset[Phase] = frozenset({"running", "waiting", "paused"})
 
 
 class DeviceReport(NamedTuple):
-    """Report about a device.
+    """A device's state, for a rollout.
 
     Attributes:
-        last_seen_us: when it was last known to be connected.
-        answer: its last word about the rollout's version, empty if there is none.
+        last_seen_us: the last time when it was connected.
+        answer: its last answer about the rollout's version, empty if there is none.
         former: the version that it has in force, or should have if it never said; `None` if there is none.
         newest: the highest version that it should have or has, 0 if there is none.
     """
@@ -83,9 +83,10 @@ class DeviceReport(NamedTuple):
 
 
 class _Offer(NamedTuple):
-    """When a device was offered the document: `at_us` by the rollout's clock, `time_us` by the wall's.
+    """The offer of the document to a device: `at_us` by the rollout's clock, `time_us` by the wall's.
 
-    `former` is the version to go back to; `reached_us` when it was first seen connected since, by the rollout's clock.
+    `former` is the version to go back to. `reached_us` is when the device was first seen connected since, by the
+    rollout's clock.
     """
 
     at_us: int
@@ -96,7 +97,7 @@ class _Offer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RolloutState:
-    """Where a rollout is.
+    """The state of a rollout.
 
     Attributes:
         stages: the devices of each, in order; chosen at the start.
@@ -117,7 +118,7 @@ class RolloutState:
     cause: str = ""
 
     def way_back(self) -> dict[int | None, tuple[str, ...]]:
-        """The devices that were offered the document, by the version that they had before; `None` if they had none."""
+        """Return the devices that were offered the document, by their version before, `None` for those without one."""
         devices: dict[int | None, tuple[str, ...]] = {}
         for name, offer in sorted(self.offers.items()):
             devices[offer.former] = (*devices.get(offer.former, ()), name)
@@ -125,7 +126,7 @@ class RolloutState:
 
 
 class StageCounts(NamedTuple):
-    """How the devices of a stage stand; `size` leaves out those that are out."""
+    """The number of a stage's devices in each state; `size` does not count those that are out."""
 
     size: int = 0
     unoffered: int = 0
@@ -139,22 +140,22 @@ class StageCounts(NamedTuple):
 
     @property
     def errors(self) -> int:
-        """Devices that refused, failed, or keep silent."""
+        """The number of devices that refused, failed, or keep silent."""
         return self.refused + self.failed + self.silent
 
     def reaches(self, success: Fraction) -> bool:
-        """True if the stage is done."""
+        """Return whether the stage is done."""
         if self.unoffered:
             return False
         return self.size == 0 or (self.accepted > 0 and self.accepted >= success * (self.size - self.absent))
 
     def is_success_lost(self, success: Fraction) -> bool:
-        """True if errors have put the success out of reach."""
+        """Return whether errors have put the success out of reach."""
         return self.size - self.errors < success * self.size
 
 
 def tally(plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport]) -> tuple[StageCounts, ...]:
-    """How the devices of every stage stand, at the time of the state; `reports` has every enrolled device."""
+    """Count the devices of every stage by their state, at the time of `state`; `reports` has every enrolled device."""
     stage_counts = []
     for stage in state.stages:
         count_of = dict.fromkeys(StageCounts._fields, 0)
@@ -180,7 +181,7 @@ def _device_standing(plan: RolloutPlan, state: RolloutState, offer: _Offer | Non
 
 MINUTE_US = 60_000_000
 CATCH_UP_US = 5_000_000
-_STEPS: dict[str, tuple[Phase, ...]] = {
+_PHASES_BEFORE: dict[str, tuple[Phase, ...]] = {
     "start": ("draft",),
     "pause": ("running", "waiting"),
     "resume": ("paused",),
@@ -190,12 +191,12 @@ _STEPS: dict[str, tuple[Phase, ...]] = {
 
 
 def operate(state: RolloutState, action: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()) -> RolloutState:
-    """The state after a step of an operator; `stages` are the devices of a start. FleetError if it is not its phase.
+    """Return the state after an action of an operator; `stages` are a start's devices. FleetError in a wrong phase.
 
     A pause counts for neither patience nor pace. After an abort devices stay where they are.
     """
-    if state.phase not in _STEPS[action]:
-        phases = " or ".join(_STEPS[action])
+    if state.phase not in _PHASES_BEFORE[action]:
+        phases = " or ".join(_PHASES_BEFORE[action])
         raise FleetError(f"cannot {action} a rollout that is {state.phase}: only one that is {phases}")
     match action:
         case "start":
@@ -210,9 +211,9 @@ def operate(state: RolloutState, action: str, now_us: int, stages: tuple[tuple[s
 def advance(
     plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], now_us: int
 ) -> tuple[tuple[str, ...], RolloutState]:
-    """Do what is due; returns the devices that get the document, and the state to keep together with that.
+    """Do the due work. Return the devices that get the document, and the state to be stored together with that.
 
-    Reports are of all enrolled devices.
+    `reports` has all enrolled devices.
     """
     if state.phase not in ("running", "waiting"):
         return (), state
@@ -222,7 +223,7 @@ def advance(
     if cause := _stop_cause(plan, state, tally(plan, state, reports)):
         return (), replace(state, phase="stopped", cause=cause)
     offered_names: tuple[str, ...] = ()
-    while True:  # the last device of a stage that gets its offer may be all that the stage waited for
+    while True:  # the offer to a stage's last device may complete the stage
         state = _next_stage(plan, state, tally(plan, state, reports))
         new_names, state = _offer(plan, state, reports, elapsed_us) if state.phase == "running" else ((), state)
         if not new_names:
@@ -269,7 +270,7 @@ def _next_stage(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCount
 def _offer(
     plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], elapsed_us: int
 ) -> tuple[tuple[str, ...], RolloutState]:
-    """Offer the document to as many devices of the stages that have begun as the pace allows."""
+    """Offer the document to as many devices of the begun stages as the pace allows."""
     interval_us = -(-MINUTE_US // plan.pace)
     slot_us = max(state.slot_us, state.clock_us - min(elapsed_us, CATCH_UP_US))
     quota = plan.pace - sum(offer.at_us > state.clock_us - MINUTE_US for offer in state.offers.values())
@@ -286,9 +287,9 @@ def _offer(
 
 _GATEWAY = "gateway"
 _KEEP_CLOCK_US = 20_000_000
-"""A step that changes nothing but the clock is written only this often, to spare the disk."""
+"""Least time between writes of steps that change only the clock, to spare the disk."""
 _STATE = "phase, stage, approved, clock_us, seen_us, slot_us, cause"
-_UNDER_WAY = "phase IN ('running', 'waiting', 'paused')"  # in the words of the index of those rollouts
+_IS_ACTIVE = "phase IN ('running', 'waiting', 'paused')"  # as the index of these rollouts has it
 _REPORTS = """
 SELECT m.device, d.online, d.last_seen_us, w.version, r.in_force, r.version, r.outcome,
     (SELECT outcome FROM refusals f WHERE f.device=m.device AND f.version=:version
@@ -299,7 +300,7 @@ LEFT JOIN reported r ON r.device=m.device WHERE m.rollout=:rollout
 
 
 class Rollout(NamedTuple):
-    """A rollout; `ended_us` is when it was completed, stopped or aborted, `tallies` how its stages stand, if asked."""
+    """A rollout. `ended_us` is when it was completed, stopped or aborted; only `show` fills `tallies`, by stage."""
 
     plan: RolloutPlan
     state: RolloutState
@@ -316,7 +317,7 @@ class Rollouts:
         self._db = registry.db
 
     def preview(self, plan: RolloutPlan) -> tuple[tuple[str, ...], ...]:
-        """The devices that each stage of a plan would add, if it started now.
+        """Return the devices that each stage of a plan would add, if it started now.
 
         Raises FleetError if the rollout or a stage has no device, or all have a newer version already; FuguError
         without the document.
@@ -331,7 +332,7 @@ class Rollouts:
             return stages
 
     def draft(self, plan: RolloutPlan, *, actor: str, time_us: int) -> int:
-        """Keep a plan, and return its number; its devices are chosen when it starts. Raises what `preview` does."""
+        """Store a plan, and return its number; its devices are chosen at the start. Raises as `preview`."""
         with self._registry.transaction():
             self.preview(plan)
             query = f"INSERT INTO rollouts (plan, {_STATE}, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -342,7 +343,7 @@ class Rollouts:
     def start(self, number: int, *, actor: str, time_us: int) -> None:
         """Choose the devices, and begin with the first stage.
 
-        Raises what `preview` does; FleetError, too, if it was started before, or another is under way at one of its
+        Raises as `preview`; also FleetError if it was started before, or another rollout is active at one of its
         devices.
         """
         with self._registry.transaction():
@@ -357,7 +358,7 @@ class Rollouts:
             self._db.executemany(query, rows)
             count = len(rows)
             query = (
-                f"SELECT rollout, COUNT(*) FROM rollout_devices JOIN rollouts ON rollout=number WHERE {_UNDER_WAY} "
+                f"SELECT rollout, COUNT(*) FROM rollout_devices JOIN rollouts ON rollout=number WHERE {_IS_ACTIVE} "
                 "AND device IN (SELECT device FROM rollout_devices WHERE rollout=?) GROUP BY rollout"
             )
             if conflict_row := self._db.execute(query, (number,)).fetchone():
@@ -369,16 +370,16 @@ class Rollouts:
             self._record(number, actor, "start", f"version {plan.version} for {count} devices", time_us)
 
     def operate(self, number: int, action: str, *, actor: str, time_us: int) -> None:
-        """Take a step of an operator: pause, resume, approve or abort. FleetError if it is not in a phase for that."""
+        """Pause, resume, approve or abort a rollout. FleetError if it is in another phase."""
         with self._registry.transaction():
             state = self._load(number).state
             self._save(number, state, operate(state, action, time_us), time_us)
             self._record(number, actor, action, "", time_us)
 
     def step(self, number: int, time_us: int) -> tuple[str, ...]:
-        """Do what is due in one rollout: what devices get, and is returned, is durable, or has not happened.
+        """Do the due work of one rollout. Return the devices that get the document; all is durable, or did not happen.
 
-        Raises FuguError if there is no such rollout; RegistryError if the file cannot be used: nothing was done.
+        Raises FuguError if there is no such rollout; RegistryError if the file cannot be used, and nothing was changed.
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
@@ -396,27 +397,27 @@ class Rollouts:
             return devices
 
     def due(self, time_us: int, limit: int = 100) -> list[Due]:
-        """Do what is due in all rollouts, and say what is to be published now, longest waiting first.
+        """Do the due work of all rollouts. Return the documents to publish now, longest waiting first.
 
-        The same again is due until `Registry.note_published` is told that the broker has it.
+        A document is due until `Registry.note_published` is told that the broker has it.
 
-        Raises RegistryError if the file cannot be used; nothing was done in the rollout that failed.
+        Raises RegistryError if the file cannot be used; nothing was changed in the rollout that failed.
         """
         for number in self.active():
             self.step(number, time_us)
         return self._registry.unpublished(limit)
 
     def active(self) -> list[int]:
-        """Numbers of the rollouts that are under way."""
-        return self.numbers(f"WHERE {_UNDER_WAY}")
+        """Return the numbers of the active rollouts."""
+        return self.numbers(f"WHERE {_IS_ACTIVE}")
 
     def numbers(self, condition: str = "") -> list[int]:
-        """Numbers of all rollouts, or of some."""
+        """Return the numbers of all rollouts, or of those that fulfil a condition in SQL."""
         with self._registry.snapshot():
             return [row[0] for row in self._db.execute(f"SELECT number FROM rollouts {condition} ORDER BY number")]
 
     def show(self, number: int) -> Rollout:
-        """A rollout as it stands. Raises FuguError if there is no such rollout."""
+        """Return a rollout with the counts of its stages. Raises FuguError if there is no such rollout."""
         with self._registry.snapshot():
             rollout = self._load(number)
             reports = self._reports(number, rollout.plan.version)
@@ -430,7 +431,7 @@ class Rollouts:
             query = f"SELECT plan, created_us, ended_us, {_STATE} FROM rollouts WHERE number=?"
             if (row := self._db.execute(query, (number,)).fetchone()) is None:
                 raise FuguError(f"there is no rollout {number} in fleet {self._registry.fleet}")
-            text, created, ended_us, phase, stage, approved, clock, seen_us, slot, cause = row
+            plan_text, created, ended_us, phase, stage, approved, clock, seen_us, slot, cause = row
             members: dict[int, list[str]] = {}
             offers: dict[str, _Offer] = {}
             query = (
@@ -441,14 +442,14 @@ class Rollouts:
                 members.setdefault(stage_index, []).append(device)
                 if offer[0] is not None:
                     offers[device] = _Offer(*offer)
-        plan = RolloutPlan.from_json(text)
+        plan = RolloutPlan.from_json(plan_text)
         stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
         return Rollout(
             plan, RolloutState(phase, stages, stage, approved, clock, seen_us, slot, offers, cause), created, ended_us
         )
 
     def _save(self, number: int, old: RolloutState, new: RolloutState, time_us: int | None = None) -> None:
-        """Write what is different."""
+        """Write a new state, and the offers that differ from the old state's."""
         columns = ", ".join(f"{column}=?" for column in _STATE.split(", "))
         ended_us = None if new.phase in ACTIVE or new.phase == "draft" else time_us
         query = f"UPDATE rollouts SET {columns}, ended_us=? WHERE number=?"
@@ -458,7 +459,7 @@ class Rollouts:
         self._db.executemany(query, offers)
 
     def _reports(self, number: int, version: int) -> Mapping[str, DeviceReport]:
-        """Reports of the devices of a rollout about a version."""
+        """Return by device the reports of a rollout's devices about a version."""
         reports = {}
         rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
         for device, online, last_seen, desired, in_force, answered_version, outcome, refusal_outcome in rows:

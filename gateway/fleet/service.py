@@ -1,11 +1,12 @@
 """The conversation with enrolled devices: policy documents, answers to them, and the time.
 
-The operator's connection has credentials of its own, because nobody else may publish policies. Once a second it writes
-what has arrived into the registry, in one transaction, and lets rollouts go on. Then it publishes what is due, retained
-and at most so many a second, until the broker has acknowledged it. After every new connection it first listens for a
-while. So it knows the retained answers before it takes any device for silent. It learns the retained documents, too,
-and publishes again those that the broker has lost. It can withhold documents and replay them, no more, and their
-versions stop replay. A registry that is locked or full stops nothing: it is tried again, with nothing lost.
+The operator's connection has its own credentials, because no other account may publish policies. Once a second it
+writes all arrivals into the registry, in one transaction, and lets rollouts go on. Then it publishes due documents,
+retained and a limited number a second, until the broker has acknowledged them. After every new connection it first
+listens for a while. So it knows the retained answers before it takes any device for silent. It also learns the retained
+documents, and publishes again those that the broker has lost. The broker can withhold documents and replay them, no
+more, and their versions stop replay. A registry that is locked or full stops nothing: a later step tries again, with
+nothing lost.
 """
 
 from __future__ import annotations
@@ -37,31 +38,32 @@ __all__ = ["FleetService"]
 
 _log = logging.getLogger(__name__)
 _STEP_SECONDS = 1.0
-_MOST_A_STEP = 50
-"""Documents that are published, at most."""
+_STEP_DOCUMENTS = 50
+"""Most documents that are published in a step."""
 _SETTLE_SECONDS = 5.0
 _REFUSED_SECONDS = 60.0
 _TIME_SECONDS = 300.0
 _MOST_STRANGERS = 64
-"""Devices that are not enrolled, as far as is known, of which statuses and answers are looked up in the registry."""
+"""Most unknown devices in a step whose statuses and answers are looked up in the registry."""
 
 
 class FleetService(Part):
-    """Used by the gateway's worker; made, started and closed by the starting thread. The registry must be there.
+    """The service for enrolled devices, used by the gateway's worker. The starting thread makes, starts and closes it.
 
-    Counts `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `policies_lost` (by the broker,
-    which had them), `fleet_strangers` (devices that are not enrolled), `fleet_dropped`, `fleet_errors`, and every
-    answer that is none by its reason. `connections` is how often the broker has accepted the operator's connection.
+    `counters` counts `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `policies_lost` (by
+    the broker, which had them), `fleet_strangers` (messages of devices that are not enrolled), `fleet_dropped`,
+    `fleet_errors`, and every unreadable answer by its reason. `connections` is how often the broker has accepted the
+    operator's connection.
 
     Args:
-        operator: a link with the operator's credentials, for nobody else; it is subscribed, started and stopped here.
-        link: the gateway's own, by which devices are heard.
-        seconds_ahead: by how many seconds this clock is ahead of the devices', `None` if no device says.
-        hold_alarm: is told who has an alarm about the time: devices, and "" for the gateway.
-        on_refused: is told of whom an answer cannot be read, and why.
-        is_synchronised: whether this clock is synchronised.
+        operator: a link with the operator's credentials, for this service only, which subscribes, starts and stops it.
+        link: the gateway's own link, by which devices are heard.
+        seconds_ahead: gives by how many seconds this clock is ahead of the devices', `None` if no device says.
+        hold_alarm: is called with the names that have an alarm about the time: devices, and "" for the gateway.
+        on_refused: is called with device and reason of an unreadable answer.
+        is_synchronised: returns whether this clock is synchronised.
 
-    Raises RegistryError if the registry cannot be opened.
+    Raises RegistryError if the registry does not exist or cannot be opened.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class FleetService(Part):
         self.topics = topic_of("status", fleet, "+"), topic_of("policy_status", fleet, "+")
         operator.subscriptions = (topic_of("policy_set", fleet, "+"),)
         operator.on_connected = self._operator_connected
-        operator.on_message = self._on_document
+        operator.on_message = self._note_held
         operator.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
 
     def start(self) -> None:
@@ -115,18 +117,18 @@ class FleetService(Part):
         self._operator.start()
 
     def close(self) -> None:
-        """Disconnect, and write down what has arrived."""
+        """Disconnect, and write all arrivals into the registry."""
         self._operator.stop()
         try:
             self._write_arrivals()
-        except RegistryError as error:  # devices' answers are retained: they come again
+        except RegistryError as error:  # answers are retained at the broker, and come again
             _log.error("what devices said last is not in the registry: %s", error)
         self._registry.close()
         if self._gateway_lock is not None:
             self._gateway_lock.close()
 
     def heard(self, message: Message) -> bool:
-        """Take note of what a device says of itself; whether the message was for nobody else."""
+        """Note a device's status or answer. Return whether no other part needs the message."""
         try:
             parsed = message.parsed
             if parsed.kind == "status" and parsed.fleet == self._fleet:
@@ -135,11 +137,11 @@ class FleetService(Part):
                 self._take_answer(parsed.device, message)
                 return True
         except FuguError:
-            return False  # whoever else reads it counts it
+            return False  # counted by another reader of the message
         return False
 
     def _take_status(self, device: str, status: Status) -> None:
-        """A device's birth, status or last will has arrived; of a second the newest counts, and a birth before it."""
+        """Note a birth, status or last will. Of one second, the newest counts, and births before a last will."""
         if self._may_be_enrolled(device):
             sighting = Sighting(
                 *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
@@ -152,19 +154,19 @@ class FleetService(Part):
             self._doubting_devices.add(device)
 
     def _take_answer(self, device: str, message: Message) -> None:
-        """A device's answer to a document has arrived; of several within a second the last one counts."""
+        """Note a device's answer to a document; of several within a second the last one counts."""
         try:
             answer = message.decode(PolicyStatus)
         except FuguError as error:
             self._counters[error.reason] += 1
-            if message.payload:  # else an operator has cleared it
+            if message.payload:  # an empty one is an operator's, to clear the topic
                 self._on_refused(device, error.reason)
             return
         if self._may_be_enrolled(device):
             self._reports[device] = answer, self._now_us()
 
     def _may_be_enrolled(self, device: str) -> bool:
-        """True if a device is of the registry, or may be by now, as few unknown ones are until the next step."""
+        """Return whether a device is in the registry, or is one of a few strangers, looked up at the next step."""
         if self._enrolled.has(device) or device in self._strangers:
             return True
         if len(self._strangers) >= _MOST_STRANGERS:
@@ -174,11 +176,11 @@ class FleetService(Part):
         return True
 
     def connected(self, *, begun_anew: bool) -> None:
-        """The gateway has a new connection, to a broker that may have forgotten the time."""
+        """Publish the time soon: the broker may have forgotten it."""
         self._time_at = 0.0
 
     def pump(self, *, idle: bool = False) -> None:
-        """Do what is due, several times a second."""
+        """Do the due work; called several times a second."""
         now = self._seconds()
         self._operator.maintain()
         if now >= self._next_step_at:
@@ -196,6 +198,7 @@ class FleetService(Part):
         self._hold_alarm([*([""] if self._clock_doubt else []), *sorted(self._doubting_devices)])
 
     def _write_arrivals(self) -> None:
+        """Write acknowledgements, statuses and answers since the last step into the registry."""
         while self._answers:
             message_id, accepted = self._answers.popleft()
             device_version = self._in_flight.pop(message_id, None)
@@ -226,7 +229,7 @@ class FleetService(Part):
         return PolicyReport(device, judged_version, "refused", text, time_us, answer.stale, answer.version)
 
     def _version_of(self, digest: bytes) -> int:
-        """The version of the document that a device judged, 0 if it is none of ours."""
+        """Return the version of the document with a digest, 0 if it is not in the registry."""
         newest_judged = max(self._version_of_digest.values(), default=0)
         if digest not in self._version_of_digest and newest_judged != self._registry.newest_version():
             self._version_of_digest = {
@@ -236,19 +239,19 @@ class FleetService(Part):
         return self._version_of_digest.get(digest, 0)
 
     def _operator_connected(self) -> None:
-        """The broker may have forgotten everything; called in the network thread."""
+        """Forget the broker's documents, which it may have lost; called in the network thread."""
         self._held_digests = {}
         self.connections += 1
 
-    def _on_document(self, topic: str, payload: bytes, _retained: bool) -> None:
-        """The broker has a document; called in the network thread."""
+    def _note_held(self, topic: str, payload: bytes, _retained: bool) -> None:
+        """Note the digest of a document that the broker has; called in the network thread."""
         if not self._enrolled.has(device := parse_topic(topic).device):
             return
         self._held_digests[device] = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
         self._held_since = self._seconds()
 
     def _has_listened(self, now: float, is_connected: bool) -> bool:
-        """True if the connections have been there for long enough, and the broker has said what it has."""
+        """Return whether both connections are old enough, and the broker's documents were compared."""
         if not is_connected:
             self._listening_to = 0
             return False
@@ -266,10 +269,10 @@ class FleetService(Part):
         """Let rollouts go on, and publish the documents that wait longest."""
         self._not_before = {device: retry_at for device, retry_at in self._not_before.items() if retry_at > now}
         in_flight = set(self._in_flight.values())
-        due_documents = self._rollouts.due(self._now_us(), _MOST_A_STEP + len(in_flight) + len(self._not_before))
+        due_documents = self._rollouts.due(self._now_us(), _STEP_DOCUMENTS + len(in_flight) + len(self._not_before))
         documents = [due for due in due_documents if due[:2] not in in_flight and due.device not in self._not_before]
-        documents = documents[:_MOST_A_STEP]
-        if documents:  # before a device can have one, as audiences are charged for it from then on
+        documents = documents[:_STEP_DOCUMENTS]
+        if documents:  # before a device can have one, since audiences are charged for it from then on
             self._registry.note_sent([due[:2] for due in documents])
         for due in documents:
             topic = topic_of("policy_set", self._fleet, due.device)
@@ -296,7 +299,7 @@ class FleetService(Part):
         self._time_at = now + (_TIME_SECONDS if message_id is not None else 1.0)
 
     def _doubt_clock(self) -> str:
-        """Why this machine's clock may be wrong, or empty: devices could not go back from a time that was signed."""
+        """Return why this machine's clock may be wrong, or '': devices could not go back from a signed time."""
         offset, reason = self._seconds_ahead(), ""
         if not (self._trusts_clock or self._is_synchronised()):
             reason = "this clock is not synchronised: let NTP set it, or, if it is right, say trusted_clock = true"

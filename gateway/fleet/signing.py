@@ -1,4 +1,4 @@
-"""Policy documents: made from policies, checked as every device will check them, and signed by as many as it takes."""
+"""Policy documents: made from policies, checked as every device will check them, and signed by several keys."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from gateway.fleet.keys import Root
 
 __all__ = [
     "Signed",
+    "content_lines",
     "content_of",
-    "contents",
     "make_document",
     "policies_in",
     "promises",
@@ -53,7 +53,7 @@ _MAX_FILE = 1 << 20
 
 
 class Signed(NamedTuple):
-    """A policy document, and how many valid signatures of policy keys it has."""
+    """A policy document, with the number of its valid signatures of policy keys."""
 
     document: PolicyDocument
     envelope: Envelope
@@ -71,14 +71,14 @@ class Signed(NamedTuple):
         return self.envelope.encode()
 
     def with_signatures(self, keys: Sequence[Ed25519PrivateKey]) -> Signed:
-        """The same, with more signatures. FuguError if a guarantee, derived anew, does not hold."""
+        """Return the document with further signatures. FuguError if a guarantee, derived again, does not hold."""
         verify_guarantees(self.document)
         own_signatures = sign("policy", self.envelope.payload, keys).signatures
         signatures = tuple(sorted((*self.envelope.signatures, *own_signatures), key=lambda signature: signature.key))
         return self._replace(envelope=replace(self.envelope, signatures=signatures), signatures=len(signatures))
 
     def check(self, root: Root, now: int, enrolments: Iterable[Enrolment] = ()) -> bool:
-        """Judge it, complete, at Unix time `now`, as the devices will; whether it is valid by now, or only later.
+        """Judge the complete document at Unix time `now`, as the devices will. Return whether it is valid by then.
 
         Raises TrustError if a device never accepts it; FleetError if the document is not for an enrolment's device.
         """
@@ -102,7 +102,7 @@ class Signed(NamedTuple):
         return is_valid_now
 
     @classmethod
-    def by(cls, document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Self:
+    def sign(cls, document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Self:
         """Sign a document."""
         return cls(document, sign("policy", write_document(document), keys), len(keys), root.document.policy.threshold)
 
@@ -120,8 +120,8 @@ class Signed(NamedTuple):
         if envelope.kind != "policy":
             raise FleetError(f"a {envelope.kind} document where a policy document was expected")
         role = root.document.policy
-        strangers = {signature.key for signature in envelope.signatures} - role.names
-        problem = "others have signed it, too" if strangers else ""
+        foreign_keys = {signature.key for signature in envelope.signatures} - role.names
+        problem = "others have signed it, too" if foreign_keys else ""
         try:
             verify_signatures(envelope, role, root.document.public_keys)
         except TrustError as error:
@@ -139,9 +139,9 @@ class Signed(NamedTuple):
 
 
 class StreamPromise(NamedTuple):
-    """Promise of a policy about its stream: epsilon in nats of all of it; if measured, of one point (no adversary).
+    """A policy's promise about its stream: epsilon in nats of the stream; of one point (no adversary) if measured.
 
-    `bound` says what any stretch of it loses, `period_us` how long a tick is; a point has neither.
+    `bound` gives the loss of any stretch, `period_us` is the length of a tick; a point has neither.
     """
 
     stream: str
@@ -153,26 +153,26 @@ class StreamPromise(NamedTuple):
 
     @property
     def ticks(self) -> int:
-        """How many ticks in a row it is about; 1 of a point."""
+        """The number of consecutive ticks that epsilon is about; 1 for a point."""
         return 1 if self.bound is None else self.bound.ticks
 
     @property
     def stretch_words(self) -> str:
-        """The same as the end of a sentence; nothing for single ticks and points."""
+        """The number of ticks as the end of a sentence; '' for single ticks and points."""
         return f" about any {self.ticks} ticks in a row" if self.ticks > 1 else ""
 
     def loses(self, other: StreamPromise) -> float:
-        """Loss of a stretch as long as that of another promise, in nats."""
+        """Return the loss of a stretch as long as that of another promise, in nats."""
         if self.bound is None:
             return self.epsilon
         return self.bound.epsilon(-(-other.ticks * other.period_us // self.period_us))
 
 
 def read_bodies(files: Sequence[Path], fleet: str, address: Address) -> list[dict[str, Any]]:
-    """Policies as a document holds them, from files in their JSON form, with or without fleet, device and version.
+    """Read policies in the form of a document, from JSON files with or without fleet, device and version.
 
-    Raises FuguError, which names it, if a file cannot be read, or is for another fleet or device; PolicyError if it is
-    no policy.
+    Raises FuguError, which names the file, if it cannot be read, or is for another fleet or device; PolicyError if it
+    is no policy.
     """
     bodies = []
     for file in files:
@@ -200,7 +200,7 @@ def _read_body(text: bytes, fleet: str, address: Address) -> dict[str, Any]:
 
 
 def _table_version(body: dict[str, Any]) -> int:
-    """The version that the tables of a measured stream name, for a policy that does not say its own."""
+    """Return the version that the tables of a measured stream name, 1 for other policies."""
     try:
         return TimedTable.of_text(body["fallback"]).policy_version if body.get("kind") == "points" else 1
     except (KeyError, TypeError, FrameError):
@@ -208,6 +208,7 @@ def _table_version(body: dict[str, Any]) -> int:
 
 
 def _restamp(body: dict[str, Any], version: int) -> dict[str, Any]:
+    """Return a policy with a version in its tables."""
     if body.get("kind") != "points":
         return body
 
@@ -218,12 +219,12 @@ def _restamp(body: dict[str, Any], version: int) -> dict[str, Any]:
 
 
 def content_of(document: PolicyDocument) -> tuple[str, str]:
-    """Content that two documents share if one brings the other back: address and policies, whatever their version."""
+    """Return the address and policies of a document, without its version; equal if one document restores another."""
     return str(document.to), json.dumps([_restamp(dict(body), 1) for body in document.policies], sort_keys=True)
 
 
-def contents(document: PolicyDocument) -> dict[str, str]:
-    """All that a document says, by the name of a field of it, of a stream, or of how a stream's states are made."""
+def content_lines(document: PolicyDocument) -> dict[str, str]:
+    """Return all fields of a document as text, by the name of the field, with its stream."""
     lines = {"to": str(document.to), "on_expiry": document.on_expiry}
     lines |= {name: str(getattr(document, name)) for name in ("valid_from", "valid_until")}
     for body in document.policies:
@@ -236,13 +237,13 @@ def contents(document: PolicyDocument) -> dict[str, str]:
     return lines
 
 
-def weaker(old: PolicyDocument, new: PolicyDocument) -> list[str]:
-    """A line for each stream of which a document promises less than another."""
-    old_promises = {promise.stream: promise for promise in promises(old)}
+def weaker(old_document: PolicyDocument, new_document: PolicyDocument) -> list[str]:
+    """Return a line for each stream about which a new document promises less than an old one."""
+    old_promises = {promise.stream: promise for promise in promises(old_document)}
     return [
-        f"version {new.version} is weaker: epsilon {promise.loses(old_promise):g} of stream "
-        f"{promise.stream}{old_promise.stretch_words}, where version {old.version} promises {old_promise.epsilon:g}"
-        for promise in promises(new)
+        f"version {new_document.version} is weaker: epsilon {promise.loses(old_promise):g} of stream {promise.stream}"
+        f"{old_promise.stretch_words}, where version {old_document.version} promises {old_promise.epsilon:g}"
+        for promise in promises(new_document)
         if (old_promise := old_promises.get(promise.stream))
         and promise.kind == old_promise.kind
         and promise.loses(old_promise) > old_promise.epsilon
@@ -252,9 +253,10 @@ def weaker(old: PolicyDocument, new: PolicyDocument) -> list[str]:
 def make_document(
     fleet: str, version: int, address: Address, bodies: Iterable[dict[str, Any]], **terms: Any
 ) -> PolicyDocument:
-    """A document of some policies, all of whose guarantees hold; `terms` say when it does, as fields of it.
+    """Make a document of some policies, whose guarantees are verified; `terms` are its fields about validity.
 
-    Raises FuguError if one does not, or two policies are for one stream; pydantic.ValidationError for a wrong field.
+    Raises FuguError if a guarantee does not hold, or two policies are for one stream; pydantic.ValidationError for a
+    wrong field.
     """
     policies = tuple(_restamp(body, version) for body in bodies)
     document = PolicyDocument(fleet=fleet, version=version, to=address, policies=policies, **terms)
@@ -263,7 +265,7 @@ def make_document(
 
 
 def verify_guarantees(document: PolicyDocument) -> None:
-    """Derive every guarantee of a document anew. Raises FuguError if one does not hold."""
+    """Derive every guarantee of a document again. Raises FuguError if one does not hold."""
     policies = document.templates()
     for policy in policies:
         policy.verify()
@@ -271,11 +273,11 @@ def verify_guarantees(document: PolicyDocument) -> None:
 
 
 def promises(document: PolicyDocument) -> list[StreamPromise]:
-    """Promises of the policies of a document, one for each stream."""
-    return [_promise(policy) for policy in document.templates()]
+    """Return the promises of a document's policies, one for each stream."""
+    return [_promise_of(policy) for policy in document.templates()]
 
 
-def _promise(policy: AnyPolicy) -> StreamPromise:
+def _promise_of(policy: AnyPolicy) -> StreamPromise:
     if not isinstance(policy, Policy):
         return StreamPromise(policy.stream, "measured", policy.epsilon, "")
     promise, period = policy.guarantee, policy.clock.period_us
@@ -283,7 +285,7 @@ def _promise(policy: AnyPolicy) -> StreamPromise:
 
 
 def read_complete(content: bytes, roots: Sequence[Root]) -> PolicyDocument:
-    """A document that enough policy keys of one of some roots have signed. FleetError as for the first."""
+    """Read a document that enough policy keys of one of some roots have signed. FleetError as for the first root."""
     refusals = []
     for root in roots:
         try:
@@ -302,12 +304,12 @@ def policies_in(
     """Read policies in their JSON form, and those of signed documents that enough policy keys have signed.
 
     Args:
-        root: of the fleet, for signed documents.
-        enrolments: who is in the group that a document is for.
-        devices: whom a document for everyone is for.
+        root: the fleet's root, for signed documents.
+        enrolments: devices with their groups, for documents for a group.
+        devices: the devices for documents for everyone.
 
     Errors name the file. FuguError if it cannot be read, or is a document that is not signed as the root says, or that
-    reaches nobody. PolicyError if it is no policy.
+    reaches no device. PolicyError if it is no policy.
     """
     policies: list[AnyPolicy] = []
     for file in files:
@@ -331,7 +333,7 @@ def policies_in(
 
 
 def read_pins(files: Sequence[Path], fleet: str) -> dict[str, SymbolPins | MeasuredPins]:
-    """Pin what some policies (JSON, with or without fleet, device and version, each of its own stream) say of them.
+    """Return by stream the pins of some policies (JSON, with or without fleet, device and version).
 
     Raises FuguError if a file cannot be read or is for another fleet, its guarantee is false, or two are for one
     stream.

@@ -1,1 +1,1 @@
-"""Months of what many devices have published: exported, smoothed as a whole, and learned from. It costs no privacy."""
+"""Months of published frames of many devices: exported, smoothed as a whole, and learned from, at no privacy cost."""

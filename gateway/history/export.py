@@ -46,7 +46,7 @@ __all__ = ["export_history", "marginal_rows", "policy_rows"]
 
 _MOST_ENTRIES = 1_000
 _MOST_PIECES = 64
-Told = Callable[..., None]
+Progress = Callable[..., None]
 
 
 def export_history(
@@ -56,17 +56,17 @@ def export_history(
     folder: Path,
     *,
     lag: int = 8,
-    progress: Told = lambda *_: None,
+    progress: Progress = lambda *_: None,
 ) -> dict[str, int]:
-    """Write what a gateway has stored and released to a new folder of Parquet files; how many rows each table has.
+    """Write a gateway's store and releases to a new folder of Parquet files. Return the number of rows by table.
 
     Args:
-        store: of the gateway, which may be running: one state of it is read.
-        ledger: of its releases; if not given, the one beside the store, if there is one.
-        span: of wall-clock time; what lies inside is written.
-        folder: must not exist, or be empty; it is there when it is complete.
+        store: the store of a gateway, which may be running: one state of it is read.
+        ledger: the ledger of its releases; by default the one beside the store, if there is one.
+        span: the span of wall-clock time to write.
+        folder: must not exist, or be empty; it appears when it is complete.
         lag: ticks of later symbols or points that estimates see.
-        progress: called with the date that is begun, and the share of the dates that is done.
+        progress: called with each date when it begins, and the share of the dates that is done.
 
     Raises FuguError if there is no such store or ledger, nothing is of that time, or the folder cannot be written.
     """
@@ -80,7 +80,7 @@ def export_history(
         ledger_path = ledger_beside(store)
         if ledger is not None or is_there(ledger_path, KIND):
             progress("releases", 1.0)
-            _put_releases(folders, ledger or ledger_path, span)
+            _export_releases(folders, ledger or ledger_path, span)
         if not any(folders.rows.values()):
             raise FuguError(f"{store.name} holds nothing of that time")
         folders.add("policies", policy_rows(history.policies()))
@@ -88,7 +88,7 @@ def export_history(
 
 
 def _export_day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: int) -> bool:
-    """Write what is of a span within a day; returns whether there was anything."""
+    """Write the part of a span in one day. Return whether there was any."""
     rows_before = sum(folder.rows.values())
     for stream in history.streams():
         pieces = history.pieces(stream, span)
@@ -107,7 +107,7 @@ def _export_day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: 
     return sum(folder.rows.values()) > rows_before
 
 
-def _put_releases(folder: ParquetFolder, ledger: Location, span: Span) -> None:
+def _export_releases(folder: ParquetFolder, ledger: Location, span: Span) -> None:
     with closing(Ledger(ledger, create=False)) as ledger_db:
         last_number = 0
         folder.add("releases", release_rows(()))
@@ -118,78 +118,79 @@ def _put_releases(folder: ParquetFolder, ledger: Location, span: Span) -> None:
             folder.add("releases", release_rows(frames_in_span))
 
 
-def constant_column(value: object, length: int) -> Any:
-    """A column of one text, or of none."""
+def constant_column(text: object, length: int) -> Any:
+    """Return a column with one text, or with nulls for `None`."""
     indices = pa.array(np.zeros(length, dtype=np.int32))
-    if value is None:
+    if text is None:
         return pa.nulls(length, pa.dictionary(pa.int32(), pa.string()))
-    return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([text], pa.string()))
 
 
-def list_column(values: NDArray[Any]) -> Any:
-    """A column of lists of equal lengths, (n, d)."""
-    count, width = values.shape
+def list_column(rows: NDArray[Any]) -> Any:
+    """Return a column of lists of equal lengths, from rows (n, d)."""
+    count, width = rows.shape
     offsets = np.arange(count + 1, dtype=np.int32) * width
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.ascontiguousarray(values).ravel()))
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.ascontiguousarray(rows).ravel()))
 
 
 def marginal_columns(beliefs: Floats, labels: Sequence[str]) -> dict[str, Any]:
-    """The columns that say what is known of states: from (n, s) probabilities, and the states' names."""
+    """Return the columns about states, from (n, s) probabilities, and the states' names."""
     rounded = beliefs.astype(np.float32)
-    best = rounded.argmax(axis=1)
+    likely = rounded.argmax(axis=1)
     return {
-        "state": pa.DictionaryArray.from_arrays(pa.array(best.astype(np.int32)), pa.array(labels, pa.string())),
-        "probability": pa.array(np.take_along_axis(rounded, best[:, None], axis=1)[:, 0]),
+        "state": pa.DictionaryArray.from_arrays(pa.array(likely.astype(np.int32)), pa.array(labels, pa.string())),
+        "probability": pa.array(np.take_along_axis(rounded, likely[:, None], axis=1)[:, 0]),
         "probabilities": list_column(rounded),
     }
 
 
 def record_batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
-    """Rows of a table from arrays; texts are columns of their own length.
+    """Return rows of a table from arrays.
 
-    `times` are (n,) microseconds of Unix time; other columns by name: arrow or numpy arrays, or one text for all rows.
+    `times` are (n,) microseconds of Unix time. `columns` has the others by name: arrow or numpy arrays, or one text or
+    integer for all rows.
     """
     schema, count = TABLES[table], len(times)
     arrays = []
     for field in schema:
-        value = times if field.name == "time" else columns[field.name]
-        if value is None or isinstance(value, str):
-            arrays.append(constant_column(value, count))
-        elif isinstance(value, int):
-            arrays.append(pa.array(np.full(count, value, dtype=field.type.to_pandas_dtype())))
-        elif isinstance(value, np.ndarray):
-            arrays.append(pa.array(value).cast(field.type))
+        column = times if field.name == "time" else columns[field.name]
+        if column is None or isinstance(column, str):
+            arrays.append(constant_column(column, count))
+        elif isinstance(column, int):
+            arrays.append(pa.array(np.full(count, column, dtype=field.type.to_pandas_dtype())))
+        elif isinstance(column, np.ndarray):
+            arrays.append(pa.array(column).cast(field.type))
         else:
-            arrays.append(value.cast(field.type) if value.type != field.type else value)
+            arrays.append(column.cast(field.type) if column.type != field.type else column)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def tick_rows(table: str, policy: AnyPolicy, first: int, shift: int, count: int, columns: dict[str, Any]) -> Any:
-    """Rows of a table, one for each of some consecutive ticks under a policy."""
+    """Return rows of a table, one for each of some consecutive ticks under a policy."""
     tick_columns: dict[str, Any] = {"device": policy.device, "stream": policy.stream, "policy_version": policy.version}
     tick_columns["tick"] = np.arange(first, first + count, dtype=np.int64)
     return record_batch(table, tick_times(policy.clock, first, shift, count), tick_columns | columns)
 
 
-def table_rows(table: str, values: Sequence[dict[str, Any]]) -> Any:
-    """Rows of a table from one mapping each; times in microseconds of Unix time."""
-    return pa.RecordBatch.from_pylist(list(values), schema=TABLES[table])
+def table_rows(table: str, rows: Sequence[dict[str, Any]]) -> Any:
+    """Return rows of a table from one mapping each; times are in microseconds of Unix time."""
+    return pa.RecordBatch.from_pylist(list(rows), schema=TABLES[table])
 
 
 def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
-    """Rows with the names of the states of streams, and their promises."""
+    """Return rows with the names of the states of streams, and their promises."""
     return table_rows("policies", [_policy_row(policy) for policy in policies])
 
 
 def marginal_rows(table: str, stream: SymbolStream, estimates: TickProbabilities) -> Any:
-    """Rows with the marginals of some ticks of a stream."""
+    """Return rows with the marginals of some ticks of a stream."""
     policy = stream.policy(estimates.version)
     columns = marginal_columns(estimates.probabilities, policy.discretiser.states)
     return tick_rows(table, policy, estimates.first, estimates.shift, len(estimates.probabilities), columns)
 
 
 def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
-    """The symbols of a stream, one a row."""
+    """Return the symbols of a stream, one a row."""
     lengths = [len(piece.symbols) for piece in pieces]
     first = np.array([piece.first for piece in pieces])
     offsets = np.arange(sum(lengths)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
@@ -207,7 +208,7 @@ def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
 
 
 def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
-    """The points of a frame, one a row."""
+    """Return the points of a frame, one a row."""
     points = np.array([point.point for point in frame.released], dtype=np.float64)
     columns = {
         "table": np.array([point.table for point in frame.released], dtype=np.uint32),
@@ -218,7 +219,7 @@ def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
 
 
 def measurement_rows(policy: MeasurePolicy, estimates: PointEstimates) -> Any:
-    """Estimates of a measurement, one a row; of places in degrees, too."""
+    """Return estimates of a measurement, one a row; those of places also in degrees."""
     means, grid = np.array(estimates.means), place_grid(policy)
     places = np.full((2, len(means)), np.nan)
     if grid is not None:
@@ -236,17 +237,17 @@ def measurement_rows(policy: MeasurePolicy, estimates: PointEstimates) -> Any:
 
 
 def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
-    """The counts of windows, one a row; a histogram has one for each state, a profile for each block of the day."""
+    """Return the counts of windows, one a row: a histogram has one for each state, a profile for each block."""
     return table_rows("windows", [row for frame in frames for row in _count_rows(sequence, frame)])
 
 
 def _count_rows(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]]:
     policy = sequence.policies[frame.policy_version]
     count = window_count(policy, frame)
-    by_state = not count.blocks and len(frame.counts) == len(count.states)
-    states = [[state] for state in count.states] if by_state else [list(count.states)] * len(frame.counts)
+    is_by_state = not count.blocks and len(frame.counts) == len(count.states)
+    states = [[state] for state in count.states] if is_by_state else [list(count.states)] * len(frame.counts)
     promise = policy.windows_alone or policy.guarantee
-    common = {
+    shared_fields = {
         **{"time": unix_us(count.time), "since": unix_us(count.since), "device": sequence.device},
         **{"stream": sequence.stream, "window": frame.window, "index": frame.index},
         **{"policy_version": frame.policy_version, "first": frame.first, "length": frame.length},
@@ -255,7 +256,7 @@ def _count_rows(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, 
     }
     columns = zip(states, count.blocks or [None] * len(states), frame.counts, count.low, count.high, strict=True)
     names = ("states", "block", "count", "low", "high")
-    return [common | dict(zip(names, row, strict=True)) for row in columns]
+    return [shared_fields | dict(zip(names, row, strict=True)) for row in columns]
 
 
 def _policy_row(policy: AnyPolicy) -> dict[str, Any]:
@@ -269,14 +270,14 @@ def _policy_row(policy: AnyPolicy) -> dict[str, Any]:
 
 
 def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
-    """The values of releases, one a row; a histogram has one for each state."""
+    """Return the values of releases, one a row; of a histogram one for each state."""
     return table_rows("releases", [row for frame in frames for row in _release_rows(frame)])
 
 
 def _release_rows(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
     states = [list(group) for group in frame.asked.groups(frame.states)]
     fields = {name: getattr(frame, name, None) for name in TABLES["releases"].names}
-    common = {**fields, "time": unix_us(frame.time), "since": unix_us(frame.since)}
+    shared_fields = {**fields, "time": unix_us(frame.time), "since": unix_us(frame.since)}
     numbers = zip(states, frame.values, frame.low, frame.high, frame.standard_errors, strict=True)
     for label, value, low, high, error in numbers:
-        yield common | {"states": label, "value": value, "low": low, "high": high, "standard_error": error}
+        yield shared_fields | {"states": label, "value": value, "low": low, "high": high, "standard_error": error}

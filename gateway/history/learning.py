@@ -34,17 +34,17 @@ SEQUENCE_TICKS = 2048
 _CHUNK = 1 << 20
 _MAX_INT8 = 127
 _MIN_STRETCHES = 8
-"""Stretches of a length, at least."""
+"""Least number of stretches of a length."""
 
 
 class Sequences(NamedTuple):
     """Sequences of consecutive ticks of one table each.
 
     Attributes:
-        symbols: (n,), one sequence after another; -1 where there is none.
+        symbols: (n,), one sequence after another; -1 for a tick without a symbol.
         starts: (s + 1,), where sequences begin, and n.
-        streams, tables: (s,), a number for each stream, and of the table in `emissions`.
-        emissions: of each table (k, m).
+        streams, tables: (s,), a number for each stream, and the index of the table in `emissions`.
+        emissions: the emission matrix (k, m) of each table.
         since, until: microseconds of Unix time of the first tick, and after the last.
     """
 
@@ -58,26 +58,26 @@ class Sequences(NamedTuple):
 
     @property
     def ticks(self) -> int:
-        """How many ticks have a symbol."""
+        """The number of ticks with a symbol."""
         return int(np.count_nonzero(self.symbols >= 0))
 
     @classmethod
     def of(cls, symbols: Iterable[NDArray[Any]], ticks: Any, streams: Any, tables: Any, *columns: Any) -> Sequences:
-        """Sequences of so many ticks each; their symbols, one after another, may come in other parts."""
+        """Create sequences of `ticks` ticks each; `symbols`, one after another, may be divided in another way."""
         starts, streams, tables = (
             np.asarray(column, dtype=np.int64) for column in (np.append(0, ticks), streams, tables)
         )
         return cls(np.concatenate([np.empty(0, dtype=np.int8), *symbols]), np.cumsum(starts), streams, tables, *columns)
 
     def take(self, indices: Sequence[int] | Ints) -> Sequences:
-        """Some of the sequences."""
+        """Return some of the sequences."""
         parts = [self.symbols[self.starts[i] : self.starts[i + 1]] for i in indices]
         rows = np.asarray(indices, dtype=np.int64)
         return self.of(parts, [len(part) for part in parts], self.streams[rows], self.tables[rows], *self[4:])
 
 
 def read_sequences(group: Group) -> Sequences:
-    """The symbols of a group of streams. FuguError if a policy is not known."""
+    """Read the symbols of a group of streams. FuguError if a policy is missing."""
     table_index: dict[tuple[tuple[int, ...], ...], int] = {}
     symbols, streams, tables = list[NDArray[np.int8 | np.int16]](), list[int](), list[int]()
     since, until = group.source.span.until, group.source.span.since
@@ -102,7 +102,7 @@ def read_sequences(group: Group) -> Sequences:
 
 
 def joined_sequences(parts: Sequence[Sequences]) -> Sequences:
-    """The sequences of several groups."""
+    """Join the sequences of several groups."""
     emissions: list[Floats] = []
     tables = []
     for part in parts:
@@ -115,7 +115,7 @@ def joined_sequences(parts: Sequence[Sequences]) -> Sequences:
 
 
 def e_step(part: Sequences, transition: Floats, initial: Floats) -> ExpectedCounts:
-    """Expected moves under a chain given symbols, each sequence begun by a distribution (k,)."""
+    """Return the expected moves under a chain given symbols; each sequence begins with `initial` (k,)."""
     total, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
     for problem in _problems(part, transition, initial):
         step = expectations(problem)
@@ -124,6 +124,7 @@ def e_step(part: Sequences, transition: Floats, initial: Floats) -> ExpectedCoun
 
 
 def _problems(part: Sequences, transition: Floats, initial: Floats) -> Iterator[Problem]:
+    """Yield the sequences in chunks of one table, with the chain, as problems for the E step."""
     rows = [likelihood_rows(emission) for emission in part.emissions]
     low = 0
     while low < len(part.tables):
@@ -146,16 +147,16 @@ _SAMPLE_TICKS = 1 << 22
 _STEP = 1e-3
 _SIGNIFICANT = 1e-3
 _UNKNOWN = 1e12
-"""The variance of what symbols do not tell."""
+"""Variance of log-ratios about which symbols have no information."""
 _MIN_GAIN = 1e-9
-"""Gain in log-likelihood a tick below which a chain is the most likely one."""
-Told = Callable[..., None]
+"""Least gain in log-likelihood a tick for another step of the search."""
+Progress = Callable[..., None]
 
 
-def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = lambda *_: None) -> LearnedModel:
+def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progress = lambda *_: None) -> LearnedModel:
     """Learn one class of chains for all streams of a source, which have one name; in this process without `tasks`.
 
-    Calls `progress` with what is done. FuguError if there is no source, or its streams have no states in common.
+    Calls `progress` with the current work. FuguError if there is no source, or its streams have no states in common.
     """
     tasks = tasks or Tasks()
     with source.open() as history:
@@ -168,7 +169,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     if not (ticks := sum(ticks_of_parts)):
         raise FuguError(f"{source.path.name} has no symbols of that time")
     step = -(-sum(lengths) // _SAMPLE_TICKS)
-    sample = joined_sequences(tasks.map(_sample, [(part, step) for part in parts]))
+    sample = joined_sequences(tasks.map(_take_sample, [(part, step) for part in parts]))
     progress("finding the chain of some symbols")
     start_chain = _start_chain(sample, k)
     initial = stationary_distribution(start_chain)
@@ -195,19 +196,19 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Told = 
     if not (levels or fit.refused):
         reason = f"the symbols of {ticks} ticks are fewer than {_MIN_STRETCHES} stretches of {SEQUENCE_TICKS} ticks"
         fit = fit._replace(chains=None, refused=f"{reason}: too few to tell whether the chain changes")
-    return _model(source, streams, policy, fit, ticks, Span(min(since), max(until)))
+    return _learned_model(source, streams, policy, fit, ticks, Span(min(since), max(until)))
 
 
 def _part_sizes(part: Sequences) -> tuple[int, int, int, int]:
     return part.ticks, len(part.symbols), part.since, part.until
 
 
-def _sample(part: Sequences, step: int) -> Sequences:
+def _take_sample(part: Sequences, step: int) -> Sequences:
     return part.take(np.arange(0, len(part.tables), step))
 
 
 def _common_policy(streams: list[SymbolStream]) -> Policy:
-    """One whose states and ticks all policies have. FuguError if there is none."""
+    """Return a policy whose states and ticks all policies have. FuguError if there is none."""
     if len(names := sorted({stream.stream for stream in streams})) > 1:
         raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
     policies = [policy for stream in streams for policy in stream.policies.values()]
@@ -225,21 +226,22 @@ def _common_policy(streams: list[SymbolStream]) -> Policy:
 
 
 def _start_chain(sample: Sequences, k: int) -> Floats:
-    best: tuple[float, Floats] = (-np.inf, np.eye(k))
+    """Return the likeliest chain of a sample after a few rounds of expectation maximisation."""
+    best_chain: tuple[float, Floats] = (-np.inf, np.eye(k))
     uniform = np.full(k, 1.0 / k)
     for stay in _STAYS:
         chain = stay * np.eye(k) + (1.0 - stay) / k
         for _ in range(_FIRST_ROUNDS):
             moves = e_step(sample, chain, uniform)
-            if moves.log_likelihood > best[0]:
-                best = moves.log_likelihood, chain
+            if moves.log_likelihood > best_chain[0]:
+                best_chain = moves.log_likelihood, chain
             chain = np.maximum(moves.moves, 1e-12)
             chain /= chain.sum(axis=1, keepdims=True)
-    return best[1]
+    return best_chain[1]
 
 
 def _most_likely_chain(evaluate: Callable[[Floats], tuple[float, Floats]], start_chain: Floats, ticks: int) -> Floats:
-    """The chain of largest likelihood near `start_chain`, by its log-likelihood and the expected moves (k, k)."""
+    """Return the likeliest chain near `start_chain`; `evaluate` gives a chain's log-likelihood and moves (k, k)."""
     k = len(start_chain)
 
     def cost(ratios: Floats) -> tuple[float, Floats]:
@@ -247,26 +249,26 @@ def _most_likely_chain(evaluate: Callable[[Floats], tuple[float, Floats]], start
         log_likelihood, moves = evaluate(chain)
         return -log_likelihood / ticks, -_gradient(chain, moves) / ticks
 
-    start = np.clip(log_ratios(np.maximum(start_chain, 1e-7)), -_MOST_RATIO, _MOST_RATIO)
-    minimum: Any = optimize.minimize(
+    start_ratios = np.clip(log_ratios(np.maximum(start_chain, 1e-7)), -_MOST_RATIO, _MOST_RATIO)
+    optimum: Any = optimize.minimize(
         cost,
-        start,
+        start_ratios,
         jac=True,
         method="L-BFGS-B",
-        bounds=[(-_MOST_RATIO, _MOST_RATIO)] * len(start),
+        bounds=[(-_MOST_RATIO, _MOST_RATIO)] * len(start_ratios),
         options={"maxiter": _ROUNDS, "ftol": _MIN_GAIN, "gtol": 1e-8},
     )
-    return transition_of(np.asarray(minimum.x), k)
+    return transition_of(np.asarray(optimum.x), k)
 
 
 def _gradient(chain: Floats, moves: Floats) -> Floats:
-    """Of the log-likelihood by the log-ratios (k (k - 1),), from expected moves."""
+    """Return the gradient of the log-likelihood by the log-ratios (k (k - 1),), from expected moves."""
     differences = moves - moves.sum(axis=1, keepdims=True) * chain
     return np.asarray(differences[~np.eye(len(chain), dtype=np.bool_)])
 
 
 def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floats:
-    """Information of a sample about the log-ratios: the curvature (d, d) of its log-likelihood."""
+    """Return a sample's information about the log-ratios: the curvature (d, d) of its log-likelihood."""
     ratios = log_ratios(transition)
 
     def gradient(shifted: Floats) -> Floats:
@@ -279,38 +281,38 @@ def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floa
 
 
 class _Chains(NamedTuple):
-    """The chain of all, those of single streams if they differ, and noise (g, d, d), of stream i at i, or of all."""
+    """The common chain, the chains of streams that deviate, and noise (g, d, d): of each stream, or of all."""
 
-    all: Floats
+    common: Floats
     chain_of_stream: dict[int, Floats]
     noise: Floats
 
     def of(self, stream: int) -> Floats:
-        return self.chain_of_stream.get(stream, self.all)
+        return self.chain_of_stream.get(stream, self.common)
 
 
 def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
-    """Deviation of whole streams, each by its own chain; these chains, if they deviate."""
+    """Return the deviations of whole streams, each by its own chain, and the chains to compare stretches with."""
     rows = [
         row
-        for part_rows in tasks.map(_chains_of_streams, [(part, chains.all, initial) for part in parts])
+        for part_rows in tasks.map(_chains_of_streams, [(part, chains.common, initial) for part in parts])
         for row in part_rows
     ]
     numbers, ticks, own_chains, noises = zip(*rows, strict=True)
-    deviations = np.array([log_ratios(chain) for chain in own_chains]) - log_ratios(chains.all)
+    deviations = np.array([log_ratios(chain) for chain in own_chains]) - log_ratios(chains.common)
     level = Deviations(np.array(ticks, dtype=np.int64), deviations, np.zeros(len(ticks), dtype=np.int64), chains.noise)
     if level.p_value >= _SIGNIFICANT:
         return chains, level
     index = np.array(numbers, dtype=np.int64)
     noise = np.broadcast_to(chains.noise[0], (int(index.max()) + 1, *chains.noise[0].shape)).copy()
     noise[index] = noises
-    return _Chains(chains.all, dict(zip(numbers, own_chains, strict=True)), noise), level._replace(
+    return _Chains(chains.common, dict(zip(numbers, own_chains, strict=True)), noise), level._replace(
         kinds=index, noise=noise
     )
 
 
 def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, int, Floats, Floats]]:
-    """Of each stream its number, ticks and chain, and the inverse (d, d) of what one of its ticks tells."""
+    """Return of each stream its number, ticks and chain, and the inverse (d, d) of the information of a tick."""
     rows = []
     for stream in np.unique(part.streams).tolist():
         sequences = part.take(np.flatnonzero(part.streams == stream))
@@ -328,7 +330,7 @@ def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> 
 
 
 def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
-    """Deviation of stretches, by one Newton step each; of sequences, of two side by side, of four, and so on."""
+    """Return the deviations of stretches, by one Newton step each: of sequences, of pairs, of fours, and so on."""
     scores = tasks.map(_scores, [(part, chains, initial) for part in parts])
     gradients, ticks, streams = (np.concatenate(column) for column in zip(*scores, strict=True))
     levels: list[Deviations] = []
@@ -339,7 +341,7 @@ def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial
         kinds = streams[is_long] if chains.chain_of_stream else np.zeros(int(is_long.sum()), dtype=np.int64)
         bases = np.array([log_ratios(chains.of(stream)) for stream in range(int(streams.max()) + 1)])[streams[is_long]]
         steps = np.einsum("sij,sj->si", chains.noise[kinds], gradients[is_long]) / ticks[is_long, None]
-        levels.append(Deviations(ticks[is_long], bases - log_ratios(chains.all) + steps, kinds, chains.noise))
+        levels.append(Deviations(ticks[is_long], bases - log_ratios(chains.common) + steps, kinds, chains.noise))
         position = np.arange(len(streams)) - np.searchsorted(streams, streams)
         first = np.flatnonzero((position[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
         gradients, ticks = (column[first] + column[first + 1] for column in (gradients, ticks))
@@ -347,17 +349,17 @@ def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial
 
 
 def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, Ints, Ints]:
-    """The gradient of each sequence's log-likelihood at its stream's chain, its ticks, and its stream."""
+    """Return of each sequence the gradient of its log-likelihood at its stream's chain, its ticks, and its stream."""
     gradients = []
     for i, stream in enumerate(part.streams.tolist()):
         chain = chains.of(stream)
         gradients.append(_gradient(chain, e_step(part.take([i]), chain, initial).moves))
     ticks = np.add.reduceat(part.symbols >= 0, part.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
-    d = len(chains.all) * (len(chains.all) - 1)
+    d = len(chains.common) * (len(chains.common) - 1)
     return np.array(gradients).reshape(-1, d), ticks, part.streams
 
 
-def _model(
+def _learned_model(
     source: Source, streams: list[SymbolStream], policy: Policy, fit: LearnedClass, ticks: int, span: Span
 ) -> LearnedModel:
     return LearnedModel(

@@ -29,7 +29,7 @@ __all__ = ["TABLES", "ExportedHistory", "ParquetFolder", "parquet_folder"]
 
 _TIME = pa.timestamp("us", tz="UTC")
 _NAME = pa.dictionary(pa.int32(), pa.string())
-_NAMES = pa.list_(pa.string())
+_NAME_LIST = pa.list_(pa.string())
 _PLACE = [("time", _TIME), ("device", _NAME), ("stream", _NAME), ("tick", pa.int64()), ("policy_version", pa.uint32())]
 _STATES = [("state", _NAME), ("probability", pa.float32()), ("probabilities", pa.list_(pa.float32()))]
 
@@ -37,7 +37,7 @@ TABLES: dict[str, Any] = {
     "policies": pa.schema(
         [
             *[("device", _NAME), ("stream", _NAME), ("policy_version", pa.uint32()), ("kind", _NAME)],
-            *[("states", _NAMES), ("epoch", _TIME), ("period_us", pa.int64())],
+            *[("states", _NAME_LIST), ("epoch", _TIME), ("period_us", pa.int64())],
             *[("epsilon", pa.float64()), ("adversary", _NAME), ("document", pa.string())],
         ]
     ),
@@ -55,7 +55,7 @@ TABLES: dict[str, Any] = {
         [
             *[("time", _TIME), ("since", _TIME), ("device", _NAME), ("stream", _NAME), ("window", _NAME)],
             *[("index", pa.int64()), ("policy_version", pa.uint32()), ("first", pa.int64()), ("length", pa.int64())],
-            *[("observed", pa.int64()), ("states", _NAMES), ("block", pa.string()), ("count", pa.int64())],
+            *[("observed", pa.int64()), ("states", _NAME_LIST), ("block", pa.string()), ("count", pa.int64())],
             *[("low", pa.float64()), ("high", pa.float64()), ("confidence", pa.float64())],
             *[("epsilon", pa.float64()), ("adversary", _NAME)],
         ]
@@ -63,7 +63,7 @@ TABLES: dict[str, Any] = {
     "releases": pa.schema(
         [
             *[("time", _TIME), ("since", _TIME), ("name", _NAME), ("stream", _NAME), ("audience", _NAME)],
-            *[("query", _NAME), ("states", _NAMES), ("devices", pa.int64()), ("first", pa.int64())],
+            *[("query", _NAME), ("states", _NAME_LIST), ("devices", pa.int64()), ("first", pa.int64())],
             *[("length", pa.int64()), ("observed", pa.int64()), ("value", pa.float64()), ("low", pa.float64())],
             *[("high", pa.float64()), ("standard_error", pa.float64()), ("unit", _NAME), ("confidence", pa.float64())],
             *[("epsilon", pa.float64()), ("adversary", _NAME), ("stretch_ticks", pa.int64()), ("mechanism", _NAME)],
@@ -72,19 +72,19 @@ TABLES: dict[str, Any] = {
         ]
     ),
 }
-"""By name; all but `policies` have a column `time`, by whose date in UTC they are partitioned."""
+"""Schemas by name of table; all but `policies` are partitioned by the date in UTC of their column `time`."""
 _EPOCH = date(1970, 1, 1)
 _GROUP_ROWS = 1 << 18
 _PART_ROWS = 1 << 20
-"""Of a table that wait in memory; then they are written, to a file for each of their dates."""
+"""Rows of a table that wait in memory before they are written, to a file for each of their dates."""
 _MOST_BATCHES = 4096
 
 
 @contextmanager
 def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
-    """A new folder, which is there once it is complete, and only for its owner to read.
+    """Make a new folder, which appears when it is complete, and which only its owner can read.
 
-    Raises FuguError if it holds something, or cannot be made.
+    Raises FuguError if the folder is not empty, or cannot be made.
     """
     path = path.absolute()
     try:
@@ -109,8 +109,7 @@ def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
 class ParquetFolder:
     """A folder that is being written: for each table a folder, in it one for each date, in it parts.
 
-    `group` distinguishes its files from those of others who write to the same folder; `rows` are written so far, by
-    table.
+    `group` distinguishes its files from those of other writers to the same folder. `rows` counts written rows by table.
     """
 
     def __init__(self, path: Path, group: str = "") -> None:
@@ -121,17 +120,17 @@ class ParquetFolder:
         self.rows = Counter[str]()
 
     def add(self, table: str, batch: Any) -> None:
-        """Write rows of a table, each to the date of its time."""
+        """Add rows to a table, each to the date of its time."""
         self.rows[table] += batch.num_rows
         batches = self._batches.setdefault(table, [])
         batches.append(batch)
         if len(batches) >= _MOST_BATCHES:
-            batches[:] = _joined_rows(table, batches).to_batches()
+            batches[:] = _join_batches(table, batches).to_batches()
         if self.rows[table] - self._rows_written[table] >= _PART_ROWS:
             self._write(table)
 
     def close(self) -> None:
-        """Finish all files, durably; a table without rows gets a file that says so."""
+        """Write all waiting rows, durably; a table without rows gets an empty file."""
         for table in TABLES.keys() & self._batches.keys():
             self._write(table)
         for folder, _, files in os.walk(self.path):
@@ -140,20 +139,20 @@ class ParquetFolder:
 
     def _write(self, table: str) -> None:
         schema, name = TABLES[table], f"part-{self._group}{self._parts[table]}"
-        rows = _joined_rows(table, self._batches.pop(table))
+        rows = _join_batches(table, self._batches.pop(table))
         self._parts[table] += 1
         self._rows_written[table] += rows.num_rows
         if "time" not in schema.names or not self.rows[table]:
             (self.path / table).mkdir(parents=True, exist_ok=True)
             pq.write_table(rows, self.path / table / f"{name}.parquet", compression="zstd")
             return
-        form = dataset.ParquetFileFormat()
+        file_format = dataset.ParquetFileFormat()
         deltas = [field.name for field in schema if field.type == pa.int64() or pa.types.is_timestamp(field.type)]
         dataset.write_dataset(
             rows.append_column("date", rows.column("time").cast(pa.timestamp("us")).cast(pa.date32())),
             self.path / table,
-            format=form,
-            file_options=form.make_write_options(
+            format=file_format,
+            file_options=file_format.make_write_options(
                 compression="zstd",
                 use_dictionary=[field.name for field in schema if pa.types.is_dictionary(field.type)],
                 column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
@@ -167,7 +166,7 @@ class ParquetFolder:
         )
 
 
-def _joined_rows(table: str, batches: Sequence[Any]) -> Any:
+def _join_batches(table: str, batches: Sequence[Any]) -> Any:
     return pa.Table.from_batches(batches, schema=TABLES[table]).unify_dictionaries().combine_chunks()
 
 
@@ -180,8 +179,8 @@ def _sync(path: Path) -> None:
 
 
 _ROWS = 1 << 18
-_NAMES = ("device", "stream")
-_COLUMNS = (*_NAMES, "time", "tick", "policy_version", "symbol")
+_STREAM_COLUMNS = ("device", "stream")
+_COLUMNS = (*_STREAM_COLUMNS, "time", "tick", "policy_version", "symbol")
 _MAX_CACHED = 4
 
 
@@ -199,7 +198,7 @@ class _Group(NamedTuple):
 
 
 _Rows = Ints
-"""Of consecutive rows (4, n) time, tick, policy version and symbol."""
+"""Time, tick, policy version and symbol (4, n) of consecutive rows."""
 
 
 class ExportedHistory:
@@ -221,11 +220,11 @@ class ExportedHistory:
                 self._policies[policy.device, policy.stream][policy.version] = policy
 
     def streams(self) -> list[SymbolStream]:
-        """Every stream of symbols, by device and name."""
+        """Return every stream of symbols, by device and name."""
         return [SymbolStream(*key, policies) for key, policies in sorted(self._policies.items())]
 
     def days(self, stream: SymbolStream, span: Span) -> list[int]:
-        """The days, by their beginnings, that may hold symbols of a stream in a span of time."""
+        """Return the days, by their beginnings, that may hold symbols of a stream in a span of time."""
         return [
             day
             for day, groups in self._days.items()
@@ -233,31 +232,31 @@ class ExportedHistory:
         ]
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
-        """The symbols of a stream in a span of time; of each day in tick order but for where its clock was set."""
+        """Yield the symbols of a stream in a span of time; in a day in tick order, except where its clock was set."""
         for day in self.days(stream, span):
             for group in self._days[day]:
                 for rows in self._rows(group).get((stream.device, stream.stream), ()) if group.may_hold(stream) else ():
                     in_span = (rows[0] >= span.since) & (rows[0] < span.until)
                     if in_span.any():
-                        yield from _pieces(stream, *rows[:, in_span])
+                        yield from _split_pieces(stream, *rows[:, in_span])
 
     def _rows(self, group: _Group) -> dict[tuple[str, str], list[_Rows]]:
-        """The rows of a row group, by stream; those of the last few groups are cached."""
+        """Return the rows of a row group, by stream; those of the last few groups are cached."""
         if group not in self._cached_rows:
             if len(self._cached_rows) >= _MAX_CACHED:
                 del self._cached_rows[next(iter(self._cached_rows))]
             rows_of_stream: dict[tuple[str, str], list[_Rows]] = {}
             with pq.ParquetFile(group.path) as file:
                 for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
-                    columns = map(batch.column, _NAMES)
+                    columns = map(batch.column, _STREAM_COLUMNS)
                     names = [
                         (column.dictionary.to_pylist(), np.asarray(column.indices, dtype=np.int64))
                         for column in columns
                     ]
                     edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
-                    rows = np.array([_numbers(batch, name) for name in _COLUMNS[2:]])
+                    rows = np.array([_integer_column(batch, name) for name in _COLUMNS[2:]])
                     for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
-                        device, stream = (words[codes[low]] for words, codes in names)
+                        device, stream = (texts[codes[low]] for texts, codes in names)
                         rows_of_stream.setdefault((device, stream), []).append(rows[:, low:high])
             self._cached_rows[group] = rows_of_stream
         return self._cached_rows[group]
@@ -268,15 +267,16 @@ class ExportedHistory:
             day = (date.fromisoformat(folder.name.removeprefix("date=")) - _EPOCH).days * DAY_US
             for path in sorted(folder.glob("*.parquet"), key=_file_numbers):
                 metadata = pq.read_metadata(path)
-                columns = [metadata.schema.to_arrow_schema().get_field_index(name) for name in _NAMES]
+                columns = [metadata.schema.to_arrow_schema().get_field_index(name) for name in _STREAM_COLUMNS]
                 for number in range(metadata.num_row_groups):
                     group = metadata.row_group(number)
-                    ranges = [_range(group.column(column).statistics) for column in columns]
+                    ranges = [_name_range(group.column(column).statistics) for column in columns]
                     groups.setdefault(day, []).append(_Group(path, number, *ranges))
         return groups
 
 
-def _pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:
+def _split_pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:
+    """Split rows of a stream into pieces of consecutive ticks under one version and shift."""
     shift = np.empty_like(tick)
     for version in {*versions[np.flatnonzero(np.diff(versions, prepend=-1))].tolist()}:
         clock, is_version = stream.policy(version).clock, versions == version
@@ -287,11 +287,11 @@ def _pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol
         yield Piece(int(versions[low]), int(tick[low]), int(shift[low]), symbols[low:high])
 
 
-def _numbers(batch: Any, name: str) -> Ints:
+def _integer_column(batch: Any, name: str) -> Ints:
     return np.asarray(batch.column(name).cast(pa.int64()), dtype=np.int64)
 
 
-def _range(statistics: Any) -> tuple[str, str]:
+def _name_range(statistics: Any) -> tuple[str, str]:
     if statistics is None or not statistics.has_min_max:
         return "", "\U0010ffff"
     return statistics.min, statistics.max

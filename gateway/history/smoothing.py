@@ -1,10 +1,9 @@
 """Smoothing of whole histories: the states of every tick given all symbols of its stream, before and after it.
 
 A stream is cut into blocks of consecutive ticks (short gaps are unobserved ticks) under one policy. The symbols after a
-block say one vector about the state at its end, so a history of any length is smoothed exactly, a day at a time. It
-goes from the last day to the first for these vectors, and back again for the marginals. Between blocks the chain steps
-as the later block's policy says. It begins again where states or clock mean something else, or the device's clock was
-set.
+block are summed up in one vector about the state at its end. So a history of any length is smoothed exactly, a day at a
+time: first backwards for these vectors, then forwards for the marginals. Between blocks the chain steps by the later
+block's policy. It begins again where states or clock have another meaning, or the device's clock was set.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ __all__ = ["blocks", "smooth_history"]
 
 
 _CELLS = 1 << 22
-"""Probabilities that are computed at once."""
+"""Most probabilities that are computed at once."""
 _GAP = 64
 _ALWAYS = Span(0, LAST_US)
 
 
 class _Evidence(NamedTuple):
-    """Evidence of symbols about the state at a tick, (k,): those up to it a belief, those from it on a likelihood."""
+    """Evidence about the state at a tick, (k,): a belief by symbols up to it, or a likelihood of symbols from it on."""
 
     model: Model
     tick: int
@@ -45,13 +44,13 @@ class _Evidence(NamedTuple):
 
 
 _Track = tuple[Clock, int]
-"""Ticks of one clock that was not set meanwhile."""
+"""A clock and a shift: ticks between two settings of the clock."""
 
 
 def blocks(pieces: Iterable[Piece], max_ticks: int) -> Iterator[Piece]:
-    """Put pieces together, in tick order, to blocks of at most `max_ticks` ticks.
+    """Join pieces, in tick order, to blocks of at most `max_ticks` ticks.
 
-    Their symbols are -1 where there is none; the first and the last are there.
+    A block's symbols are -1 at ticks without one, except the first and the last.
     """
     parts: list[Ints] = []
     version, first, shift, end = 0, 0, 0, 0
@@ -73,7 +72,7 @@ def blocks(pieces: Iterable[Piece], max_ticks: int) -> Iterator[Piece]:
 
 
 class SmoothedStream:
-    """The smoothed marginals of one stream: its days are looked at from the last to the first, then told in order.
+    """The smoothed marginals of one stream: first `look_back` for each day, the last first, then `day` in order.
 
     Symbols outside the span count as unobserved; `days` are by their beginnings.
     """
@@ -83,19 +82,19 @@ class SmoothedStream:
         self._history = history
         self._stream = stream
         self._span = span
-        self._message_after: dict[tuple[int, _Track], _Evidence] = {}  # what the days after a day say
+        self._message_after: dict[tuple[int, _Track], _Evidence] = {}  # evidence of the days after a day
         self._later_message: dict[_Track, _Evidence] = {}
         self._belief_before: dict[_Track, _Evidence] = {}
 
     def look_back(self, day: int) -> None:
-        """Store what the symbols after a day say about its end."""
+        """Store the evidence of the symbols after a day about its end."""
         for track, pieces in self._blocks(day).items():
             if track in self._later_message:
                 self._message_after[day, track] = self._later_message[track]
             self._later_message[track] = self._messages(pieces, self._later_message.get(track))[0]
 
     def day(self, day: int) -> Iterator[TickProbabilities]:
-        """The marginals of a day's ticks that have a symbol."""
+        """Yield the marginals of a day's ticks that have a symbol."""
         for track, pieces in self._blocks(day).items():
             message = self._message_after.pop((day, track), None)
             messages = [*self._messages(pieces, message)[1:], message] if len(pieces) > 1 else [message]
@@ -104,7 +103,7 @@ class SmoothedStream:
                 distribution = model.initial
                 if belief is not None and belief.model.meaning == model.meaning:
                     distribution = predict(belief.vector, model.transition, block.first - belief.tick)
-                symbols, emission = _append_message(model, block, _message(model, block.last, evidence))
+                symbols, emission = _append_message(model, block, _later_message_at(model, block.last, evidence))
                 marginals = _run_kernel(
                     posterior_marginals, self._stream, symbols, distribution, model.transition, emission
                 )
@@ -113,7 +112,7 @@ class SmoothedStream:
                 yield from _observed_runs(block, stream_beliefs(model, marginals))
 
     def _blocks(self, day: int) -> dict[_Track, list[Piece]]:
-        """The blocks of a day, in tick order, apart for each time that the clock was set."""
+        """Return the blocks of a day, in tick order, by clock and shift."""
         max_ticks = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
         pieces: dict[_Track, list[Piece]] = {}
         for block in blocks(self._history.pieces(self._stream, self._span.day(day)), max_ticks):
@@ -121,11 +120,11 @@ class SmoothedStream:
         return pieces
 
     def _messages(self, pieces: list[Piece], evidence: _Evidence | None) -> list[_Evidence]:
-        """Messages of the symbols from the first tick of each block on."""
+        """Return for each block the evidence of all symbols from its first tick on."""
         messages: list[_Evidence] = []
         for block in reversed(pieces):
             model = self._stream.model(block.version)
-            message = _message(model, block.last, evidence)
+            message = _later_message_at(model, block.last, evidence)
             if len(block.symbols) > 1:
                 symbols, emission = _append_message(model, block, message)
                 message = _run_kernel(backward_messages, self._stream, symbols, model.transition, emission)[0]
@@ -134,8 +133,8 @@ class SmoothedStream:
         return messages[::-1]
 
 
-def _message(model: Model, tick: int, evidence: _Evidence | None) -> Floats:
-    """Likelihood of later symbols by the state (k,) at a tick, the largest of them 1."""
+def _later_message_at(model: Model, tick: int, evidence: _Evidence | None) -> Floats:
+    """Return the likelihood of later symbols by the state (k,) at a tick, scaled to a maximum of 1."""
     if evidence is None or evidence.model.meaning != model.meaning:
         return np.ones(len(model.initial))
     message = np.linalg.matrix_power(evidence.model.transition, evidence.tick - tick) @ evidence.vector
@@ -143,53 +142,54 @@ def _message(model: Model, tick: int, evidence: _Evidence | None) -> Floats:
 
 
 def _append_message(model: Model, block: Piece, message: Floats) -> tuple[Ints, Floats]:
-    """Symbols and emissions (k, m + 2) for which the last symbol says what it does, and what a message says.
+    """Return symbols and emissions (k, m + 2) whose last symbol also carries a message.
 
     One more symbol stands for both. All others lose half of their probability, in every state alike, which changes no
-    posterior; a symbol that never occurs takes what is left.
+    posterior; a symbol that never occurs takes the remaining probability.
     """
-    last = model.rows[block.symbols[-1]] * message
-    last = last / (2.0 * last.max())
-    emission = np.column_stack([model.emission / 2.0, last, 0.5 - last])
+    last_emission = model.rows[block.symbols[-1]] * message
+    last_emission = last_emission / (2.0 * last_emission.max())
+    emission = np.column_stack([model.emission / 2.0, last_emission, 0.5 - last_emission])
     symbols = block.symbols.copy()
     symbols[-1] = model.emission.shape[1]
     return symbols, emission
 
 
 def _observed_runs(block: Piece, marginals: Floats) -> Iterator[TickProbabilities]:
+    """Yield the marginals of each run of ticks with symbols."""
     has_symbol = np.concatenate([[False], block.symbols >= 0, [False]])
     edges = np.flatnonzero(np.diff(has_symbol)).reshape(-1, 2)
     for low, high in edges.tolist():
         yield TickProbabilities(block.version, block.first + low, block.shift, marginals[low:high])
 
 
-def _run_kernel(kernel: object, stream: SymbolStream, *inputs: object) -> Floats:
-    """Run a kernel; what it cannot explain is a line that names the stream."""
+def _run_kernel(kernel: object, stream: SymbolStream, *arguments: object) -> Floats:
+    """Run a kernel; its ValueError becomes a FuguError that names the stream."""
     try:
         assert callable(kernel)
-        vector: Floats = kernel(*inputs)
+        numbers: Floats = kernel(*arguments)
     except ValueError as error:
         raise FuguError(f"{stream.device}/{stream.stream}: {error}") from None
-    return vector
+    return numbers
 
 
 def smooth_history(
     source: Source, folder: Path, *, tasks: Tasks | None = None, progress: Callable[..., None] = lambda *_: None
 ) -> dict[str, int]:
-    """Write what all symbols of each stream say of its states at each tick; returns how many rows each table has.
+    """Write each stream's probabilities of states given all its symbols. Return the number of rows by table.
 
     Args:
         folder: a new folder, as for `export_history`.
-        tasks: where the work is done, in this process if not given; what is written is the same.
-        progress: called with what is done, and the share of it that is.
+        tasks: where the work is done, by default in this process; the files are the same.
+        progress: called with the work that is done, and its share.
 
     Raises FuguError if there is no such source, it holds nothing of that time, or the folder cannot be written.
     """
     groups = Group.all(source)
     with parquet_folder(folder) as folders:
-        arguments = [(group, folders.path) for group in groups]
+        calls = [(group, folders.path) for group in groups]
         row_counts = (tasks or Tasks()).map(
-            _smooth_group, arguments, lambda count: progress(f"{count} of {len(groups)} groups", count / len(groups))
+            _smooth_group, calls, lambda count: progress(f"{count} of {len(groups)} groups", count / len(groups))
         )
         if not (rows := sum(row_counts)):
             raise FuguError(f"{source.path.name} has no symbols of that time")

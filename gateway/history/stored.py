@@ -1,4 +1,4 @@
-"""A gateway's store as a history: one state of it, which the gateway may go on to change."""
+"""A gateway's store as a history: one state of it, while the gateway may change it."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Span(NamedTuple):
     until: int
 
     def day(self, day: int) -> Span:
-        """Part of it in a day that begins at a time."""
+        """Return the part of the span in the day that begins at a time."""
         return Span(max(day, self.since), min(day + DAY_US, self.until))
 
-    def walls(self, clock: Clock) -> tuple[int, int]:
-        """The first and the last wall tick of a clock inside; the last is below the first if there is none."""
+    def wall_ticks(self, clock: Clock) -> tuple[int, int]:
+        """Return the first and the last wall tick of a clock in the span; the last is lower if there is none."""
         low = -((clock.epoch_us - self.since) // clock.period_us)
         return max(low, 0), -((clock.epoch_us - self.until) // clock.period_us) - 1
 
 
 class Piece(NamedTuple):
-    """Symbols (n,) of consecutive ticks under one version of the policy, and by how many ticks they lead wall time."""
+    """Symbols (n,) of consecutive ticks under one policy version; numbers are ahead of the wall clock by `shift`."""
 
     version: int
     first: int
@@ -64,31 +64,31 @@ class Piece(NamedTuple):
         return self.first + len(self.symbols) - 1
 
     def cut(self, first: int, last: int) -> Piece:
-        """Only the ticks from one to another."""
+        """Return only the ticks first..last."""
         low = max(first - self.first, 0)
         return self._replace(first=self.first + low, symbols=self.symbols[low : max(last - self.first + 1, low)])
 
 
 class SymbolStream(NamedTuple):
-    """A stream of symbols, and the policies that it has had, by version."""
+    """A stream of symbols, with its policies by version."""
 
     device: str
     stream: str
     policies: Mapping[int, Policy]
 
     def policy(self, version: int) -> Policy:
-        """The policy of a version. FuguError if it is not known."""
+        """Return the policy of a version. FuguError if it is missing."""
         if (policy := self.policies.get(version)) is None:
             raise FuguError(f"policy version {version} of {self.device}/{self.stream} is not there")
         return policy
 
     def model(self, version: int) -> Model:
-        """The numbers to estimate with under a version; errors as above."""
+        """Return the model of a version. FuguError if the version is missing."""
         return model_of(self.policy(version))
 
 
 def tick_times(clock: Clock, first: int, shift: int, ticks: int) -> Ints:
-    """When consecutive ticks were, (ticks,) microseconds of Unix time."""
+    """Return the times of consecutive ticks, (ticks,) microseconds of Unix time."""
     begin = clock.epoch_us + (first - shift) * clock.period_us
     return begin + clock.period_us * np.arange(ticks, dtype=np.int64)
 
@@ -98,7 +98,7 @@ _AnyKind = TypeVar("_AnyKind", Policy, MeasurePolicy)
 
 
 class WindowSequence(NamedTuple):
-    """The windows of one name that a stream has had."""
+    """A stream's windows of one name, with its policies by version."""
 
     device: str
     stream: str
@@ -107,7 +107,7 @@ class WindowSequence(NamedTuple):
 
 
 class MeasuredStream(NamedTuple):
-    """A stream of points, and its policies by version."""
+    """A stream of points, with its policies by version."""
 
     device: str
     stream: str
@@ -116,13 +116,13 @@ class MeasuredStream(NamedTuple):
 
 @contextmanager
 def stored_history(location: Location) -> Iterator[StoredHistory]:
-    """One state of a store, whose gateway may be running. StoreError if there is no such store."""
+    """Open one state of a store, whose gateway may be running. StoreError if there is no such store."""
     with closing(Store(location, create=False)) as store, store.snapshot():
         yield StoredHistory(store)
 
 
 class StoredHistory:
-    """Content of a store by spans of wall-clock time; it is open in one state as long as this is used."""
+    """Content of a store by spans of wall-clock time; the store stays open in one state meanwhile."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -142,15 +142,15 @@ class StoredHistory:
                 self._numbers[sequence.device, sequence.stream, sequence.window] = sequence.number
 
     def policies(self) -> list[AnyPolicy]:
-        """The policies that what is stored was made under, by device, stream and version."""
+        """Return the policies of all stored frames, by device, stream and version."""
         return [versions[version] for _, versions in sorted(self._policies.items()) for version in sorted(versions)]
 
     def streams(self) -> list[SymbolStream]:
-        """Every stream of symbols, by device and name."""
+        """Return every stream of symbols, by device and name."""
         return [SymbolStream(*fields) for fields in self._stored_streams(Policy)]
 
     def measured_streams(self) -> list[MeasuredStream]:
-        """Every stream of points, by device and name."""
+        """Return every stream of points, by device and name."""
         return [MeasuredStream(*fields) for fields in self._stored_streams(MeasurePolicy)]
 
     def _stored_streams(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
@@ -159,7 +159,7 @@ class StoredHistory:
                 yield device, stream, policies
 
     def windows(self) -> list[WindowSequence]:
-        """Every sequence of windows, by device, stream and name."""
+        """Return every sequence of windows, by device, stream and name."""
         return [
             WindowSequence(device, stream, window, _policies_of(self._policies.get((device, stream), {}), Policy))
             for device, stream, window in sorted(self._numbers)
@@ -167,9 +167,9 @@ class StoredHistory:
         ]
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
-        """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed."""
+        """Yield the symbols of a stream in a span of time, in tick order except where its clock was set or changed."""
         for number, clock, first, last in self._tick_ranges(stream, span):
-            low, high = span.walls(clock)
+            low, high = span.wall_ticks(clock)
             for frame in self._store.symbols.following(number, first, last):
                 if stream.policy(frame.policy_version).clock == clock:
                     symbols = np.frombuffer(frame.symbols, dtype=np.uint8)
@@ -179,37 +179,37 @@ class StoredHistory:
                         yield piece
 
     def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[TickProbabilities]:
-        """The states at a stream's ticks in a span of time, given its symbols, all before and `lag` later ones."""
+        """Yield estimates of a stream's ticks in a span of time, given all symbols before and `lag` later ones."""
         if (past := self._pasts.get(lag)) is None:
             past = self._pasts[lag] = Past(self._store, self._catalogue, lag)
         for number, clock, first, last in self._tick_ranges(stream, span):
-            low, high = span.walls(clock)
+            low, high = span.wall_ticks(clock)
             for run in past.estimates(Place(number, stream.device, stream.stream), first, last, with_newest=True):
                 run_in_span = run.cut(low + run.shift, high + run.shift)
                 if stream.policy(run.version).clock == clock and len(run_in_span.probabilities):
                     yield run_in_span
 
     def days(self, stream: SymbolStream, span: Span) -> list[int]:
-        """The days, by their beginnings, that hold symbols of a stream in a span of time."""
+        """Return the days, by their beginnings, that hold symbols of a stream in a span of time."""
         days: set[int] = set()
         for piece in self.pieces(stream, span):
             clock = stream.policy(piece.version).clock
-            ends = (clock.epoch_us + (tick - piece.shift) * clock.period_us for tick in (piece.first, piece.last))
-            first, last = (end // DAY_US for end in ends)
+            end_times = (clock.epoch_us + (tick - piece.shift) * clock.period_us for tick in (piece.first, piece.last))
+            first, last = (end // DAY_US for end in end_times)
             days.update(range(first, last + 1))
         return [day * DAY_US for day in sorted(days)]
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
-        """The frames of points that begin in a span of time, in tick order but for where the clock was set."""
+        """Yield the frames of points that begin in a span of time, in tick order except where the clock was set."""
         for number, clock, first, last in self._tick_ranges(stream, span):
-            low, high = span.walls(clock)
+            low, high = span.wall_ticks(clock)
             for frame, _ in self._store.points.following(number, first, last):
                 policy = stream.policies.get(frame.policy_version)
                 if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
                     yield frame
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
-        """Measurements by a frame of points: of its ticks, and of those that see so many ticks more with it."""
+        """Yield the estimates by a frame of points: of its ticks, and of earlier ones that see `lag` ticks with it."""
         number = self._numbers[stream.device, stream.stream, ""]
         sequence_key = Place(number, stream.device, stream.stream)
         points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))
@@ -218,20 +218,20 @@ class StoredHistory:
         yield from points.lagged_estimates(sequence_key, frame.first)
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
-        """The windows that begin in a span of time, in the order of their indices."""
+        """Yield the windows that begin in a span of time, in the order of their indices."""
         number = self._numbers[sequence.device, sequence.stream, sequence.window]
         shift = self._store.shifts(number).newest
         windows = [policy.window(sequence.window) for policy in sequence.policies.values()]
         longest = max((window.length for window in windows if window is not None), default=0)
         for clock in _clocks(sequence.policies):
-            low, high = span.walls(clock)
+            low, high = span.wall_ticks(clock)
             for frame in self._store.windows.within(number, low, high + shift + longest):
                 policy = sequence.policies.get(frame.policy_version)
                 if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
                     yield frame
 
     def next_time(self, begin_us: int) -> int | None:
-        """A time from a given one on, in microseconds, before which nothing is stored; `None` if nothing is at all.
+        """Return a time from `begin_us` on, in microseconds, before which nothing is stored; `None` if nothing is.
 
         No stored frame lies on both sides of `begin_us`.
         """
@@ -240,7 +240,7 @@ class StoredHistory:
             number = self._numbers[sequence.device, sequence.stream, sequence.window]
             shift = self._store.shifts(number).newest
             for clock in _clocks(sequence.policies):
-                if (tick := self._store.windows.next_first(number, span.walls(clock)[0])) is not None:
+                if (tick := self._store.windows.next_first(number, span.wall_ticks(clock)[0])) is not None:
                     times.append(clock.epoch_us + (tick - shift) * clock.period_us)
         for stream in self.streams():
             times += self._first_times(stream, self._store.symbols.following, span)
@@ -259,13 +259,13 @@ class StoredHistory:
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
     def _tick_ranges(self, stream: SymbolStream | MeasuredStream, span: Span) -> Iterator[tuple[int, Clock, int, int]]:
-        """A stream's number, and where those of a span's ticks are: for each clock, and each time that it was set."""
+        """Yield a stream's number and the tick ranges of a span, for each clock and each time that it was set."""
         number = self._numbers[stream.device, stream.stream, ""]
         spans = self._store.shifts(number).spans or (ShiftSpan(0, 0, MAX_TICK),)
         for clock in _clocks(stream.policies):
-            low, high = span.walls(clock)
+            low, high = span.wall_ticks(clock)
             for i, (shift, first_tick, _) in enumerate(spans):
-                first = max(low + shift, first_tick) if i else low  # shifts that are stored no more were smaller
+                first = max(low + shift, first_tick) if i else low  # earlier, forgotten shifts were smaller
                 last = min(high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
                 if first <= last:
                     yield number, clock, first, last

@@ -1,4 +1,4 @@
-"""The same work over parts of a history: one part after another here, or side by side as tasks of Ray."""
+"""The same function over parts of a history: one part after another here, or side by side as tasks of Ray."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from gateway.store.location import Location
 __all__ = ["Group", "History", "Source", "Tasks", "open_tasks"]
 
 _LOOPBACK = "127.0.0.2"
-"""Ray takes the address of the network instead of 127.0.0.1."""
+"""Ray replaces 127.0.0.1 by the address of the network."""
 _Result = TypeVar("_Result")
 _Arguments = Sequence[tuple[Any, ...]]
-_Told = Callable[[int], None]
+_Progress = Callable[[int], None]
 _MOST_STREAMS = 64
-"""Of a group: a task's work, and how many streams share a file."""
+"""Most streams of a group, which is a task's work, and shares a file."""
 
 
 History = StoredHistory | ExportedHistory
-"""Where symbols are kept: a gateway's store, or files that were exported from one."""
+"""A history of symbols: a gateway's store, or files that were exported from one."""
 
 
 class Source(NamedTuple):
-    """Where a history is: a gateway's store, or an exported folder; only these devices and this stream, if given."""
+    """A history's place, a gateway's store or an exported folder, with the chosen devices and stream, or all."""
 
     path: Location
     span: Span
@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
     @contextmanager
     def open(self) -> Iterator[History]:
-        """The history. FuguError if there is none."""
+        """Open the history. FuguError if there is none."""
         if isinstance(self.path, Path) and self.path.is_dir():
             yield ExportedHistory(self.path)
         else:
@@ -47,7 +47,7 @@ class Source(NamedTuple):
                 yield history
 
     def streams(self, history: History) -> list[SymbolStream]:
-        """The streams that are meant. FuguError if there are none."""
+        """Return the chosen streams. FuguError if there are none."""
         candidates = [stream for stream in history.streams() if self.stream in (None, stream.stream)]
         streams = [candidate for candidate in candidates if not self.devices or candidate.device in self.devices]
         if not streams:
@@ -56,7 +56,7 @@ class Source(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Streams of a source, by device and name; `first` is how many streams the groups before it have."""
+    """Some streams of a source, by device and name; `first` is the number of streams in the groups before."""
 
     source: Source
     number: int
@@ -65,7 +65,7 @@ class Group(NamedTuple):
 
     @classmethod
     def all(cls, source: Source) -> list[Group]:
-        """Every stream of a source."""
+        """Divide all streams of a source into groups."""
         with source.open() as history:
             names = [(stream.device, stream.stream) for stream in source.streams(history)]
         starts = range(0, len(names), _MOST_STREAMS)
@@ -73,7 +73,7 @@ class Group(NamedTuple):
 
     @contextmanager
     def open(self) -> Iterator[tuple[History, list[SymbolStream]]]:
-        """The history, and the streams of the group."""
+        """Open the history, with the streams of the group."""
         with self.source.open() as history:
             yield history, [stream for stream in history.streams() if (stream.device, stream.stream) in self.names]
 
@@ -82,13 +82,13 @@ class Tasks:
     """Runs functions in this process."""
 
     def hold(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
-        """Results of a function for each argument, for `map` to give to others; they stay where they are made."""
+        """Run a function for each call. Return the outcomes for `map` to pass on, wherever they are."""
         return self.map(function, calls)
 
     def map(
-        self, function: Callable[..., _Result], calls: _Arguments, progress: _Told = lambda _: None
+        self, function: Callable[..., _Result], calls: _Arguments, progress: _Progress = lambda _: None
     ) -> list[_Result]:
-        """Results of a function for each argument, in their order; `progress` is called with how many are done."""
+        """Run a function for each call. Return its outcomes in order; `progress` is called with the number done."""
         outcomes = []
         for arguments in calls:
             outcomes.append(function(*arguments))
@@ -110,7 +110,7 @@ class _RayTasks(Tasks):
         return references
 
     def map(
-        self, function: Callable[..., _Result], calls: _Arguments, progress: _Told = lambda _: None
+        self, function: Callable[..., _Result], calls: _Arguments, progress: _Progress = lambda _: None
     ) -> list[_Result]:
         pending = references = self._submit(function, calls)
         while pending:
@@ -125,14 +125,14 @@ class _RayTasks(Tasks):
 
 @contextmanager
 def open_tasks(address: str | None) -> Iterator[Tasks]:
-    """Where tasks run: a Ray cluster whose nodes see the same files, "local" for one on this machine, `None` for here.
+    """Open a Ray cluster whose nodes see the same files, one on this machine for "local", or this process for `None`.
 
     Raises FuguError if there is no such cluster.
     """
     if address is None:
         yield Tasks()
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray reports to its makers
     import ray
 
     options: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": _LOOPBACK} if address == "local" else {}

@@ -136,7 +136,7 @@ class Alone:
         catalogue.retire(store.policy_documents())
         recorder = Recorder(store, catalogue, settings.lag, counters, loop.usage)
         monitor = loop.make_monitor([device for device in catalogue.names() if recorder.has_frames(device)])
-        sealed, key = (None, None) if enrolled is None else (enrolled.sealed, enrolled.key)
+        table_bytes, key = (None, None) if enrolled is None else (enrolled.table_bytes, enrolled.key)
         stopping = None
         if settings.on_conflict != "alarm" and (enrolled is None or (stopping := enrolled.stopping) is None):
             raise FuguError("to stop devices the gateway needs the fleet's registry and the gateway's key")
@@ -145,7 +145,7 @@ class Alone:
         if enrolled is not None or catalogue.measured_streams():
             from gateway.parts.place_tables import TableSender
 
-            loop.parts.append(TableSender(store, catalogue, recorder.points, link, counters, sealed=sealed))
+            loop.parts.append(TableSender(store, catalogue, recorder.points, link, counters, table_bytes=table_bytes))
         if stopping is not None:
             loop.parts.append(contradictions)
         publisher = Publisher(link, settings.fleet, store, recorder, counters, key=key)

@@ -82,8 +82,8 @@ FOR_EVER = MAX_TICK + 1
 class TableSender(Part):
     """Looks regularly at the tables that each device needs, briefly; the stream that waits longest comes first.
 
-    `counters` counts `tables_made`, `tables_sent`, `tables_failed`. `sealed` gives the bytes of a table for a stream of
-    a device; without it, the table's plain message is sent.
+    `counters` counts `tables_made`, `tables_sent`, `tables_failed`. `table_bytes` gives the bytes of a table for a
+    stream of a device; without it, the table's plain message is sent.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class TableSender(Part):
         link: Link,
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-        sealed: Callable[[str, str, TimedTable], bytes] | None = None,
+        table_bytes: Callable[[str, str, TimedTable], bytes] | None = None,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -104,7 +104,7 @@ class TableSender(Part):
         self._counters = counters
         self._now_us = now_us
         self._seconds = seconds
-        self._sealed = sealed or (lambda _device, _stream, table: table.encode())
+        self._bytes_of = table_bytes or (lambda _device, _stream, table: table.encode())
         self._streams = catalogue.measured_streams()
         self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
         self._versions: dict[_Key, int] = {}
@@ -181,7 +181,7 @@ class TableSender(Part):
         for table in self._tables(key, model, newest_frame, tick):
             if sent_tables.get(table.number) == table.until:
                 continue
-            if self._link.publish(topic_of("table", self._catalogue.fleet, *key), self._sealed(*key, table)) is None:
+            if self._link.publish(topic_of("table", self._catalogue.fleet, *key), self._bytes_of(*key, table)) is None:
                 return
             sent_tables[table.number] = table.until
             self._counters["tables_sent"] += 1

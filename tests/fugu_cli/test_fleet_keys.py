@@ -66,7 +66,7 @@ INSERTED = ("fleet", "device", "version")
 def _quickly() -> Iterator[None]:
     """A guess takes less than a hundredth of its time."""
     with pytest.MonkeyPatch.context() as patch:
-        quick = {"_COST": 1 << 8, "_PARALLEL": 1, "_FORM": keys_module._FORM.replace("02024000", "02020100")}
+        quick = {"_COST": 1 << 8, "_PARALLEL": 1, "_KEY_DER": keys_module._KEY_DER.replace("02024000", "02020100")}
         for name, value in quick.items():
             patch.setattr(keys_module, name, value)
         yield

@@ -131,7 +131,7 @@ def test_who_sends_documents_holds_the_registry_until_it_stops(broker: Mosquitto
 def test_nothing_is_sent_before_devices_could_be_heard_and_never_more_than_so_many_a_second(
     broker: Mosquitto, path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.fleet.service._MOST_A_STEP", 3)
+    monkeypatch.setattr("gateway.fleet.service._STEP_DOCUMENTS", 3)
     registry.desire(names(20), 1, **WHO)
     operator = Operator(path, broker)
     operator.pass_seconds(2)
@@ -251,7 +251,7 @@ def test_a_broker_that_is_put_back_from_a_copy_gets_the_newer_document_again(
 def test_what_a_killed_gateway_had_not_sent_its_successor_sends(
     broker: Mosquitto, path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.fleet.service._MOST_A_STEP", 7)
+    monkeypatch.setattr("gateway.fleet.service._STEP_DOCUMENTS", 7)
     registry.desire(names(20), 2, **WHO)
     operator = Operator(path, broker)
     operator.pass_seconds(3)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.fleet.entries import FleetError, Outcome, RolloutPlan, Stage, Target, share, stages_of
+from gateway.fleet.entries import FleetError, Outcome, RolloutPlan, Stage, Target, parse_share, stages_of
 from gateway.fleet.rollouts import ACTIVE, advance, operate, tally
 from gateway.fleet.rollouts import DeviceReport as Report
 from gateway.fleet.rollouts import RolloutState as State
@@ -463,13 +463,13 @@ def test_groups_canaries_and_targets() -> None:
     [("3%", Fraction(3, 100)), (" 0.07 ", Fraction(7, 100)), ("1/3", Fraction(1, 3)), ("12.5 %", Fraction(1, 8))],
 )
 def test_shares_are_exact(text: str, value: Fraction) -> None:
-    assert share(text) == value
+    assert parse_share(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "%", "three", "1/0", "nan", "inf"])
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(FleetError, match="is no share"):
-        share(text)
+        parse_share(text)
 
 
 @pytest.mark.parametrize(
