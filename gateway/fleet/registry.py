@@ -163,7 +163,7 @@ class Registry:
         self.db.close()
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Make all changes of the block durable, or none; nested, as part of the outer one. RegistryError on failure."""
+        """Make all changes of the block durable, or none; nested, as part of the outer. Raises RegistryError."""
         return self._translate_errors(transaction, "does not take the change, nothing was done")
 
     def snapshot(self) -> AbstractContextManager[None]:
