@@ -1,15 +1,15 @@
-"""The actors of a fleet in a Ray cluster, one on each node: found or made, looked at, and stopped in order.
+"""The actors of a fleet in a Ray cluster, one on each node: found or made, watched, and stopped in order.
 
-They have names in a namespace of the fleet, and belong to nobody: they go on when the process that made them has gone.
-Each looks for parts of the fleet's gateway that nobody has. It serves each in a process forked from one that has loaded
-all that a gateway needs; never from its own, with Ray's threads.
+Actors have names in a namespace of the fleet, and belong to no process: they go on when the process that made them has
+gone. Each actor looks for vacant parts of the fleet's gateway. It serves each part in a process of its own. That is
+forked from a process that has loaded all that a gateway needs, never from the actor's own, which has Ray's threads.
 
-A claim is a lease in the shards' channel, by a session that says something to the server twice a second. When a process
-is killed the server closes its session at once; when it is frozen or cut off, its session is silent. So all others see
-both long before anything that asks machines how they are.
+A claim is a lease in the shards' channel, by a session that sends a query to the server twice a second. When a process
+is killed, the server closes its session at once. When a process is frozen or cut off, its session is silent. So all
+others notice both long before anything that asks the machines.
 
-A claim only says who has a part at present. The store keeps others from writing: its newest holder has it. A claim on
-what a living process has, by mistake, costs that process its part and the devices a few seconds.
+A claim only says who serves a part at present. The store keeps others from writing: the newest holder of its lease may
+write. A mistaken claim on a living process's part costs that process the part, and the devices a few seconds.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ _SILENT_SECONDS = 5.0
 _SURE_SECONDS = 2.0
 _ORDER_SECONDS = 10.0
 _AGAIN_SECONDS = 7.0
-"""More than what a gateway waits at most before it tries again to reach a server that was away."""
+"""Longer than a gateway waits, at most, before it tries again to reach a server that was away."""
 
 
 class Vacancies:
-    """Looks for parts that nobody has; one thread uses it.
+    """Looks for parts that no process serves; one thread uses it.
 
-    A part is vacant if nobody has a claim on it, or who has one says nothing, at every look for two seconds. After the
-    server was away all sessions are gone, also of those that live: then nothing is vacant for a while. Raises FuguError
-    if the channel cannot be opened.
+    A part is vacant if, at every look for two seconds, no session has a claim on it or the session is silent. After the
+    server was away all sessions are gone, also of living processes: then no part is vacant for a while. Raises
+    FuguError if the channel cannot be opened.
     """
 
     def __init__(self, channel: Server, parts: Sequence[str]) -> None:
@@ -73,11 +73,14 @@ class Vacancies:
         self._not_before = float("-inf")
 
     def close(self) -> None:
-        """Look no more."""
+        """Close the connection."""
         self._db.close()
 
-    def look(self, now: float, grace: float = 0.0) -> list[str]:
-        """Look once; the parts vacant `grace` seconds beyond the usual. `now`, by a steady clock, is from before."""
+    def vacant_parts(self, now: float, grace: float = 0.0) -> list[str]:
+        """Look once. Return the parts that were vacant for `grace` seconds more than the usual two.
+
+        `now` is the time before the call, in seconds of a steady clock.
+        """
         try:
             silence = self._db.silence([_lease_of(p).name for p in self._parts])
         except DatabaseError:
@@ -89,22 +92,23 @@ class Vacancies:
 
 
 class Claim:
-    """That this process has a part, until it ends. Raises FuguError: another has it, or no server."""
+    """A claim of this process on a part, until it is closed. FuguError if another process has it, or no server."""
 
     def __init__(self, channel: Server, part: str) -> None:
         self.part = part
         self._db = PostgresDatabase(channel, KIND, create=True, lease=_lease_of(part))
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._say, name="claim", daemon=True)
+        self._thread = threading.Thread(target=self._renew, name="claim", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Give it back."""
+        """Give the claim back."""
         self._ending.set()
         self._thread.join()
         self._db.close()
 
-    def _say(self) -> None:
+    def _renew(self) -> None:
+        """Send a query twice a second, until the claim is closed or lost."""
         while not self._ending.wait(_SAY_SECONDS):
             try:
                 self._db.check()
@@ -112,7 +116,7 @@ class Claim:
                 _log.warning("another process has claimed %s", self.part)
                 return
             except DatabaseError:
-                continue  # it says so again when there is a connection
+                continue  # it is renewed when there is a connection again
 
 
 def _lease_of(part: str) -> Lease:
@@ -125,7 +129,7 @@ _FLEET = "fleet"
 
 
 class PartJob(NamedTuple):
-    """Common arguments of all processes of a gateway in a cluster; paths are relative to `folder` on every node."""
+    """The arguments of all processes of a gateway in a cluster; paths are relative to `folder` on every node."""
 
     settings: GatewayConfig
     shards: int
@@ -134,7 +138,7 @@ class PartJob(NamedTuple):
 
     @property
     def channel(self) -> Server:
-        """Where parts are claimed."""
+        """The location at which parts are claimed."""
         location = channel_of(self.settings.store)
         assert isinstance(location, Server)
         return location
@@ -146,9 +150,9 @@ def all_parts(shards: int) -> list[str]:
 
 
 def serve_part(job: PartJob, part: str, host: Connection) -> None:
-    """Claim a part and serve it until SIGTERM, or its gateway ends, or the host is gone; then end the process.
+    """Claim a part and serve it until SIGTERM, the end of its gateway, or the end of the host; then end the process.
 
-    `host` is sent an empty text when the gateway serves, or why it cannot.
+    Sends `host` an empty text when the gateway serves, or the reason why it cannot.
     """
     log_to_stderr(job.logs.log_format, verbose=job.logs.verbose)
     stop_event = Wake()
@@ -171,7 +175,7 @@ def serve_part(job: PartJob, part: str, host: Connection) -> None:
         code = 1
     if code:
         sys.stderr.flush()
-        os._exit(code)  # whatever its threads do
+        os._exit(code)  # its threads may hang
 
 
 def _serve_gateway(job: PartJob, part: str, host: Connection, stop_event: Wake) -> int:
@@ -186,12 +190,12 @@ def _serve_gateway(job: PartJob, part: str, host: Connection, stop_event: Wake) 
 
 
 def _send_text(host: Connection, text: str) -> None:
-    with suppress(OSError):  # it is gone: who waits for that ends this process
+    with suppress(OSError):  # the host is gone: a thread that waits for that ends this process
         host.send(text)
 
 
 def _end_with_host(host: Connection, stop_event: Wake) -> None:
-    """End this process when its host has: in order, or after a while whatever it does, a start that hangs, too."""
+    """End this process after its host has ended: in order, or by force after a while, even in a start that hangs."""
     with suppress(OSError):
         host.poll(None)  # nothing is ever sent here
     _log.critical("the process that has started this one is gone: this one ends")
@@ -201,10 +205,10 @@ def _end_with_host(host: Connection, stop_event: Wake) -> None:
 
 
 def _stuck_check(gateway: Gateway) -> Callable[[], None]:
-    """A look at a gateway: one that has done nothing of late cannot be stopped: its process ends at once."""
+    """Return a check that ends the process at once if its gateway has done nothing for `STUCK_SECONDS`."""
     last_alive = time.monotonic()
 
-    def turn() -> None:
+    def check() -> None:
         nonlocal last_alive
         now = time.monotonic()
         if gateway.is_alive:
@@ -213,7 +217,7 @@ def _stuck_check(gateway: Gateway) -> Callable[[], None]:
             _log.critical("the gateway has done nothing for %g s: its process ends", STUCK_SECONDS)
             os._exit(1)
 
-    return turn
+    return check
 
 
 _PAUSE_SECONDS = 2.0
@@ -224,7 +228,13 @@ _LOADED = ["gateway.cluster.prepared", "ray"]  # each forked process reads the m
 
 
 class State(NamedTuple):
-    """How an actor is: whether it can serve, the processes of its parts by name, and in a line what is wrong."""
+    """The state of an actor.
+
+    Attributes:
+        ready: whether it can serve parts.
+        parts: the ids of the processes of its parts, by name.
+        problem: what is wrong, in a line; empty if nothing is.
+    """
 
     ready: bool
     parts: dict[str, int]
@@ -232,13 +242,13 @@ class State(NamedTuple):
 
 
 def parts_served(states: Iterable[State]) -> dict[str, int]:
-    """The parts that actors serve, and their processes."""
+    """The parts that actors serve, with the ids of their processes."""
     return {part: process for state in states for part, process in state.parts.items()}
 
 
 @dataclass(slots=True)
 class _Worker:
-    """A process that serves a part, is about to, or has lost it and will find that out."""
+    """A process that serves a part, is about to serve it, or has lost it without having noticed."""
 
     part: str
     process: BaseProcess
@@ -247,11 +257,11 @@ class _Worker:
 
 
 class HostActor:
-    """Ray makes it in a process of its own, and again, with the same arguments, where that process has ended.
+    """The actor of a node. Ray makes it in a process of its own, and again, with the same arguments, if that has ended.
 
-    An error in this constructor would end the actor for good: what works is a thread. It takes `share` parts before it
-    leaves others to those who have less, for a second. It may take parts after `begin`, or at once where Ray has
-    started it again: nobody may be there to tell it to begin.
+    An error in this constructor would end the actor for good, so a thread does the work. The actor takes `share` parts
+    at once, and further ones a second later, so that actors with fewer parts come first. It may take parts after
+    `begin`. If Ray has started it again, it may at once: perhaps there is no process that would call `begin`.
     """
 
     def __init__(self, job: PartJob, share: int) -> None:
@@ -260,7 +270,7 @@ class HostActor:
         self._job = job
         self._share = share
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Ray's own, of how it finds that out
+            warnings.simplefilter("ignore")  # Ray warns of the way in which it finds that out
             self._may_take = bool(ray.get_runtime_context().was_current_actor_reconstructed)
         self._ready = False
         self._problem = ""
@@ -270,32 +280,33 @@ class HostActor:
         self._thread.start()
 
     def begin(self) -> None:
-        """Take parts from now on: those who share them are ready."""
+        """Let the actor take parts from now on; called when all actors that share the parts are ready."""
         self._may_take = True
 
     def state(self) -> State:
-        """How it is now."""
+        """The actor's state now."""
         process_of_part = {worker.part: worker.process.pid or 0 for worker in self._workers if worker.is_serving}
         return State(self._ready, process_of_part, self._problem)
 
     def rest(self) -> None:
-        """Take no more parts, and end what the fleet has once."""
+        """Take no more parts, and stop the fleet's own part, if it is served here."""
         self._resting.set()
         self._thread.join()
         self._end_workers([worker for worker in self._workers if worker.part == _FLEET])
 
     def stop(self) -> None:
-        """Store and acknowledge what has arrived; after `rest`."""
+        """Stop all parts, which store and acknowledge what has arrived; called after `rest`."""
         self._end_workers(self._workers)
 
     def _run(self) -> None:
+        """Look for vacant parts and serve them, until `rest`. After an error end the process: Ray starts it again."""
         log_to_stderr(self._job.logs.log_format, verbose=self._job.logs.verbose)
         try:
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload(_LOADED)
             preload = context.Process(target=os.getpid)
             preload.start()
-            preload.join()  # it is forked when all has been loaded
+            preload.join()  # a process is forked only when all has been loaded
             with closing(Vacancies(self._job.channel, all_parts(self._job.shards))) as vacancies:
                 while not self._resting.wait(_LOOK_SECONDS):
                     self._read_workers()
@@ -309,21 +320,22 @@ class HostActor:
                 os._exit(1)  # Ray starts it again
 
     def _take_parts(self, vacancies: Vacancies) -> None:
-        open_share = self._share - len({worker.part for worker in self._workers})
-        part_names = vacancies.look(time.monotonic(), 0.0 if open_share > 0 else _MORE_SECONDS)
+        """Start processes for vacant parts: half of the share that is free, or one."""
+        free_share = self._share - len({worker.part for worker in self._workers})
+        part_names = vacancies.vacant_parts(time.monotonic(), 0.0 if free_share > 0 else _MORE_SECONDS)
         starting_parts = {worker.part for worker in self._workers if not worker.is_serving}
         part_names = [part for part in part_names if part not in starting_parts] if self._may_take else []
-        start = os.getpid() % max(len(part_names), 1)  # so that those who look at the same time want different ones
+        start = os.getpid() % max(len(part_names), 1)  # so that actors that look at the same time take different parts
         context = multiprocessing.get_context("forkserver")
-        for part in [*part_names[start:], *part_names[:start]][: max((open_share + 1) // 2, 1)]:
+        for part in [*part_names[start:], *part_names[:start]][: max((free_share + 1) // 2, 1)]:
             near_end, far_end = context.Pipe()
             process = context.Process(target=serve_part, args=(self._job, part, far_end), name=part)
             process.start()
-            far_end.close()  # so that its end is seen when it is gone
+            far_end.close()  # so that reading fails once the process is gone
             self._workers.append(_Worker(part, process, near_end))
 
     def _read_workers(self) -> None:
-        """Take note of what the processes say, and of those that have ended: others may take their parts."""
+        """Read the messages of the processes, and forget processes that have ended: others may take their parts."""
         for worker in self._workers:
             with suppress(EOFError, OSError):
                 while worker.pipe.poll():
@@ -333,6 +345,7 @@ class HostActor:
         self._workers = [worker for worker in self._workers if worker.process.is_alive()]
 
     def _end_workers(self, workers: list[_Worker]) -> None:
+        """Stop processes, and kill those that do not end in time."""
         for ending_worker in workers:
             ending_worker.process.terminate()
         deadline = time.monotonic() + _STOP_SECONDS
@@ -347,11 +360,11 @@ class HostActor:
 _ANSWER_SECONDS = 2.0
 _ORDERLY_SECONDS = 60.0
 _CPUS = 0.001
-"""Of a node's cores, as Ray counts them: a node that was started with none gets no actor."""
+"""Cores that an actor takes, as Ray counts them: a node that was started with no cores gets no actor."""
 
 
 class Cluster:
-    """A connection, one in a process, to a Ray cluster at HOST:PORT or "auto". FuguError if there is none."""
+    """The connection of a process to a Ray cluster at HOST:PORT or "auto". FuguError if there is no cluster."""
 
     def __init__(self, address: str, fleet: str) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
@@ -371,24 +384,27 @@ class Cluster:
         self._ray.shutdown()
 
     def find(self) -> None:
-        """Find the actors that there are, also those that another process has made by now."""
+        """Find all actors of the fleet, also those that another process has made."""
         for name in self._ray.util.list_named_actors():
             with suppress(ValueError):  # it has just ended
                 self._actors.setdefault(name, self._ray.get_actor(name))
 
     @property
     def nodes(self) -> list[str]:
-        """Those that live and take actors."""
+        """The ids of nodes that live and take actors."""
         return [node["NodeID"] for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
 
     @property
     def names(self) -> list[str]:
-        """The actors that are known."""
+        """The names of the actors that were found or made."""
         return sorted(self._actors)
 
-    def make(self, node: str, mark: str, job: PartJob, share: int) -> str:
-        """Make an actor for `share` parts, named by node and `mark`; Ray starts it again when its process has ended."""
-        name = f"{node}{mark}"
+    def make(self, node: str, suffix: str, job: PartJob, share: int) -> str:
+        """Make an actor for `share` parts. Return its name, which is of the node and `suffix`.
+
+        Ray starts the actor again when its process has ended.
+        """
+        name = f"{node}{suffix}"
         strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         options: dict[str, Any] = {"lifetime": "detached", "max_restarts": -1, "scheduling_strategy": strategy}
         actor_class = self._ray.remote(HostActor).options(name=name, num_cpus=_CPUS, **options)
@@ -401,14 +417,14 @@ class Cluster:
             self._actors[name].begin.remote()
 
     def states(self) -> dict[str, State]:
-        """How each actor is that answers: one that is being started again does not, nor does one that is cut off."""
+        """The state of each actor that answers, by name; an actor that is starting again or is cut off does not."""
         return self._answers("state", self._living_names(), _ANSWER_SECONDS)
 
     def stop(self, names: Iterable[str]) -> None:
-        """Stop actors in order, and what they serve, and end their processes."""
+        """Stop the parts of actors in order, and end the actors' processes."""
         stopped_names = set(names)
         running_names = stopped_names & set(self._living_names())
-        for step in ("rest", "stop"):  # what the fleet has once is first, so that it misses no shard
+        for step in ("rest", "stop"):  # the fleet's own part stops first, so that it reports no shard missing
             answers = self._answers(step, running_names, _ORDERLY_SECONDS)
             for name in running_names - answers.keys():
                 _log.error("the actor %s does not answer: it is ended as it is", name)
@@ -435,11 +451,11 @@ _ROUND_SECONDS = 1.0
 
 
 def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Callable[[], None] = lambda: None) -> int:
-    """Serve a fleet by actors of a Ray cluster until SIGTERM or SIGINT, then stop them in order; the exit code.
+    """Serve a fleet by actors of a Ray cluster until SIGTERM or SIGINT, then stop them in order. Return the exit code.
 
-    The store of the `shards` is on a server. Actors that go on from before are kept if they were made
-    with the same settings, and stopped otherwise. If this process is killed, they go on. `started` is called when all
-    serve. Raises FuguError, a line on what keeps the gateway from starting; no actor that was made is left.
+    Earlier actors are kept if they were made with the same settings, and stopped otherwise. If this process is killed,
+    the actors go on. `started` is called when all parts are served. Raises FuguError, a line on what keeps the gateway
+    from starting; actors that were made are stopped then.
     """
     if shards > MOST_SHARDS:
         raise FuguError(f"{shards} shards: there are at most {MOST_SHARDS}")
@@ -448,16 +464,16 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
     if isinstance(settings.ledger, Path):
         raise FuguError("a ledger in a file is on one machine: without --ledger it is on the store's server")
     job = PartJob(settings, shards, Path.cwd(), log_settings())
-    mark = f"-{hashlib.sha256(repr(job).encode()).hexdigest()[:8]}"
+    suffix = f"-{hashlib.sha256(repr(job).encode()).hexdigest()[:8]}"
     parts = all_parts(shards)
     with closing(Cluster(address, settings.fleet)) as cluster:
         stop = Wake()
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signal_number, lambda _number, _frame: stop.set())
-        cluster.stop([name for name in cluster.names if not name.endswith(mark)])
+        cluster.stop([name for name in cluster.names if not name.endswith(suffix)])
         nodes = cluster.nodes
         share = ceil(len(parts) / max(len(nodes), 1))
-        actors = [cluster.make(node, mark, job, share) for node in nodes if f"{node}{mark}" not in cluster.names]
+        actors = [cluster.make(node, suffix, job, share) for node in nodes if f"{node}{suffix}" not in cluster.names]
         try:
             is_stopped = _wait(cluster, actors, lambda s: all(state.ready for state in s), stop)
             cluster.begin(cluster.names)
@@ -468,13 +484,16 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
         if not is_stopped:
             _log.info("all parts of the gateway of fleet %s have started", settings.fleet)
             started()
-            _watch_parts(cluster, lambda node: cluster.make(node, mark, job, share), stop)
+            _watch_parts(cluster, lambda node: cluster.make(node, suffix, job, share), stop)
         cluster.stop(cluster.names)
     return 0
 
 
 def _wait(cluster: Cluster, names: Iterable[str], is_enough: Callable[[Collection[State]], bool], stop: Wake) -> bool:
-    """Wait for all nodes' actors; whether that is not wanted any more. Raises FuguError if one cannot serve."""
+    """Wait until all nodes' actors answer and their states are enough. Return true if `stop` was set before.
+
+    Raises FuguError if one of the actors `names` cannot serve.
+    """
     while True:
         states = cluster.states()
         for name in names:
@@ -487,7 +506,7 @@ def _wait(cluster: Cluster, names: Iterable[str], is_enough: Callable[[Collectio
 
 
 def _watch_parts(cluster: Cluster, make: Callable[[str], str], stop_event: Wake) -> None:
-    """Say which parts have other processes now, and make actors on new nodes, until that is not wanted any more."""
+    """Log which parts were started again, and make actors on new nodes, until `stop_event` is set."""
     notifier = Notifier.of_process()
     notifier.ready()
     processes: dict[str, int] = {}

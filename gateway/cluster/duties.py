@@ -1,4 +1,4 @@
-"""Duties of the processes of a site that share its devices: a shard takes frames, one process does the rest."""
+"""Duties of the processes of a site that share its devices: shards take frames, one process serves the whole fleet."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _MOST_STRAYS = 1000
 
 
 def duty_of(settings: GatewayConfig, role: str) -> Alone:
-    """Find the duty of the shard `i/N`, or of `fleet/N`.
+    """Return the duty of the shard `i/N`, or of `fleet/N`.
 
-    Raises FuguError if there is no such role, no store on a server, or no account where other shards have theirs.
+    Raises FuguError if there is no such role, no store on a server, or no account for a shard while others have one.
     """
     shards, shard = Role.parse(role)
     if not isinstance(settings.store, Server):
@@ -48,7 +48,7 @@ def duty_of(settings: GatewayConfig, role: str) -> Alone:
 
 
 class OneShard(Alone):
-    """One of several processes that share the devices."""
+    """The duty of a shard: one of several processes that share the devices."""
 
     def __init__(self, settings: GatewayConfig, shard: Shard) -> None:
         super().__init__(settings)
@@ -60,16 +60,16 @@ class OneShard(Alone):
         self.will = None
 
     def owns(self, device: str) -> bool:
-        """True if a device is the shard's."""
+        """Tell whether a device is the shard's."""
         return self._shard.owns(device)
 
     def store(self) -> Store:
-        """Open the store in the shard's place, also if a process has it that was thought dead. Raises StoreError."""
+        """Open the store, and take the shard's lease even from a process that has it. Raises StoreError."""
         lease = Lease(Lease.of_shard(self._shard.index), take=True, shares=True)
         return Store(self._settings.store, lease=lease, shard=self._shard)
 
     def details(self) -> dict[str, object]:
-        """Which shard it is."""
+        """The shard's index and count, for the gateway's status."""
         return {"process": f"shard {self._shard}"}
 
     def await_turn(self) -> None:
@@ -84,12 +84,12 @@ class OneShard(Alone):
             raise NotArrangedError(f"shard {self._shard} waits: {owner_words} may have the devices now")
 
     def open(self, loop: Loop) -> Recorder | None:
-        """Make the parts that take the frames of its own devices."""
+        """Make the parts that take the frames of the shard's devices."""
         channel = ShardChannel(channel_of(self._settings.store))
         self._channels.append(channel)
-        beats = ShardChannel(channel_of(self._settings.store), Lease(f"beats-{self._shard.index}", take=True))
-        self._channels.append(beats)
-        self.says_to = partial(beats.beat, self._shard.index)
+        beat_channel = ShardChannel(channel_of(self._settings.store), Lease(f"beats-{self._shard.index}", take=True))
+        self._channels.append(beat_channel)
+        self.says_to = partial(beat_channel.beat, self._shard.index)
         recorder, _ = self._add_frame_parts(loop, channel.needed_ticks, lambda: channel.is_known)
         loop.parts.append(OwnDevices(self._shard, loop.store, loop.link, loop.catalogue, loop.counters))
         return recorder
@@ -101,7 +101,10 @@ class OneShard(Alone):
 
 
 def shard_account(gateway: Broker, index: int, count: int) -> Broker:
-    """How one of so many shards connects. Raises UsageError if only others have accounts of their own."""
+    """The connection of one of `count` shards: its own account, or the gateway's if no shard has its own.
+
+    Raises UsageError if only other shards have accounts of their own.
+    """
     if (account := own_account(gateway, index)) is not None:
         return account
     if any(own_account(gateway, index) for index in range(count)):
@@ -111,13 +114,13 @@ def shard_account(gateway: Broker, index: int, count: int) -> Broker:
 
 _READ_SECONDS = 0.5
 _SHARE = 10
-"""Least ratio of the time between reads to the time of reading."""
+"""Least ratio of the pause between reads to the time that a read takes."""
 
 
 class FleetProgress(StoreProgress):
-    """The progress of all shards: what they have stored a moment ago; the store is owned by the thread that calls.
+    """The progress of the devices of all shards, as stored a moment ago; the store belongs to the calling thread.
 
-    While nothing was heard lately of one (`find_missing`), nothing is decided: nobody knows how far its devices are.
+    While `find_missing` names shards, every question raises NotKnownError: nobody knows how far their devices are.
     """
 
     def __init__(self, store: Store, shards: int, find_missing: Callable[[], tuple[int, ...]]) -> None:
@@ -128,8 +131,8 @@ class FleetProgress(StoreProgress):
         self._look_at = 0.0
         self._seconds_read = 0.0
 
-    def look(self) -> bool:
-        """Read again what is stored, if it is time for that; whether it was."""
+    def refresh(self) -> bool:
+        """Read the shards' rows again, if it is time for that. Return whether it was."""
         now = time.monotonic()
         if now < self._look_at:
             return False
@@ -140,13 +143,13 @@ class FleetProgress(StoreProgress):
         return True
 
     def newest_ticks(self, question: Question) -> NewestTicks:
-        """As of `StoreProgress`, which knows nothing of shards that are missing."""
+        """The newest wall ticks of a question's devices. NotKnownError while shards are missing."""
         if missing := self._find_missing():
             raise NotKnownError(f"shards {missing} are missing")
         return super().newest_ticks(question)
 
     def known_devices(self, question: Question) -> tuple[str, ...]:
-        """The devices of a question, once what shards have stored of them is read."""
+        """The devices of a question; reads what shards have stored of them, unless that was read already."""
         start = time.monotonic()
         devices_by_name: dict[str, list[str]] = {}
         symbol_streams = [(device, question.stream) for device in question.devices if device not in question.silent]
@@ -156,7 +159,7 @@ class FleetProgress(StoreProgress):
                 devices_by_name.setdefault(name, []).append(device)
         for name, devices in devices_by_name.items():
             numbers = self._store.numbers(name, devices)
-            accounts = self._store.accounted([*numbers.values()])
+            accounts = self._store.coverage_and_shifts([*numbers.values()])
             for device in devices:
                 account = accounts[numbers[device]] if device in numbers else (Coverage(), Shifts())
                 self._accounts[device, name] = account
@@ -165,7 +168,7 @@ class FleetProgress(StoreProgress):
 
 
 class WholeFleet(Alone):
-    """The process that does once for a site what shards do not."""
+    """The duty of the process of the whole fleet: all that a site has once, and no shard does."""
 
     shares = True
 
@@ -176,35 +179,35 @@ class WholeFleet(Alone):
         self._watch: ShardWatch | None = None
 
     def store(self) -> Store:
-        """Open the store in its own place, also if a process has it that was thought dead. Raises StoreError."""
+        """Open the store, and take the fleet's lease even from a process that has it. Raises StoreError."""
         return Store(self._settings.store, lease=Lease(take=True, shares=True))
 
     def details(self) -> dict[str, object]:
-        """Which shards are missing."""
+        """The missing shards, for the gateway's status."""
         missing = () if self._watch is None else self._watch.missing
         return {"missing": [f"shard {index}/{self._shards}" for index in missing]}
 
     def arrange(self, store: Store) -> None:
-        """Let so many shards have the devices from now on, and no others. Raises DatabaseError."""
+        """Let this number of shards share the devices from now on, and no other processes. Raises DatabaseError."""
         store.arrange(self._shards, lambda: self._seal(store))
 
     def open(self, loop: Loop) -> Recorder | None:
-        """Make what a site has once, and what looks at the shards."""
+        """Make the parts that a site has once, and those that watch the shards."""
         settings, catalogue = self._settings, loop.catalogue
         catalogue.retire(loop.store.policy_documents())
         self._channel = channel = ShardChannel(channel_of(settings.store), Lease("fleet", take=True))
         channel.begin()
-        loop.link.unsubscribe(frame_topics(settings.fleet))  # a session of before may have had all frames
+        loop.link.unsubscribe(frame_topics(settings.fleet))  # an earlier session may have subscribed to all frames
         shard_watch = ShardWatch(ShardChannel(channel_of(settings.store)), self._shards, loop.counters)
         self.elsewhere = self._watch = shard_watch
         progress = FleetProgress(loop.store, self._shards, lambda: shard_watch.missing)
         self._add_site_parts(loop, loop.make_monitor([]), lambda: progress)
-        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: shard_watch.missing, self._releasing))
+        loop.parts.append(ShardReader(loop.store, channel, progress, lambda: shard_watch.missing, self._releasing))
         shard_watch.start()
         return None
 
     def close(self) -> None:
-        """Look at the shards no more."""
+        """Stop the watch over the shards, and close the channel."""
         if self._watch is not None:
             self._watch.stop()
         if self._channel is not None:
@@ -212,7 +215,7 @@ class WholeFleet(Alone):
 
 
 class OwnDevices(Part):
-    """Subscribes to a shard's devices; `counters` counts `strays`, messages of other shards' (an old session's)."""
+    """Subscribes to a shard's devices. `counters` counts `strays`: messages of other shards' devices."""
 
     def __init__(self, shard: Shard, store: Store, link: Link, catalogue: Catalogue, counters: Counter[str]) -> None:
         self._shard = shard
@@ -225,11 +228,11 @@ class OwnDevices(Part):
         self.renew()
 
     def heard(self, message: Message) -> bool:
-        """True if a message is of a device that is another shard's: a session of before has subscribed to it."""
+        """Take a message of another shard's device, and end its subscription. Return whether it was one."""
         try:
             parsed = message.parsed
         except FuguError:
-            return False  # whoever else reads it counts it
+            return False  # another part counts unreadable messages
         if not (device := parsed.device) or self._shard.owns(device):
             return False
         self._counters["strays"] += 1
@@ -239,17 +242,17 @@ class OwnDevices(Part):
         return True
 
     def connected(self, *, begun_anew: bool) -> None:
-        """A broker may have other subscriptions now."""
+        """Forget which subscriptions were ended: the broker may have others now."""
         self._strays.clear()
 
     def renew(self) -> None:
-        """The catalogue may have changed: new devices are subscribed to."""
+        """Subscribe to devices that are new in the catalogue."""
         new_devices = [device for device in self._catalogue.names() if device not in self._subscribed]
         self._link.subscribe(topic for device in new_devices for topic in _topics(self._catalogue.fleet, device))
         self._subscribed.update(new_devices)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Raise FileLostError if the devices are no longer this shard's, also while none of them says anything."""
+        """Raise FileLostError if another process has the shard's lease; also while no device sends anything."""
         self.due = time.monotonic() + _LOOK_SECONDS
         self._store.check()
 
@@ -258,11 +261,14 @@ def _topics(fleet: str, device: str) -> tuple[str, ...]:
     return (*frame_topics(fleet, device), topic_of("status", fleet, device))
 
 
-class ShardsLook(Part):
-    """Looks at what shards have stored, and tells them what releases still need.
+class ShardReader(Part):
+    """Reads what shards have stored, and tells them the ticks that releases still need.
 
-    The worker's thread owns `channel`; `progress` is of all shards; `find_missing` gives those of which nothing
-    was heard lately.
+    Args:
+        channel: belongs to the worker's thread.
+        progress: the progress of all shards.
+        find_missing: returns the indices of missing shards.
+        releasing: the part that makes releases; `None` without releases.
     """
 
     def __init__(
@@ -282,16 +288,16 @@ class ShardsLook(Part):
         self._needed_ticks: dict[tuple[str, str], int] | None = None
 
     def pump(self, *, idle: bool = False) -> None:
-        """Look again. Raises FileLostError if another process has this one's place."""
+        """Read and write the channel. Raises FileLostError if another process has this one's lease."""
         self.due = time.monotonic() + _LOOK_SECONDS
         self._store.check()
         self._channel.check()
         missing_before, self._missing_shards = self._missing_shards, set(self._find_missing())
-        if self._releasing is not None and self._progress.look():
+        if self._releasing is not None and self._progress.refresh():
             if missing_before - self._missing_shards:
                 self._releasing.unsettled()
             self._releasing.stored()
         with contextlib.suppress(NotKnownError):
             if (needed_ticks := {} if self._releasing is None else self._releasing.needed()) != self._needed_ticks:
-                self._channel.say_needed(needed_ticks)
+                self._channel.put_needed(needed_ticks)
                 self._needed_ticks = needed_ticks

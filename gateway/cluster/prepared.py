@@ -1,4 +1,4 @@
-"""Imported by the process that others are forked from: all that a gateway needs is loaded by then, once for a node."""
+"""Loads all that a gateway needs, once for a node: imported by the process from which others are forked."""
 
 from __future__ import annotations
 

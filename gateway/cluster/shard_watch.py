@@ -1,10 +1,10 @@
-"""How the shards of a fleet are, and what they and the process of the whole fleet tell each other.
+"""The channel between the shards of a fleet and the process of the whole fleet, and a watch over the shards.
 
-The channel is a schema beside that of the store. Each process holds what it writes under a name of its own. A process
-that was thought dead writes nothing any more once another has its place. A shard says how it is, and the fleet's
-process what releases still need, whatever its age. Nothing is lost with the schema: it is said again.
+The channel is a schema beside that of the store. Each process writes under a lease of its own, so that a process that
+was thought dead can no longer write once another has its place. A shard writes beats, and the fleet's process the ticks
+that releases still need, whatever their age. Nothing is lost with the schema: all of it is written again.
 
-A shard of which nothing was heard lately is missing; one that says that it began at another time was started again.
+A shard without a recent beat is missing. A shard whose beat names another start time was started again.
 """
 
 from __future__ import annotations
@@ -37,41 +37,42 @@ CREATE TABLE beats (shard INTEGER PRIMARY KEY, number INTEGER NOT NULL, body BLO
 """
 
 
-# What is lost with the power is said again: no need to wait for the disk.
+# Rows that are lost with the power are written again: no need to wait for the disk.
 _FILE = FileKind("channel of shards", 0x4655_5348, "stop the gateway and move it away; nothing is lost with it")
 KIND = Kind(_FILE, _SCHEMA, FuguError, durable=False)
 
 
 def channel_of(store: Location) -> Location:
-    """Where the channel of a store's shards is."""
+    """The location of the channel of a store's shards."""
     return part_of(store, "shards")
 
 
 class ShardChannel:
     """An open channel; one thread uses it at a time, several processes have it open.
 
-    `lease` is of what this process says in it, or None. Raises FuguError if it cannot be opened, or is held.
+    `lease` is the right to write this process's rows; `None` for a process that only reads. Raises FuguError if the
+    channel cannot be opened, or the lease is held.
     """
 
     def __init__(self, location: Location, lease: Lease | None = None) -> None:
         self._db = open_engine(location, KIND, lease=lease)
 
     def close(self) -> None:
-        """Close it, and let others say what this process did."""
+        """Close the channel, and give the lease back."""
         self._db.close()
 
     def check(self) -> None:
-        """See whether this process still has its place. Raises FileLostError."""
+        """Raise FileLostError if another process has taken the lease."""
         self._db.check()
 
     def begin(self) -> None:
-        """Forget what is only of this moment."""
+        """Remove the beats, and note that the needed ticks are not known yet."""
         with self._db.transaction():
             self._db.execute("DELETE FROM beats")
             self._db.execute("UPDATE known SET known=0")
 
-    def say_needed(self, first_ticks: Mapping[tuple[str, str], int]) -> None:
-        """Say for device and stream the first tick that is needed whatever its age; nothing else is."""
+    def put_needed(self, first_ticks: Mapping[tuple[str, str], int]) -> None:
+        """Write, by device and stream, the first tick that releases need whatever its age, in place of all before."""
         with self._db.transaction():
             self._db.execute("DELETE FROM needed")
             self._db.executemany(
@@ -80,7 +81,7 @@ class ShardChannel:
             self._db.execute("UPDATE known SET known=1")
 
     def needed_ticks(self) -> dict[tuple[str, str], int]:
-        """Read the value of `say_needed`. Raises DatabaseError if nothing, since the fleet's process was started."""
+        """Read what `put_needed` has written. DatabaseError if it was not called since the fleet's process started."""
         with self._db.snapshot():
             if not self.is_known:
                 raise DatabaseError("it is not known yet what releases need")
@@ -89,17 +90,17 @@ class ShardChannel:
 
     @property
     def is_known(self) -> bool:
-        """True if it was said what releases need."""
+        """Tell whether the needed ticks are known."""
         return bool(self._db.execute("SELECT known FROM known").fetchone()[0])
 
     def beat(self, shard: int, document: Mapping[str, Any]) -> None:
-        """Say how a shard is."""
+        """Write a shard's document of its state."""
         query = "INSERT INTO beats VALUES (?, 1, ?) ON CONFLICT (shard) DO UPDATE SET number=beats.number+1, body="
         with self._db.transaction():
             self._db.execute(query + "excluded.body", (shard, json.dumps(document).encode()))
 
     def beats(self) -> dict[int, tuple[int, dict[str, Any]]]:
-        """How each shard was when it last said so, with a number that goes up while it lives."""
+        """The newest document of each shard, by index, with a number that goes up while the shard lives."""
         rows = self._db.execute("SELECT shard, number, body FROM beats")
         return {shard: (number, json.loads(body)) for shard, number, body in rows}
 
@@ -108,12 +109,20 @@ _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 0.25
 _MISSING_SECONDS = 5.0
 _ALARM_SECONDS = 10.0
-"""For so long a shard is missing before somebody is told."""
+"""Time that a shard is missing before there is an alarm."""
 
 
 @dataclass
 class _ShardState:
-    """Last messages of a shard; times are seconds of a steady clock."""
+    """The last beat of a shard.
+
+    Attributes:
+        heard_at: when it was read, in seconds of a steady clock.
+        number: its number.
+        began_at: when the shard was started, as the shard says it.
+        counters_before: the counters of earlier starts together.
+        counters_now: the counters since the last start.
+    """
 
     heard_at: float
     number: int = 0
@@ -123,9 +132,14 @@ class _ShardState:
 
 
 class ShardWatch:
-    """Looks in a thread of its own, between `start` and `stop`, at a channel that only this uses, and closes.
+    """Reads the beats of shards in a thread of its own, between `start` and `stop`.
 
-    `counters` counts `shards_restarted`. `reports` has by shard how it was when it last said so.
+    Args:
+        channel: used only here, and closed by `stop`.
+        counters: counts `shards_restarted`.
+
+    Attributes:
+        reports: the newest document of each shard, by index.
     """
 
     def __init__(
@@ -142,11 +156,11 @@ class ShardWatch:
         self.reports: dict[int, dict[str, Any]] = {}
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the thread, and close the channel."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -154,19 +168,19 @@ class ShardWatch:
 
     @property
     def heard(self) -> int:
-        """Devices that have sent shards a frame."""
+        """The number of devices that have sent shards a frame."""
         return self._sum("heard")
 
     @property
     def inbox(self) -> int:
-        """Messages that wait in the inboxes of shards."""
+        """The number of messages that wait in the inboxes of shards."""
         return self._sum("inbox")
 
-    def _sum(self, number: str) -> int:
-        return sum(report[number] for report in dict(self.reports).values())
+    def _sum(self, field_name: str) -> int:
+        return sum(report[field_name] for report in dict(self.reports).values())
 
     def look(self, alarms: Alarms, now: float) -> None:
-        """Note which shards are away, and their alarms."""
+        """Raise alarms for shards that are missing for long, and pass on the new alarms of the others."""
         missing = self.missing
         self._missing_since = {index: self._missing_since.get(index, now) for index in missing}
         for index, missing_since in self._missing_since.items():
@@ -182,7 +196,7 @@ class ShardWatch:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The shards that nothing was heard of lately, or that have no connection to the broker."""
+        """The indices of shards without a recent beat, or without a connection to the broker."""
         now, reports = self._seconds(), dict(self.reports)
         return tuple(
             index
@@ -191,11 +205,11 @@ class ShardWatch:
         )
 
     def counters(self) -> Counter[str]:
-        """Of all shards together, also from before they were started again."""
+        """The counters of all shards together, also of earlier starts."""
         return sum(((shard.counters_before + shard.counters_now) for shard in self._shards), Counter[str]())
 
     def read(self) -> None:
-        """See what was said. Raises DatabaseError if it cannot be read."""
+        """Read the beats. Raises DatabaseError if they cannot be read."""
         beats, now = self._channel.beats(), self._seconds()
         for index, shard in enumerate(self._shards):
             number, body = beats.get(index, (shard.number, {}))
@@ -218,5 +232,5 @@ class ShardWatch:
                 if not is_unreadable:
                     _log.error("what shards say cannot be read: %s", error)
                 is_unreadable = True
-            except Exception as error:  # what nobody thought of must not end what watches
+            except Exception as error:  # an unforeseen error must not end the watch
                 _log.error("the watch over shards: %s", cause(error))

@@ -475,7 +475,7 @@ def warm() -> None:
     columns, is_frame = parse([SymbolFrame(1, -1, 0, bytes(3)).encode()])
     streams, zeros = Streams(), np.zeros(1, dtype=np.int64)
     streams.follow("", streams.slot("", ""), 1, 2, Clock(epoch_us=0, period_us=1_000))
-    streams.passing(zeros, columns, is_frame, 1)
+    streams.valid_rows(zeros, columns, is_frame, 1)
     take_following(zeros, columns, zeros, np.zeros((1, MARKS), dtype=np.int64))
     bank, table = Bank(), np.full((2, 2), 0.5)
     bank.index(Model(table, table, likelihood_rows(table), table[0], None))

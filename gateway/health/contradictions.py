@@ -86,7 +86,7 @@ class Contradictions(Part):
             self._next_look = time.monotonic() + _LOOK_SECONDS
             in_force = self._stopping.in_force()
             for device in [stopped for stopped, version in self._stops.items() if in_force.get(stopped, 0) > version]:
-                self._conflicts.go_on(device)
+                self._conflicts.end_stop(device)
                 del self._stops[device]
                 self._due_devices.discard(device)
                 self._publish(device, b"")

@@ -332,7 +332,7 @@ class Ingest:
         slots = np.array([self._streams.topics.get(message.topic, -1) for message in messages], dtype=np.int64)
         rows = np.flatnonzero(slots >= 0)
         columns, is_frame = parse([messages[row].payload for row in rows.tolist()])
-        is_passed = self._streams.passing(slots[rows], columns, is_frame, self._now_us())
+        is_passed = self._streams.valid_rows(slots[rows], columns, is_frame, self._now_us())
         self._counters["received"] += int(is_passed.sum())
         fast_rows = rows[is_passed]
         columns = columns.take(np.flatnonzero(is_passed))

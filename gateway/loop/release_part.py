@@ -105,7 +105,7 @@ class Releasing(Part):
     def stored(self, heard: Sequence[Heard] = ()) -> None:
         """Note that new frames are in the store."""
         if self._shared:  # other processes have received the frames
-            for version in self._store.made_under():
+            for version in self._store.policy_versions():
                 self._catalogue.note_run(*version)
         self._schedule.has_changed = True
 

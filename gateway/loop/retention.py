@@ -231,7 +231,7 @@ def _charged_ledger(store: Location, ledger: Location | None) -> Location | None
     from gateway.releases.tables import KIND
 
     with closing(Store(store, create=False)) as open_store:
-        identity = open_store.releases.charged().ledger
+        identity = open_store.releases.ledger_record().ledger
     if not identity:
         return None
     location = ledger or ledger_beside(store)

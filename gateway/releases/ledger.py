@@ -621,7 +621,7 @@ class Ledger:
         """The fleets whose releases the ledger has charged."""
         return {topic.split("/")[2] for (topic,) in self._db.execute("SELECT DISTINCT topic FROM entries")}
 
-    def released(self) -> list[tuple[str, str, int]]:
+    def released_ticks(self) -> list[tuple[str, str, int]]:
         """Device, stream and the last tick, as the device numbers it, of each stream that an entry is about."""
         query = (
             "SELECT device, stream, MAX(last + shift) FROM entries JOIN members USING (in_group) "

@@ -85,7 +85,8 @@ class StoreProgress:
         for device, (name, window) in sequences.items():
             frames = self._store.symbols if window is None else self._store.windows
             number, shifts = numbers[name].get(device), self._coverage_of(device, name)[1]
-            for low, high, shift in shifts.owned(tick) if window is None else shifts.in_ticks(window).owned(tick):
+            shifts = shifts if window is None else shifts.in_ticks(window)
+            for low, high, shift in shifts.stretches(tick):
                 first = None if number is None else frames.next_first(number, low)
                 if first is not None and first <= high:
                     firsts.append(first - shift)

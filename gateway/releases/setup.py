@@ -41,7 +41,7 @@ from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
 from gateway.store.store import KIND as STORE_KIND
-from gateway.store.store import Released, Store
+from gateway.store.store import ReleasedTick, Store
 
 __all__ = [
     "ReleaseRecord",
@@ -78,7 +78,7 @@ class ReleaseRecord:
 
     def open(self, ledger: Location, lease: Lease | None = None) -> Ledger:
         """Open the store's ledger, or create it if the store has published nothing. LedgerError if that fails."""
-        if self._releases.charged().entry and not is_there(ledger, KIND):
+        if self._releases.ledger_record().entry and not is_there(ledger, KIND):
             raise LedgerError(
                 f"there is no ledger {ledger.name}, and releases of this store were charged to one: {_RESUME}"
             )
@@ -89,7 +89,7 @@ class ReleaseRecord:
 
         Raises LedgerError, one line that says what to do, if the ledger is not the store's, or is an old copy.
         """
-        store_identity, _, entry = self._releases.charged()
+        store_identity, _, entry = self._releases.ledger_record()
         if not entry and not ledger.newest_entry:
             ledger.begin((), ledger.binding.identity, store_identity)
             with self._store.transaction():
@@ -101,7 +101,7 @@ class ReleaseRecord:
 
     def problem(self, ledger: Ledger) -> str:
         """The reason why a ledger and this store do not fit, or ''. A gateway may be running."""
-        store_identity, identity, entry = self._releases.charged()  # read first: the ledger is ahead of the store
+        store_identity, identity, entry = self._releases.ledger_record()  # read first: the ledger is ahead of the store
         if not entry and not ledger.newest_entry:
             return ""
         if entry and ledger.binding.identity != identity:
@@ -117,7 +117,7 @@ class ReleaseRecord:
 
         After LedgerError (the store has another ledger by now) or DatabaseError nothing may be published.
         """
-        _, identity, noted_entry = self._releases.charged()
+        _, identity, noted_entry = self._releases.ledger_record()
         if identity != ledger.binding.identity:
             raise LedgerError("the store has begun another ledger meanwhile: start the gateway again")
         if number <= noted_entry:
@@ -125,14 +125,14 @@ class ReleaseRecord:
         with self._store.transaction():
             for entry in ledger.entries(noted_entry, number - noted_entry):
                 shifts = ledger.shifts(entry.number).items()
-                released = [Released(device, entry.stream, entry.last + shift) for device, shift in shifts]
+                released = [ReleasedTick(device, entry.stream, entry.last + shift) for device, shift in shifts]
                 self._releases.note(entry.number, released)
 
     def newest_us(self, ledger: Ledger) -> int:
         """The end of the newest release that store or ledger knows, in microseconds of Unix time; 0 without any."""
         ends = [ledger.newest_end_us()]
         clocks = _clocks(self._store.policy_documents())
-        for device, stream, last in self._releases.released():
+        for device, stream, last in self._releases.released_ticks():
             ends += [clock.epoch_us + (last + 1) * clock.period_us for clock in clocks.get((device, stream), ())]
         return max(ends)
 
@@ -143,9 +143,9 @@ class ReleaseRecord:
         the first tick of each stream that may be released. After a DatabaseError call it once more.
         """
         last_ticks = {(account.key.device, account.key.stream): -1 for account in ledger.accounts()}
-        for device, stream, last in [*self._releases.released(), *ledger.released()]:
+        for device, stream, last in [*self._releases.released_ticks(), *ledger.released_ticks()]:
             last_ticks[device, stream] = max(last, last_ticks.get((device, stream), -1))
-        store_identity, ledger_identity, entry = self._releases.charged()
+        store_identity, ledger_identity, entry = self._releases.ledger_record()
         complete = not entry or (ledger.binding.identity == ledger_identity and ledger.newest_entry >= entry)
         identity = secrets.token_hex(16)  # from now on no copy of the old ledger fits
         beginnings = [(*key, last + 1) for key, last in last_ticks.items()]

@@ -1,8 +1,8 @@
-"""Which numbers of a sequence are accounted for, and by how much they are ahead of the wall clock.
+"""The numbers of a sequence that are accounted for, and by how much they are ahead of the wall clock.
 
-Intervals that are accounted for are half open, (after, through], as in
-`fugu.contract.frames.Gap`. A frame accounts for (previous, last]: the device says that those in (previous, first) never
-had a symbol. Watermarks follow from them.
+Intervals of accounted numbers are half open, (after, through], as in `fugu.contract.frames.Gap`. A frame accounts for
+(previous, last]: the device says that numbers in (previous, first) never had a symbol. Watermarks follow from these
+intervals.
 
 Numbers only go up; a device whose clock went back raises the shift, and never lowers it. So the numbers of one shift
 lie side by side. Wall ticks come again after a clock went back; a wall tick belongs to the newest shift that has begun
@@ -23,7 +23,7 @@ __all__ = ["Coverage", "FrameSpan", "Place", "ShiftError", "Shifts", "Span"]
 
 
 class Place(NamedTuple):
-    """A sequence of frames in the store: a stream's own, or of one of its windows, under the name {stream}/{window}."""
+    """A sequence of frames in the store: of a stream under its name, or of a window under {stream}/{window}."""
 
     number: int
     device: str
@@ -31,17 +31,17 @@ class Place(NamedTuple):
 
     @property
     def stream(self) -> str:
-        """The stream that it is of."""
+        """The name of the stream."""
         return self.name.partition("/")[0]
 
     @property
     def window(self) -> str:
-        """The window that it is of, empty for a stream's own."""
+        """The name of the window; empty for a stream's own sequence."""
         return self.name.partition("/")[2]
 
 
 class FrameSpan(NamedTuple):
-    """Interval of a frame, (previous, last], and where its own part begins: ticks, or indices of windows."""
+    """The interval (previous, last] of a frame, and its first tick; of a window's frame all are indices of windows."""
 
     previous: int
     first: int
@@ -49,7 +49,12 @@ class FrameSpan(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """Effect of an interval on the set: it became part of (after, through] and `absorbed` those that began there."""
+    """The effect of adding an interval to a set.
+
+    Attributes:
+        absorbed: the beginnings of the old intervals that became part of the new one.
+        after, through: the new interval (after, through].
+    """
 
     absorbed: tuple[int, ...]
     after: int
@@ -66,7 +71,7 @@ class Coverage:
             self.add(after, through)
 
     def add(self, after: int, through: int) -> Merge | None:
-        """Account for the ticks (after, through]; None if every tick was in the set before."""
+        """Add the ticks (after, through]. Return the change, or `None` if every tick was in the set before."""
         low = bisect_left(self._through, after)  # the first interval that reaches `after`
         high = bisect_right(self._after, through)  # the first interval that begins beyond `through`
         if low < high:
@@ -85,42 +90,42 @@ class Coverage:
         return self._after[-1], self._through[-1]
 
     def extend(self, through: int) -> None:
-        """Let the last interval reach at least to a tick."""
+        """Lengthen the last interval, if there is one, so that it reaches a tick."""
         if self._through and self._through[-1] < through:
             self._through[-1] = through
 
     def joins(self, after: int, through: int) -> bool:
-        """True if the ticks (after, through] touch any that are accounted for, rather than stand alone."""
+        """Tell whether the interval (after, through] overlaps or touches one of the set."""
         return bisect_left(self._through, after) < bisect_right(self._after, through)
 
     def __len__(self) -> int:
-        """How many intervals there are."""
+        """The number of intervals."""
         return len(self._after)
 
     def holds(self, first: int, last: int) -> bool:
-        """True if all ticks first..last are accounted for."""
+        """Tell whether all ticks first..last are in the set."""
         index = bisect_left(self._through, last)  # the first interval that reaches `last`
         return index < len(self._after) and self._after[index] < first
 
     def meets(self, first: int, last: int) -> bool:
-        """True if any of the ticks first..last is accounted for."""
+        """Tell whether any of the ticks first..last is in the set."""
         index = bisect_left(self._through, first)  # the first interval that reaches `first`
         return index < len(self._after) and self._after[index] < last
 
     @property
     def end(self) -> int:
-        """The last tick that is accounted for, -1 if none is."""
+        """The last tick of the set, -1 if it is empty."""
         return self._through[-1] if self._through else -1
 
     @property
     def intervals(self) -> list[tuple[int, int]]:
-        """Pairs (after, through), ascending."""
+        """The intervals as pairs (after, through), ascending."""
         return list(zip(self._after, self._through, strict=True))
 
     def commit(self, stream: str) -> StreamCommit:
-        """The watermark: every tick up to `through` that no listed gap holds is in the set.
+        """The watermark of a stream: every tick up to its `through` is in the set or in a listed gap.
 
-        If there are more gaps than a message can list, `through` ends where the first unlisted one begins.
+        If there are more gaps than a message can list, `through` ends where the first unlisted gap begins.
         """
         limit = MAX_GAPS + 1
         edges = zip([-1, *self._through[:limit]], self._after[: limit + 1], strict=False)
@@ -131,15 +136,15 @@ class Coverage:
 
 
 MOST_SHIFTS = 256
-"""Of a sequence, at most: beyond, the oldest are forgotten, and their numbers are in no window of a release."""
+"""Most shifts of a sequence: older ones are removed, and their numbers are in no window of a release."""
 
 
 class ShiftError(FuguError, reason=Reason.SHIFT_FELL):
-    """A frame's shift is below that of an earlier number, or above that of a later one."""
+    """Raised if a frame's shift is below the shift of an earlier number, or above that of a later one."""
 
 
 class Span(NamedTuple):
-    """The numbers of one shift that frames have been about; the last one of the newest shift is not followed."""
+    """The numbers of one shift that frames were about; for the newest shift `last` is not kept up to date."""
 
     shift: int
     first: int
@@ -158,10 +163,10 @@ class Shifts:
         self._spans = sorted(Span(*span) for span in spans)
 
     def add(self, shift: int, first: int, last: int, end: int) -> list[Span]:
-        """Take the numbers first..last of a new frame; the spans that are new, or have changed.
+        """Add the numbers first..last of a new frame. Return the spans that are new or have changed.
 
-        `end` is the last number of any frame so far, or -1. Raises ShiftError if a number before has a larger shift, or
-        one after a smaller one.
+        `end` is the last number of any frame so far, or -1. Raises ShiftError if an earlier number has a larger shift,
+        or a later one has a smaller shift.
         """
         spans = self._spans
         index = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
@@ -177,46 +182,49 @@ class Shifts:
             return []
         changed_spans = [new_span]
         if not is_same and later is None and earlier is not None:
-            spans[index - 1] = earlier._replace(last=end)  # it is the newest no more
+            spans[index - 1] = earlier._replace(last=end)  # it is no longer the newest span
             changed_spans.append(spans[index - 1])
         spans[index : index + is_same] = [new_span]
         del spans[: max(len(spans) - MOST_SHIFTS, 0)]
         return changed_spans
 
     def in_ticks(self, window: Window) -> Shifts:
-        """Those of a device's windows, whose numbers are indices, by the first ticks of the windows."""
+        """Convert a device's window indices to the first ticks of the windows."""
         start, stride = window.start, window.stride
         return Shifts((shift, start + low * stride, start + high * stride) for shift, low, high in self._spans)
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """All of them, oldest first."""
+        """The spans of all shifts, oldest first."""
         return tuple(self._spans)
 
     @property
     def newest(self) -> int:
-        """The shift of the newest numbers, 0 without any."""
+        """The shift of the newest numbers; 0 without numbers."""
         return self._spans[-1].shift if self._spans else 0
 
     def at(self, number: int) -> int:
-        """The shift of a number, or what it would be if a frame had it."""
+        """The shift of a number, which need not be in any frame."""
         return max((span.shift for span in self._spans if span.first <= number), default=self.oldest)
 
     @property
     def oldest(self) -> int:
-        """The shift of the first numbers, 0 without any."""
+        """The shift of the first numbers; 0 without numbers."""
         return self._spans[0].shift if self._spans else 0
 
     def owner(self, first: int, last: int) -> tuple[int | None, int]:
-        """The shift of a window of wall ticks, None if the device is no part of it, and the number it begins with."""
+        """The shift of the wall ticks first..last, and the first number of that shift.
+
+        The shift is `None` if the wall ticks do not all belong to it, so that the device is no part of the window.
+        """
         if not self._spans:
             return None, 0
         newest_span = next((span for span in reversed(self._spans) if span.wall <= last), self._spans[0])
         is_whole = newest_span.wall <= first or newest_span is self._spans[0]
         return newest_span.shift if is_whole else None, newest_span.first
 
-    def owned(self, first_wall: int) -> Iterator[tuple[int, int, int]]:
-        """First and last number and shift of each stretch of wall ticks from one on; in no order of time."""
+    def stretches(self, first_wall: int) -> Iterator[tuple[int, int, int]]:
+        """First number, last number and shift of each stretch of wall ticks from one on, newest shift first."""
         end = MAX_TICK
         for i in range(len(self._spans) - 1, -1, -1):
             span = self._spans[i]

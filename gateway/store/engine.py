@@ -1,8 +1,8 @@
-"""The engine that tables are kept in, and SQLite, the one without a server.
+"""The engines of databases: their types, and SQLite, the engine without a server.
 
 Statements are SQL that SQLite and PostgreSQL share. This includes `INSERT ... ON CONFLICT (...) DO UPDATE SET ...` or
-`DO NOTHING`, with the table's name before columns of the present row. There are no row numbers but columns, and MAX and
-MIN of one column only.
+`DO NOTHING`, with the table's name before columns of the present row. Row numbers are columns of their own, and MAX and
+MIN have a single argument.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Kind:
     """A kind of database.
 
     Attributes:
-        file: what it is called, and how it says what it is.
-        schema: statements that make it.
-        refused: raised if one cannot be opened.
+        file: the kind's name, and the marks by which a file of this kind is known.
+        schema: statements that create the tables.
+        refused: raised if a database of this kind cannot be opened.
         durable: whether a transaction ends only when it is on the disk; else the last may be lost with the power.
-        wait_seconds: for how long an open waits for another process that has a file.
+        wait_seconds: how long an open waits for another process that has the file.
     """
 
     file: FileKind
@@ -52,13 +52,13 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease: one process alone has a database, or under a name a part of it, while others may read.
+    """The right of one process alone to write to a database, or to a named part of it, while others may read.
 
     Attributes:
-        name: of the part; small letters, digits, spaces and dashes.
-        take: whether it is taken, on a server only, from a process that has it and can write nothing from then on.
-        silent: as `take`, but only if that process has said nothing to the server for so many seconds.
-        shares: whether processes that hold other names write at the same time, until `Database.new_generation`.
+        name: name of the part: small letters, digits, spaces and dashes; empty for the whole database.
+        take: whether the lease is taken from a process that has it, which can then no longer write; on a server only.
+        silent: as `take`, but only if that process was silent at the server for this many seconds; `None` for never.
+        shares: whether processes with other names write at the same time, until `Database.new_generation`.
     """
 
     name: str = ""
@@ -68,7 +68,7 @@ class Lease:
 
     @staticmethod
     def of_shard(index: int) -> str:
-        """The name under which a shard's process holds its devices."""
+        """The name of the lease of a shard's process."""
         return f"shard {index}"
 
     def __post_init__(self) -> None:
@@ -78,11 +78,14 @@ class Lease:
 
 
 MOST_VALUES = 500
-"""Of a statement, at most."""
+"""Most values of a statement."""
 
 
 def among(db: Database, query: str, values: Sequence[object], *other_values: object) -> Iterator[Any]:
-    """The rows that a query finds, whose last condition is that something is among some values, after those given."""
+    """Run a query, to whose end `IN (...)` with some values is added, in batches. Return the rows of all batches.
+
+    `other_values` are for the query's `?`, which come first.
+    """
     for i in range(0, len(values), MOST_VALUES):
         batch = values[i : i + MOST_VALUES]
         yield from db.execute(f"{query} IN ({', '.join('?' * len(batch))})", (*other_values, *batch))
@@ -93,16 +96,16 @@ class Rows(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """How many rows a statement changed."""
+        """The number of rows that a statement changed."""
 
     def fetchone(self) -> Any:
-        """The next row, none if there is none."""
+        """The next row; `None` if there is none."""
 
     def fetchall(self) -> list[Any]:
-        """The rows that are left."""
+        """All remaining rows."""
 
     def __iter__(self) -> Iterator[Any]:
-        """The rows that are left, one by one."""
+        """The remaining rows, one by one."""
 
 
 Database: TypeAlias = "SQLiteDatabase | PostgresDatabase"
@@ -113,17 +116,19 @@ Failures raise `fugu.host.database.DatabaseError`. An engine may read all rows o
 
 
 class SQLiteDatabase:
-    """A database in a file; no other error than `kind.refused` is raised.
+    """A database in a file. Opening raises no other error than `kind.refused`.
 
-    It may be made if `create`. `lease` is for this process alone; None if it shares it. If `read_only`, nothing is
-    written, and nobody waits for this process.
+    Args:
+        create: whether a missing file is created.
+        lease: a lock on the file, or on a named part of it; `None` to open it without one.
+        read_only: nothing is written, and no other process waits for this one.
 
     Attributes:
         execute: runs a statement with a value for each `?`.
-        executemany: runs a statement that finds nothing once for each row of values.
-        transaction: makes all of it durable, or nothing; inside another one, it is part of that.
-        snapshot: lets reads see one state of the file; they hold nobody up, and change nothing.
-        check: sees whether the file is still there, and whole. Raises FileLostError.
+        executemany: runs a statement that returns nothing once for each row of values.
+        transaction: makes all changes durable, or none; a transaction inside another one is part of that.
+        snapshot: lets reads see one state of the file; they block no writer, and change nothing.
+        check: raises FileLostError if the file is gone, or not whole.
     """
 
     def __init__(
@@ -150,27 +155,27 @@ class SQLiteDatabase:
         self.check = self._db.check
 
     def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
-        """A transaction: nobody shares a file."""
+        """Begin a transaction; nothing else is needed, because leases on a file do not share it."""
         del names
         return self.transaction()
 
     def damage(self, tables: Iterable[str] = ("",), /) -> str:
-        """Read some tables, or the whole file, and see whether the pages fit together."""
+        """Read some tables, or the whole file. Return the first problem of its pages, or ''."""
         return next(filter(None, (damage(self._db, table) for table in tables)), "")
 
     def rewrite(self) -> None:
-        """Write the file anew without what was removed. Raises DatabaseError if there is no room, or a reader."""
+        """Write the file anew without removed rows. DatabaseError without room, or while another process reads it."""
         self._db.execute("VACUUM")
         (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if blocked:
             raise DatabaseError("somebody else reads it")
 
     def size(self) -> int:
-        """Bytes of the file and its log."""
+        """The bytes of the file and its log."""
         return file_bytes(self._path)
 
     def close(self) -> None:
-        """Close the file, and let others have it."""
+        """Close the file, and give the lease back."""
         self._db.close()
         self._close_lock()
 
@@ -180,23 +185,23 @@ class SQLiteDatabase:
 
 
 def file_bytes(path: Path) -> int:
-    """Bytes of a file and its log on the disk, as far as they are there."""
-    st_size = 0
+    """The bytes of a file and its log on the disk; 0 for one that is missing."""
+    size = 0
     for file in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):
-            st_size += file.stat().st_size
-    return st_size
+            size += file.stat().st_size
+    return size
 
 
 def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
-    """Take a file for this process, under a name if several may each have a part of it.
+    """Lock a file for this process, or a named part of it. Return the open lock file.
 
-    The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
-    it, which says whose it is: closing any handle of an SQLite file ends SQLite's own locks. Raises FuguError if it is
-    held or cannot be made.
+    The operating system releases the lock when the lock file is closed or the process ends. The lock file lies beside
+    the database and holds the process's number, because closing any handle of an SQLite file ends SQLite's own locks.
+    Raises FuguError if the lock is held, or the lock file cannot be made.
     """
     lock_path = Path(f"{path.resolve()}{name and '.'}{name}.lock")
-    create_private(lock_path)  # whoever may open it could take it
+    create_private(lock_path)  # any account that may open the file could lock it
     try:
         handle = lock_path.open("a+")
     except OSError as error:

@@ -1,8 +1,8 @@
-"""The journal: frames of a round as columns, checked by arrays and put in order, stream by stream.
+"""Arrived frames of a round as columns, parsed and checked by arrays.
 
 A compiled parser takes only the one layout in which `fugu.contract.frames.SymbolFrame` is written, and reads the same
-from it as the contract's decoder. What it does not take goes to that decoder, which takes other layouts of the same
-numbers, and says what is wrong with the rest.
+from it as the contract's decoder. Other payloads go to that decoder, which takes other layouts of the same numbers, and
+says what is wrong with the remaining ones.
 
 A stream gets a slot with its first valid frame. Until its policy changes, all later frames are checked by arrays. A
 frame whose last tick lies further ahead of the gateway's clock than clocks may differ is refused. Its device sends it
@@ -29,26 +29,26 @@ __all__ = ["Arrivals", "Heard", "Received", "Streams", "grown", "newest_tick", "
 
 
 TOLERANCE_US = 60_000_000
-"""By how much a device's clock may be ahead of the gateway's; by two periods, if that is more."""
+"""By how much a device's clock may be ahead of the gateway's, unless two periods are more."""
 
 
 def tick_at(clock: Clock, now_us: int) -> int:
-    """The newest tick that has come at a Unix time, negative before the first."""
+    """The newest tick at a Unix time in microseconds, negative before the first tick."""
     return (now_us - clock.epoch_us) // clock.period_us
 
 
 def wall_time(clock: Clock, tick: int) -> datetime:
-    """When a tick of the wall clock is; a `FrameError` after the year 9999."""
+    """The time of a wall tick. Raises `FrameError` after the year 9999."""
     return instant(clock.epoch_us + tick * clock.period_us)
 
 
 def newest_tick(clock: Clock, now_us: int) -> int:
-    """The newest tick that a device whose clock is right, or not far wrong, can have drawn."""
+    """The newest tick that a device can have drawn, if its clock is ahead by no more than the tolerance."""
     return tick_at(clock, now_us + max(TOLERANCE_US, 2 * clock.period_us))
 
 
 def grown(array: Ints, size: int, fill: int) -> Ints:
-    """An array with room for at least so many entries; new ones hold `fill`."""
+    """Enlarge an array, unless it has `size` entries already, to that many or more; new entries are `fill`."""
     if len(array) >= size:
         return array
     larger = np.full((max(size, 2 * len(array), 64), *array.shape[1:]), fill, dtype=array.dtype)
@@ -57,7 +57,13 @@ def grown(array: Ints, size: int, fill: int) -> Ints:
 
 
 class Streams:
-    """`slots` by device and stream, the `names` of each, and the slots of `topics` on which a valid frame has come."""
+    """The slots of streams, and the rules by which their frames are checked.
+
+    Attributes:
+        names: device and stream of each slot.
+        topics: the slot of each topic on which a valid frame has come.
+        slots: the slot of each device and stream.
+    """
 
     def __init__(self) -> None:
         self.names: list[tuple[str, str]] = []
@@ -66,7 +72,7 @@ class Streams:
         self._rules = np.zeros((0, 5), dtype=np.int64)
 
     def slot(self, device: str, stream: str) -> int:
-        """The slot of a stream, given now if it has none."""
+        """The slot of a stream; it gets one if it has none."""
         if (slot := self.slots.get((device, stream))) is None:
             slot = self.slots[device, stream] = len(self.names)
             self.names.append((device, stream))
@@ -74,13 +80,13 @@ class Streams:
         return slot
 
     def follow(self, topic: str, slot: int, version: int, symbols: int, clock: Clock) -> None:
-        """Let frames like a valid one on a topic pass; `symbols` are those of its policy version's table."""
+        """Let frames of a policy version, with `symbols` possible symbols, pass for a slot, and note its topic."""
         self.topics[topic] = slot
         bits = next(bits for bits in SYMBOL_BITS if symbols <= 1 << bits)
         self._rules[slot] = version, bits, symbols, clock.epoch_us, clock.period_us
 
-    def passing(self, slots: Ints, columns: Columns, is_frame: Bools, now_us: int) -> Bools:
-        """(n,) which of the rows that were read are as the newest policy says, and not from the future."""
+    def valid_rows(self, slots: Ints, columns: Columns, is_frame: Bools, now_us: int) -> Bools:
+        """Tell of each row (n,) whether it is a frame by the rule of its slot, and not from the future."""
         is_right = is_frame.copy()
         _check_rows(slots, *columns[1:], self._rules, now_us, is_right)
         return is_right
@@ -91,7 +97,7 @@ def _check_rows(
     slots: Ints, version: Ints, shift: Ints, _previous: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
     packed: Bytes, rules: Ints, now_us: int, is_right: Bools,
 ) -> None:  # fmt: skip
-    """Leave in `is_right` only rows of their stream's version, bits, symbols and past."""
+    """Clear `is_right` for rows of another version, other bits or symbols than their slot's, or from the future."""
     for row in range(slots.size):
         if not is_right[row]:
             continue
@@ -108,14 +114,14 @@ def _check_rows(
 
 
 HEAD_BYTES = 45
-"""Before the packed symbols: schema, array of 8, and eight fields, each of a fixed width."""
+"""Bytes before the packed symbols: schema, array of 8, and eight fields, each of a fixed width."""
 _OFFSETS = (0, 1, 2, 7, 16, 25, 34, 36, 39, 42)
 _TYPES = (1, 0x98, 0xCE, 0xD3, 0xD3, 0xD3, 0xCC, 0xCD, 0xCD, 0xC5)
-"""Where each field begins, and the byte that says its type; docs/protocol.md has the layout."""
+"""Type bytes of the fields, which begin at `_OFFSETS`; docs/protocol.md has the layout."""
 
 
 def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
-    """Read frames of symbols: a row for each payload, with number 0, and (n,) whether the row means anything."""
+    """Parse payloads: a row for each, with number 0, and (n,) whether the row is a frame of symbols."""
     row_count = len(payloads)
     data = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     ends = np.cumsum(np.fromiter(map(len, payloads), dtype=np.int64, count=row_count))
@@ -127,6 +133,7 @@ def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
 
 @part
 def _int(data: Bytes, offset: int, size: int) -> int:
+    """Read a big-endian integer of some bytes."""
     number = np.uint64(0)
     for i in range(offset, offset + size):
         number = (number << np.uint64(8)) | np.uint64(data[i])
@@ -135,7 +142,7 @@ def _int(data: Bytes, offset: int, size: int) -> int:
 
 @kernel
 def _parse(data: Bytes, ends: Ints, fields: Ints, is_frame: Bools) -> None:
-    """Fill the columns (8, n) of the rows that are frames, and say which are."""
+    """Fill `fields` (8, n) for rows that are frames, and set `is_frame` for these."""
     for row in range(ends.size):
         base = ends[row - 1] if row else 0
         size = ends[row] - base
@@ -155,7 +162,7 @@ def _parse(data: Bytes, ends: Ints, fields: Ints, is_frame: Bools) -> None:
         packed_bytes = (count + padding) * bits + 7 >> 3
         if _int(data, base + 43, 2) != packed_bytes or size != HEAD_BYTES + packed_bytes:
             continue
-        used_bits = count * bits  # what follows in the last byte, and in those of the padding, is zero
+        used_bits = count * bits  # the later bits of the last byte, and the bytes of the padding, must be zero
         padding_bits = data[base + HEAD_BYTES + (used_bits >> 3)] & (0xFF >> (used_bits & 7)) if used_bits & 7 else 0
         for i in range(base + HEAD_BYTES + (used_bits + 7 >> 3), base + size):
             padding_bits |= data[i]
@@ -175,7 +182,7 @@ class Received(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """The newest frame of a stream in a round: its policy version, last tick and shift."""
+    """The policy version, last tick and shift of a stream's newest frame in a round."""
 
     device: str
     stream: str
@@ -185,7 +192,13 @@ class Heard(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Frames that may be stored; `slots` (n,) is each `symbols` row's stream; `others` are points and windows."""
+    """Frames that may be stored.
+
+    Attributes:
+        slots: (n,) slot of the stream of each row of `symbols`.
+        symbols: frames of symbols.
+        others: frames of points and windows.
+    """
 
     slots: Ints
     symbols: Columns
@@ -193,7 +206,7 @@ class Arrivals(NamedTuple):
 
     @classmethod
     def of(cls, streams: Streams, received: Iterable[Received]) -> Arrivals:
-        """Frames one by one."""
+        """Convert frames to arrivals."""
         frames = list(received)
         rows = [
             (streams.slot(device, stream), frame) for device, stream, frame in frames if isinstance(frame, SymbolFrame)
@@ -207,11 +220,11 @@ class Arrivals(NamedTuple):
 
     @property
     def frames(self) -> int:
-        """How many there are."""
+        """The number of frames."""
         return self.symbols.rows + len(self.others)
 
     def halves(self) -> tuple[Arrivals, Arrivals]:
-        """Two parts, each with some of them if there are two or more."""
+        """Split the frames into two parts, neither empty if there are two frames or more."""
         rows, others = self.symbols.rows, self.others
         middle = rows // 2 if others else (rows + 1) // 2
         first = Arrivals(self.slots[:middle], self.symbols.take(np.arange(middle)), others[: (len(others) + 1) // 2])
@@ -219,7 +232,7 @@ class Arrivals(NamedTuple):
         return first, Arrivals(self.slots[middle:], last_symbols, others[(len(others) + 1) // 2 :])
 
     def newest(self, streams: Streams) -> Iterator[Heard]:
-        """Of each stream the frame that ends last."""
+        """Give the newest frame of symbols of each stream, and all frames of points and windows."""
         last = self.symbols.last
         order = np.lexsort((last, self.slots))
         last_rows = np.flatnonzero(np.diff(self.slots[order], append=-1))

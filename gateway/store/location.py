@@ -1,4 +1,4 @@
-"""Where a store is: in a file, or in a database of a PostgreSQL server."""
+"""The location of a store: a file, or a database of a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Server:
     """A database, or one of its schemas, of a PostgreSQL server.
 
     Attributes:
-        url: as libpq knows it, `postgresql://USER@HOST:PORT/DATABASE?OPTION=VALUE`; without a password.
-        part: in which schema: `{schema}_{part}` beside the first of the search path, or that one itself if empty.
+        url: a URL of libpq, `postgresql://USER@HOST:PORT/DATABASE?OPTION=VALUE`, without a password.
+        part: selects the schema: `{schema}_{part}` beside the first of the search path, or that one itself if empty.
     """
 
     url: str
@@ -33,19 +33,19 @@ class Server:
 
     @property
     def name(self) -> str:
-        """Name in messages: host, database and part."""
+        """The name in messages: host, database and part."""
         parts = urlsplit(self.url)
         return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}{self.part and ' '}{self.part}"
 
     @property
     def status_path(self) -> Path:
-        """The socket at which its gateway on this machine answers: in /run/fugu-gateway, or a folder of the account."""
+        """The socket at which the database's gateway answers: in /run/fugu-gateway, or in a folder of the account."""
         name = f"{hashlib.sha256(self.url.encode()).hexdigest()[:16]}{self.part and '-'}{self.part}.status"
         return (self._own_folder or _RUN) / name
 
     @property
     def has_own_folder(self) -> bool:
-        """True if nobody but the account that runs its gateway may write to the socket's folder, which it makes."""
+        """Tell whether the gateway makes the socket's folder itself, so that only its account may write there."""
         return self._own_folder is not None
 
     @property
@@ -53,7 +53,7 @@ class Server:
         return None if _RUN.is_dir() else Path(tempfile.gettempdir()) / f"fugu-gateway-{os.geteuid()}"
 
     def __str__(self) -> str:
-        """Name in messages."""
+        """The name in messages."""
         return self.name
 
 
@@ -61,27 +61,27 @@ Location = Path | Server
 
 
 def part_of(location: Location, name: str) -> Location:
-    """The file beside the file, or schema beside the schema, of a part: small letters, digits and dashes."""
+    """The location of a part, a file or schema beside the given one; `name` has small letters, digits and dashes."""
     if isinstance(location, Path):
         return location.parent / f"{location.stem}-{name}{location.suffix}"
     return replace(location, part=f"{location.part}{location.part and '-'}{name}")
 
 
 def sockets(store: Location) -> Iterator[Path]:
-    """Where a store's gateway answers on this machine: its own socket, then those of shards that are there."""
+    """The sockets at which a store's gateway answers on this machine: its own, then those of shards that exist."""
     for place in (store, part_of(store, "shard-*")):
         path = Path(f"{place}.status") if isinstance(place, Path) else place.status_path
-        before, star, after = path.name.rpartition("*")
-        yield from sorted(path.parent.glob(f"{escape(before)}*{escape(after)}")) if star else [path]
+        prefix, star, suffix = path.name.rpartition("*")
+        yield from sorted(path.parent.glob(f"{escape(prefix)}*{escape(suffix)}")) if star else [path]
 
 
 def ledger_beside(store: Location) -> Location:
-    """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for `home.db`, or a schema beside."""
+    """The default location of a gateway's ledger: `home-ledger.db` beside `home.db`, or a schema beside the store's."""
     return part_of(store, "ledger")
 
 
 def store_location(text: str) -> Location:
-    """Read a path or a postgresql:// URL. Raises UsageError for a URL of something else, or with a password."""
+    """Read a path or a postgresql:// URL. Raises UsageError for another URL, or one with a password."""
     scheme, colon, _ = text.partition("://")
     if not colon:
         return Path(text)

@@ -1,4 +1,4 @@
-"""Opens the engine that a location says."""
+"""Opens the engine of a location: SQLite for a file, PostgreSQL for a server."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ __all__ = ["is_there", "open_engine"]
 def open_engine(
     location: Location, kind: Kind, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
 ) -> Database:
-    """Open a database, and make it if it is new and `create`.
+    """Open a database.
 
-    `lease` is for this process alone; None if it shares it. If `read_only`, it must be there, nothing is written, and
-    nobody waits for this process. Raises `kind.refused` if it cannot be opened, is held, or of another kind or version.
+    Args:
+        create: whether a missing database is created; never with `read_only`.
+        lease: the right to write, which this process takes; `None` to open the database without one.
+        read_only: nothing is written, and no other process waits for this one.
+
+    Raises `kind.refused` if the database cannot be opened, is held, or of another kind or version.
     """
     if isinstance(location, Path):
         return SQLiteDatabase(location, kind, create=create, lease=lease, read_only=read_only)
@@ -29,13 +33,14 @@ def open_engine(
 
 
 def is_there(location: Location, kind: Kind) -> bool:
-    """True if there is anything in a file or a schema. Raises `kind.refused` if the server does not say."""
+    """Tell whether a file or schema exists and is not empty. Raises `kind.refused` if the server does not answer."""
     if isinstance(location, Path):
         return location.exists() and location.stat().st_size > 0
     return _on_server(kind).is_there(location, kind)
 
 
 def _on_server(kind: Kind) -> type[PostgresDatabase]:
+    """The engine for servers, imported only when it is needed. Raises `kind.refused` if it is not installed."""
     try:
         from gateway.store.postgresql import PostgresDatabase
     except ImportError as error:

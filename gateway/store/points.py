@@ -1,4 +1,4 @@
-"""The part of the store that holds points and noisy counts of windows."""
+"""The store's tables of points and of noisy counts of windows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ __all__ = ["LIKELY", "Measured", "PointStore", "WindowStore"]
 
 MOST_LIKELY = 1_000
 LIKELY = "substr(key, 1, length(key) / 2) != substr(key, length(key) / 2 + 1)"
-"""Tables for likely states follow the belief; those whose two sets of states are the same, few, follow the policy."""
+"""Condition for tables for likely states, which depend on the belief: their keys' two sets of states differ. The few
+other tables depend on the policy alone."""
 
 
 class Measured(NamedTuple):
@@ -51,20 +52,20 @@ CREATE TABLE sent_tables (
         self._db = database
 
     def newest(self, stream: int) -> Measured | None:
-        """The frame that ends last."""
+        """The last frame of a stream; `None` without frames."""
         return self.before(stream, 2**62)
 
     def before(self, stream: int, tick: int) -> Measured | None:
-        """The last frame that begins before a tick."""
+        """The last frame that begins before a tick, or `None`."""
         query = f"{_FRAMES} first<? ORDER BY first DESC LIMIT 1"
         return self._frame(query, stream, tick)
 
     def at(self, stream: int, first: int) -> Measured | None:
-        """The frame that begins at a tick."""
+        """The frame that begins at a tick, or `None`."""
         return self._frame(f"{_FRAMES} first=?", stream, first)
 
     def following(self, stream: int, first: int, last: int = MAX_TICK) -> Iterator[Measured]:
-        """Frames that begin at the ticks first..last, in tick order, read as they are asked for."""
+        """Iterate over frames that begin at the ticks first..last, in tick order; 64 are read at a time."""
         query = f"{_FRAMES} first BETWEEN ? AND ? ORDER BY first LIMIT 64"
         while rows := self._db.execute(query, (stream, first, last)).fetchall():
             for row in rows:
@@ -79,7 +80,7 @@ CREATE TABLE sent_tables (
         return [_measured_of_row(row).frame for row in rows]
 
     def overlapping(self, stream: int, frame: MeasureFrame) -> MeasureFrame | None:
-        """A stored frame that shares a tick with the given one."""
+        """A stored frame that shares a tick with the given one, or `None`."""
         query = f"{_FRAMES} first BETWEEN ? AND ? AND last>=?"
         frame_row = self._frame(query, stream, frame.first - MAX_MEASURE_TICKS, frame.last, frame.first)
         return None if frame_row is None else frame_row.frame
@@ -90,27 +91,27 @@ CREATE TABLE sent_tables (
         self._db.execute("INSERT INTO measured VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def set_belief(self, stream: int, first: int, belief: Floats) -> None:
-        """Store the belief at a frame's last tick."""
+        """Replace the stored belief at a frame's last tick."""
         self._db.execute("UPDATE measured SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first))
 
     def table(self, stream: int, version: int, number: int) -> TimedTable | None:
-        """A table that was sent."""
+        """The table with a number of a policy version, or `None`."""
         query = "SELECT message FROM intact_sent_tables WHERE stream=? AND policy_version=? AND number=?"
         return self._table(query, stream, version, number)
 
     def table_for(self, stream: int, version: int, key: bytes) -> TimedTable | None:
-        """The table that was made for a key."""
+        """The table that was made for a key, or `None`."""
         query = "SELECT message FROM intact_sent_tables WHERE stream=? AND policy_version=? AND key=?"
         return self._table(query, stream, version, key)
 
     def next_number(self, stream: int, version: int, least: int) -> int:
-        """The number of the next table of a policy version: above all that this store has seen."""
+        """The number for the next table of a policy version: above all stored ones, and at least `least`."""
         query = "SELECT MAX(number) FROM sent_tables WHERE stream=? AND policy_version=?"
         (largest,) = self._db.execute(query, (stream, version)).fetchone()
         return least if largest is None else max(least, largest + 1)
 
     def put_table(self, stream: int, key: bytes, table: TimedTable) -> None:
-        """Keep a table, before it is sent; of those for likely states, the newest `MOST_LIKELY` of the stream."""
+        """Store a table before it is sent; of tables for likely states only the stream's newest `MOST_LIKELY` stay."""
         values = (stream, table.policy_version, table.number, key)
         self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", values)
         columns = "stream, policy_version, number, key, message"
@@ -150,19 +151,19 @@ CREATE INDEX windows_by_tick ON windows (stream, first);
         self._db = database
 
     def at(self, sequence: int, index: int) -> WindowFrame | None:
-        """The stored frame of the window of an index, of a sequence."""
+        """The frame of a sequence's window with an index, or `None`."""
         return next((frame for _, frame in self._frames("number=?", [sequence], index)), None)
 
     def within(self, sequence: int, first: int, last: int) -> list[WindowFrame]:
-        """The frames of a sequence's windows that lie in the ticks first..last, in their order."""
+        """The frames of a sequence's windows that lie within ticks first..last, in order."""
         return [frame for _, frame in self.across([sequence], first, last)]
 
     def across(self, sequences: Sequence[int], first: int, last: int) -> list[tuple[int, WindowFrame]]:
-        """The same of several, each with its sequence."""
+        """The frames of several sequences' windows within ticks first..last, each with the number of its sequence."""
         return self._frames("first BETWEEN ? AND ? AND first+length-1<=?", sequences, first, last, last)
 
     def next_first(self, sequence: int, tick: int) -> int | None:
-        """The first tick of the first window that ends at a tick or later."""
+        """The first tick of the first window that ends at `tick` or later, or `None`."""
         query = "SELECT MIN(first) FROM windows WHERE stream=? AND first+length>?"
         first: int | None = self._db.execute(query, (sequence, tick)).fetchone()[0]
         return first
@@ -187,7 +188,7 @@ CREATE INDEX windows_by_tick ON windows (stream, first);
         ]
 
     def add(self, sequence: int, frame: WindowFrame) -> None:
-        """Store the frame of a window that is not there yet."""
+        """Store the frame of a window that has none yet."""
         counts = json.dumps(frame.counts)
         window_columns = (sequence, frame.index, frame.previous, frame.policy_version, frame.first, frame.length)
         row = (*window_columns, frame.observed, counts, frame.shift)

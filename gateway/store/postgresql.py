@@ -1,15 +1,15 @@
 """Tables in a schema of a PostgreSQL server.
 
-A connection that breaks is made again, with growing pauses; until then every use raises an `AwayError`. What was not
-committed is lost, and was not called durable.
+A broken connection is made again, with growing pauses; until then every use raises an `AwayError`. Rows that were not
+committed are lost, and were never called durable.
 
-A lease is a lock of the connection that writes, and an epoch, a number that goes up whenever somebody takes it. Every
-transaction that writes begins with a lock and a look at the epoch. So a process that was frozen or cut off can write
-nothing once another one has taken its lease. An old transaction ends with its session, and a new one finds another
-epoch.
+A lease is a lock of the connection that writes, and an epoch: a number that goes up whenever a process takes the lease.
+Every transaction that writes begins with a lock and a check of the epoch. So a process that was frozen or cut off can
+write nothing once another one has taken its lease. An old transaction ends with its session, and a new one finds
+another epoch.
 
-The lock is the schema's. Leases that share write side by side. They share that lock, have one each of their own, and
-look at a second epoch, that of their generation. Whoever begins a new generation has the schema's lock alone.
+The lock is the schema's. Leases with `shares` write side by side: they share that lock, have one each of their own, and
+check a second epoch, that of their generation. A process that begins a new generation has the schema's lock alone.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-# The server, too, shall notice soon that a gateway's machine has gone, and give its lease back.
+# The server, too, has to notice soon that a gateway's machine has gone, and to give the lease back.
 _SESSION = (
     "SET synchronous_commit = {}; SET lock_timeout = {}; SET client_min_messages = warning; "
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
     "SET tcp_user_timeout = 20000"
 )
 STOPPED_SECONDS = 30.0
-"""After so long without a word in a transaction the server ends it: a frozen process kept all others from beginning."""
+"""Silence in a transaction after which the server ends it: a frozen process must not keep all others from beginning."""
 _HOLD_SECONDS = 0.1
-"""For how long the server may hold what a process had that was killed."""
+"""Time that the server may take to release the locks of a killed process."""
 _TAKE_SECONDS = 5.0
 _MAKE_SECONDS = 300.0
-"""For how long another process may make what this one opens: of several that start at once, on a busy server."""
+"""Time that another process may take to make the tables that this one opens, if several start on a busy server."""
 _POLL_SECONDS = 0.05
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 _GENERATION = "generation"
-"""Whose epoch all who share look at."""
+"""Name of the epoch that all leases with `shares` check."""
 _LOCKS = (
     "FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype='advisory' AND granted AND objsubid=1 "
     "AND database=(SELECT oid FROM pg_database WHERE datname=current_database())"
@@ -72,16 +72,20 @@ _LOCKS = (
 _NEXT_EPOCH = "INSERT INTO holders VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET epoch=holders.epoch+1 RETURNING epoch"
 _KEY = "(classid::bigint << 32 | objid::bigint)"
 _SILENCE = "(CASE WHEN state LIKE 'idle%' THEN extract(epoch FROM clock_timestamp()-state_change) ELSE 0 END)::float8"
-"""Of a session, in seconds, by the server's clock; one that the server works for is not silent."""
+"""Silence of a session in seconds, by the server's clock; a session that the server works for is not silent."""
 _CODES = {"53100": sqlite3.SQLITE_FULL, "XX001": sqlite3.SQLITE_CORRUPT, "XX002": sqlite3.SQLITE_CORRUPT}
-"""Of conditions of PostgreSQL that `fugu.host.database` asks for: what SQLite calls the same."""
+"""Error codes of SQLite for the conditions of PostgreSQL that `fugu.host.database` asks for."""
 
 
 class PostgresDatabase:
-    """A `Database` on a server, in the first schema of the search path, or in the part's beside that.
+    """A `Database` on a server, in the first schema of the search path, or in a part's schema beside that.
 
-    It may be made if `create`. `lease` is for this process alone; None if it shares it. If `read_only`, the server
-    refuses whatever would write. Raises FuguError if it cannot be opened, is of another kind or version, or is held.
+    Args:
+        create: whether missing tables are made.
+        lease: the right to write, which this process takes; `None` to write without one.
+        read_only: whether the server refuses to write.
+
+    Raises FuguError if the database cannot be opened, is of another kind or version, or its lease is held.
     """
 
     def __init__(
@@ -127,8 +131,8 @@ class PostgresDatabase:
 
         Raises:
             AwayError: there is no connection now.
-            FileLostError: it would write, and another process has taken what this one held.
-            DatabaseError: the server cannot run it.
+            FileLostError: the statement would write, and another process has taken the lease.
+            DatabaseError: the server cannot run the statement.
         """
         with nullcontext() if query.startswith("SELECT") else self.transaction():
             connection = self._live_connection()
@@ -138,7 +142,7 @@ class PostgresDatabase:
                 raise self._error_of(error) from None
 
     def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
-        """Run a statement that finds nothing once for each row of values."""
+        """Run a statement that returns nothing once for each row of values."""
         with self.transaction():
             connection = self._live_connection()
             try:
@@ -149,11 +153,11 @@ class PostgresDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it becomes durable, or nothing does; inside another one, it is part of that.
+        """Make all changes durable, or none; a transaction inside another one is part of that.
 
         Raises:
-            FileLostError: another process has taken what this one held; nothing of it is written.
-            DatabaseError: nothing of it is durable, or, if the connection broke at its end, all of it may be.
+            FileLostError: another process has taken the lease; nothing is written.
+            DatabaseError: nothing is durable, or, if the connection broke at the end, all of it may be.
         """
         if self._in_transaction:
             yield
@@ -163,10 +167,10 @@ class PostgresDatabase:
 
     @contextmanager
     def new_generation(self, names: Iterable[str], /) -> Iterator[None]:
-        """A transaction while nobody else writes; it ends for good the writing of those who shared and held something.
+        """Begin a transaction in which no other process writes, and after which old leases with `shares` never write.
 
-        Sessions that hold the leases of these names are ended first: one of them may be frozen. Raises FileLostError if
-        another process has taken what this one held, or DatabaseError; nothing is changed then.
+        Sessions that hold the leases of these names are ended first, because one of them may be frozen. Raises
+        FileLostError if another process has taken this one's lease, or DatabaseError; nothing is changed then.
         """
         for name in names:
             self._end_sessions(Lease(name))
@@ -178,6 +182,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _write_transaction(self, lock: str = "write", *, exclusive: bool = False) -> Iterator[None]:
+        """A transaction under a lock of the schema; `exclusive` keeps out leases with `shares`."""
         self._begin(lock, exclusive=exclusive)
         try:
             yield
@@ -188,7 +193,7 @@ class PostgresDatabase:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Reads see one state of it; they hold nobody up, and change nothing."""
+        """Let reads see one state of the database; they block no writer, and change nothing."""
         if self._in_transaction:
             yield
             return
@@ -200,34 +205,35 @@ class PostgresDatabase:
             self._roll_back()
 
     def silence(self, names: Sequence[str]) -> dict[str, float]:
-        """Seconds for which the holder of each lease has said nothing to the server; without those nobody holds."""
+        """The silence in seconds of the session that holds each lease; leases that no session holds are left out."""
         keys = {self._lock_key(name): name for name in names}
-        return {keys[key]: s for key, s in self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}") if key in keys}
+        rows = self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}")
+        return {keys[key]: seconds for key, seconds in rows if key in keys}
 
     def check(self) -> None:
-        """See whether this process still holds what it did. Raises FileLostError; AwayError if it cannot be asked."""
+        """Check that this process still has its lease. FileLostError if not, AwayError without a connection."""
         if self._lease is not None and not self._in_transaction:
             self._check_epochs(self.execute(_epochs(self._lease)).fetchone())
 
     def damage(self, _tables: Iterable[str] = ("",), /) -> str:
-        """Nothing is looked at: the server has checksums for it."""
+        """Return '': the server itself checks its pages by checksums."""
         return ""
 
     def rewrite(self) -> None:
-        """Write every table anew, so that what was removed is in none of the server's files but its log."""
+        """Write every table anew, so that removed rows are in none of the server's files but its log."""
         query = "SELECT tablename FROM pg_tables WHERE schemaname=?"
         for (table,) in self.execute(query, (self._schema,)).fetchall():
             self._run(f'VACUUM FULL "{table}"')
 
     def size(self) -> int:
-        """Bytes of its tables on the server's disk."""
+        """The bytes of the schema's tables on the server's disk."""
         query = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "
         kinds = "WHERE relnamespace=current_schema()::regnamespace AND relkind IN ('r', 'm')"
         return int(self.execute(query + kinds).fetchone()[0])
 
     @staticmethod
     def is_there(server: Server, kind: Kind) -> bool:
-        """True if there is a table in the schema. Raises `kind.refused` if the server does not say."""
+        """Tell whether there is a table in the schema. Raises `kind.refused` if the server does not answer."""
         query = "SELECT 1 FROM pg_tables WHERE schemaname=%s LIMIT 1"
         try:
             arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
@@ -237,22 +243,23 @@ class PostgresDatabase:
             raise kind.refused(f"cannot open the {kind.file.name} {server.name}: {_first_line(error)}") from None
 
     def close(self) -> None:
-        """Give it back."""
+        """Give the lease back, and close the connection."""
         self._closed = True
         if hasattr(self, "_connection"):
             self._unlock()
             self._connection.close()
 
     def _unlock(self) -> None:
-        """Give the lease back before the connection ends: the server ends a session only a moment after that."""
+        """Give the lease back before the connection ends, because the server ends a session only a moment later."""
         if self._lease is None or self._connection.info.transaction_status != TransactionStatus.IDLE:
             return
         with suppress(psycopg.Error):
             self._connection.pgconn.send_query(b"SELECT pg_advisory_unlock_all()")
             self._connection.pgconn.flush()
-            select.select([self._connection.pgconn.socket], [], [], _UNLOCK_SECONDS)  # a frozen server says nothing
+            select.select([self._connection.pgconn.socket], [], [], _UNLOCK_SECONDS)  # a frozen server does not answer
 
     def _connect(self, wait_seconds: float) -> psycopg.Connection[Any]:
+        """Connect to the server; statements wait at most `wait_seconds` for a lock."""
         connection = psycopg.connect(**self._arguments, autocommit=True)
         try:
             connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so that one plan serves all numbers
@@ -270,7 +277,10 @@ class PostgresDatabase:
         return connection
 
     def _server_identity(self) -> tuple[int, int, int, str]:
-        """Server, its history (another one after a copy was put back or a standby took over), database and schema."""
+        """The identity of server, history, database and schema.
+
+        The history is another one after a copy was put back or a standby took over.
+        """
         query = (
             "SELECT system_identifier, timeline_id, "
             "(SELECT oid::bigint FROM pg_database WHERE datname=current_database()), "
@@ -279,10 +289,10 @@ class PostgresDatabase:
         system, timeline, database, path, schema = self.execute(query).fetchone()
         if schema is None and not self._server.part:
             raise self._kind.refused(f"{self._server.name} has none of the schemas of its search path: make one")
-        return system, timeline, database, schema or path.strip('"')  # a part's may be still to be made
+        return system, timeline, database, schema or path.strip('"')  # a part's schema may not exist yet
 
     def _prepare(self, create: bool) -> None:
-        """Make what is new, unless another process was faster. Raises FuguError for another kind or version."""
+        """Create missing tables, unless another process was faster. FuguError for another kind or version."""
         name, kind = self._server.name, self._kind
         with self._lock_transaction("make"):
             self.execute(f"SET lock_timeout = {round(kind.wait_seconds * 1000)}")
@@ -307,7 +317,7 @@ class PostgresDatabase:
                 raise kind.refused(problem)
 
     def _disable_compression(self) -> None:
-        """Let the server not try to compress noise: a batch takes twice as long for that."""
+        """Keep the server from compressing bytes, which are noise: a batch would take twice as long."""
         query = "SELECT attrelid::regclass::text, attname FROM pg_attribute JOIN pg_class c ON c.oid=attrelid WHERE "
         query += "relnamespace=current_schema()::regnamespace AND relkind='r' AND atttypid='bytea'::regtype"
         for table, column in self.execute(query).fetchall():
@@ -315,7 +325,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _lock_transaction(self, lock: str) -> Iterator[None]:
-        """A transaction under a lock, in which it does not matter who holds what."""
+        """A transaction under a lock, without a check of the lease."""
         lease, self._lease = self._lease, None
         try:
             with self._write_transaction(lock):
@@ -324,13 +334,13 @@ class PostgresDatabase:
             self._lease = lease
 
     def _take_lease(self, lease: Lease) -> bool:
-        """Become the one that holds it; whether that could be."""
+        """Take a lease. Return false if another process has it and it must not be taken from that."""
         if lease.take:
             self._end_sessions(lease)  # one of them may be in a transaction, and have the write lock
-            self._new_epoch(lease)  # who had it can write nothing from here on
+            self._new_epoch(lease)  # its former holder can write nothing from here on
         elif lease.silent is not None:
             self._end_sessions(lease, lease.silent)
-        if not self._has_lock(
+        if not self._try_lock(
             lease, time.monotonic() + (_TAKE_SECONDS if lease.take else _HOLD_SECONDS), end=lease.take
         ):
             return False
@@ -339,12 +349,13 @@ class PostgresDatabase:
         return True
 
     def _new_epoch(self, lease: Lease) -> None:
+        """Raise a lease's epoch, and note the epochs in which this process has it."""
         with self._lock_transaction(_writer(lease)):
             self.execute(_NEXT_EPOCH, (lease.name,))
             self._epochs = self.execute(_epochs(lease)).fetchone()
 
-    def _has_lock(self, lease: Lease, deadline: float, *, end: bool) -> bool:
-        """True if the lock is this session's by the deadline; `end` ends the session that has it."""
+    def _try_lock(self, lease: Lease, deadline: float, *, end: bool) -> bool:
+        """Take a lease's lock by the deadline. Return whether this session has it; `end` ends a session that has it."""
         while not self.execute("SELECT pg_try_advisory_lock(?)", (self._lock_key(lease.name),)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 return False
@@ -354,18 +365,18 @@ class PostgresDatabase:
         return True
 
     def _end_sessions(self, lease: Lease, silent: float = 0.0) -> None:
-        """End the session that has the lock, if it has said nothing for so many seconds."""
+        """End the other sessions that have a lease's lock, if they are silent for `silent` seconds or more."""
         query = f"SELECT pg_terminate_backend(pid) {_LOCKS} AND {_KEY}=? AND pid<>pg_backend_pid() AND {_SILENCE}>=?"
         self.execute(query, (self._lock_key(lease.name), silent)).fetchall()
 
     def _holder(self, lease: Lease) -> str:
-        """Who has the lock: as the server sees it, which knows no process of another machine."""
+        """The session that has a lease's lock, as text: the server knows its address, not its process there."""
         query = f"SELECT pid, COALESCE(host(client_addr), 'its machine') {_LOCKS} AND {_KEY}=?"
         row = self.execute(query, (self._lock_key(lease.name),)).fetchone()
         return "" if row is None else f" (from {row[1]}, by the server's process {row[0]})"
 
     def _begin(self, lock: str = "write", *, exclusive: bool = False) -> None:
-        """Begin to write: nobody else does who may not, and what this process holds is still its own."""
+        """Begin a transaction that writes, under the locks of the lease. FileLostError if the lease was taken."""
         query = "BEGIN"
         if self._lease is not None and self._lease.shares and not exclusive:
             query += f"; SELECT pg_advisory_xact_lock_shared({self._lock_key(lock, 'schema')})"
@@ -385,16 +396,16 @@ class PostgresDatabase:
         self._in_transaction = True
 
     def _check_epochs(self, epochs: Any) -> None:
-        """Go on only in the epochs in which this process holds it."""
+        """Raise FileLostError, for good, unless the epochs are those in which this process took its lease."""
         if epochs != self._epochs:
             name = f"the {self._kind.file.name} {self._server.name}"
-            anew = f"another generation of processes has {name}"
-            self._lost = FileLostError(anew if epochs[0] == self._epochs[0] else f"another process has taken {name}")
+            reason = f"another generation of processes has {name}"
+            self._lost = FileLostError(reason if epochs[0] == self._epochs[0] else f"another process has taken {name}")
             self._connection.close()
             raise self._lost
 
     def _lock_key(self, name: str, purpose: str = "lease") -> int:
-        """A number for a lock; the server keeps those of its databases apart."""
+        """The number of a lock; the server keeps the locks of its databases apart."""
         digest = hashlib.sha256(f"fugu\0{self._schema}\0{purpose}\0{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
 
@@ -413,7 +424,7 @@ class PostgresDatabase:
             raise self._error_of(error) from None
 
     def _live_connection(self) -> psycopg.Connection[Any]:
-        """The connection, made again if it is time for that."""
+        """The connection, made again if it is broken and the pause is over. AwayError if there is none."""
         if self._lost is not None:
             raise self._lost
         if not self._connection.closed:
@@ -435,17 +446,18 @@ class PostgresDatabase:
         return self._connection
 
     def _check_lease(self) -> None:
-        """Be sure that the server is the same, and nobody has taken what this process holds. Raises FileLostError."""
+        """Raise FileLostError if the server is another one, or another process has taken the lease."""
         identity = self._server_identity()
         if identity != self._identity:
             raise FileLostError(f"{self._server.name} is another server now, or has another history")
         if self._lease is not None:
             self.check()
-            # A session that is broken here may live on there, and have the lock: in this epoch it is its own.
-            if not self._has_lock(self._lease, time.monotonic() + _TAKE_SECONDS, end=True):
+            # A session that is broken here may live on at the server with the lock: in this epoch it is this process's.
+            if not self._try_lock(self._lease, time.monotonic() + _TAKE_SECONDS, end=True):
                 raise AwayError(f"{self._server.name} has a session of before that does not end")
 
     def _error_of(self, error: psycopg.Error) -> DatabaseError:
+        """Convert an error; if the connection broke, to an AwayError, and no connection is made for a pause."""
         if not self._connection.closed:
             database_error = DatabaseError(_first_line(error))
             database_error.sqlite_errorcode = _CODES.get(error.sqlstate or "", 0)
@@ -456,7 +468,7 @@ class PostgresDatabase:
 
 
 def _own_schema(connection: psycopg.Connection[Any], server: Server) -> str | None:
-    """The first schema of the search path, or that of the part beside it; none if there is none."""
+    """The first schema of the search path, or the server's part beside it; `None` if there is no first one."""
     (schema,) = connection.execute("SELECT current_schema()").fetchone() or (None,)
     return schema if schema is None or not server.part else f"{schema}_{server.part.replace('-', '_')}"
 
@@ -466,7 +478,7 @@ def _writer(lease: Lease) -> str:
 
 
 def _epochs(lease: Lease) -> str:
-    """A query for the epoch of a lease, and that of its generation if it shares; 0 for what nobody has had."""
+    """A query for the epochs of a lease and of its generation; 0 before the first, or if the lease does not share."""
     names = (lease.name, _GENERATION) if lease.shares else (lease.name,)
     queries = [f"coalesce((SELECT epoch FROM holders WHERE name='{name}'), 0)" for name in names]
     return f"SELECT {', '.join([*queries, '0'][:2])}"
@@ -474,11 +486,12 @@ def _epochs(lease: Lease) -> str:
 
 @lru_cache(maxsize=256)
 def _translated(query: str) -> str:
-    """In the server's words; it has checksums of its own, and no views of rows that match theirs."""
+    """Translate a query for the server. It has no `intact_` views of rows with matching checksums."""
     return re.sub(r"\bintact_(\w+)", r"\1", query).replace("%", "%%").replace("?", "%s")
 
 
 def _statements(schema: str) -> Iterator[str]:
+    """The statements of a schema, with the server's types."""
     replacements = (
         ("INTEGER PRIMARY KEY( AUTOINCREMENT)?", "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"),
         ("INTEGER", "BIGINT"),
@@ -487,11 +500,11 @@ def _statements(schema: str) -> Iterator[str]:
         (r"\s+WITHOUT ROWID", ""),
         (r"lower\(hex\(randomblob\(16\)\)\)", "replace(gen_random_uuid()::text, '-', '')"),
     )
-    for pattern, pg_words in replacements:
-        schema = re.sub(pattern, pg_words, schema)
+    for pattern, replacement in replacements:
+        schema = re.sub(pattern, replacement, schema)
     yield from filter(str.strip, schema.split(";"))
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """The first line of what went wrong: the others may tell values."""
+    """The first line of an error: the others may tell values."""
     return error.diag.message_primary or next(iter(str(error).strip().splitlines()), cause(error))

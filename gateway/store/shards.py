@@ -1,13 +1,13 @@
-"""Which shard owns a device, and with which account each shard connects.
+"""The shard that owns a device, and the account with which each shard connects.
 
-Ownership is highest-random-weight (rendezvous) hashing, the same in every process: the shard whose hash together with
-the device's name is the largest. So from N to N + 1 shards only the new one's devices move, about 1 / (N + 1) of all.
-From N + 1 to N, only devices of the shard that goes move.
+Ownership is highest-random-weight (rendezvous) hashing, the same in every process: a device belongs to the shard whose
+hash, together with the device's name, is the largest. So from N to N + 1 shards only the new shard's devices move,
+about 1 / (N + 1) of all. From N + 1 to N shards only the devices of the removed shard move.
 
-A broker gives every account one connection. Shard 0 of a gateway whose account is `gateway` has the account
+A broker may give every account one connection. Shard 0 of a gateway whose account is `gateway` has the account
 `gateway-0`, if its files lie beside the gateway's: `password-0` beside `password`, or `client-0.pem` and `client-0.key`
-beside `client.pem` and `client.key`. Where no shard has such files, all connect with the gateway's, as most brokers
-allow.
+beside `client.pem` and `client.key`. If no shard has such files, all connect with the gateway's account, as most
+brokers allow.
 
 Source: Thaler, Ravishankar: Using Name-Based Mappings to Increase Hit Rates (IEEE/ACM Transactions on Networking 1998).
 """
@@ -30,19 +30,19 @@ MOST_SHARDS = 256
 
 
 def owner(device: str, shards: int) -> int:
-    """The shard, of so many, that a device belongs to."""
+    """The index of the shard, of `shards`, that a device belongs to."""
     return max(range(shards), key=lambda index: (blake2b(f"{index}/{device}".encode(), digest_size=8).digest(), index))
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of several shards, from 0 on."""
+    """One of `count` shards; the first has index 0."""
 
     index: int
     count: int
 
     def owns(self, device: str) -> bool:
-        """True if a device is this one's."""
+        """Tell whether a device belongs to this shard."""
         return owner(device, self.count) == self.index
 
     def __str__(self) -> str:
@@ -50,14 +50,14 @@ class Shard:
 
 
 class Role(NamedTuple):
-    """Role of a process of a gateway with several: one of the shards; `None` for what the fleet has once."""
+    """The role of one of a gateway's processes: a shard, or `None` for the process of the whole fleet."""
 
     shards: int
     shard: Shard | None
 
     @classmethod
     def parse(cls, text: str) -> Role:
-        """Read `i/N` or `fleet/N`. Raises UsageError if it is not like that, or there is no such shard."""
+        """Read `i/N` or `fleet/N`. Raises UsageError for other text, or if there is no such shard."""
         if not (match := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
             raise UsageError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
         count = int(match[2])
@@ -68,13 +68,13 @@ class Role(NamedTuple):
 
 
 def numbered(file: str, index: int | str) -> str:
-    """The file of a shard that is beside one of the gateway's: the index, or `%i`, is put before the name's ending."""
+    """The path of a shard's file beside the gateway's: the index, or `%i`, is put before the ending of the name."""
     path = Path(file)
     return str(path.with_name(f"{path.stem}-{index}{path.suffix}"))
 
 
 def own_account(gateway: Broker, index: int) -> Broker | None:
-    """Connection of a shard with an account of its own; `None` if it has no files."""
+    """The connection of a shard with an account of its own; `None` if its files are missing."""
     paths = (gateway.password_file, gateway.cert_file, gateway.key_file)
     files = [None if file is None else numbered(file, index) for file in paths]
     if not any(files) or not all(Path(file).exists() for file in files if file is not None):

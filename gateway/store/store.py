@@ -1,6 +1,6 @@
 """The store: sequences of frames, and all that is known of them, in one database that outlives the gateway.
 
-One thread uses a store at a time. A batch of frames is one transaction, durable before anybody is told.
+One thread uses a store at a time. A batch of frames is one transaction, durable before any frame is acknowledged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
     "Forgotten",
     "Frames",
     "Outgoing",
-    "Released",
+    "ReleasedTick",
     "Store",
     "StoreError",
     "VersionStore",
@@ -44,15 +44,17 @@ __all__ = [
 
 
 class StoreError(FuguError):
-    """The store cannot be opened, or is not one of this version."""
+    """Raised if a store cannot be opened, or is of another version."""
 
 
 class VersionStore:
-    """Ticks that were drawn under each version of a stream's policy: from them follows since when a promise is true.
+    """Ticks that were drawn under each version of a stream's policy, which say since when a promise is true.
 
-    A row is an interval of ticks in a row. Only the first frame of an interval, and frames out of turn, change rows.
+    A row is an interval of consecutive ticks. Only the first frame of an interval, and frames out of turn, change rows.
     The last interval of a stream goes on to the last tick that is accounted for. Used within the store's transactions.
-    `changed` are the streams whose rows were changed since somebody cleared it.
+
+    Attributes:
+        changed: streams whose rows have changed since the set was cleared, by device and name.
     """
 
     schema = """
@@ -67,12 +69,12 @@ CREATE TABLE versions (
         self.changed: set[tuple[str, str]] = set()
 
     def timeline(self, device: str, stream: str) -> Timeline:
-        """The intervals of a stream."""
+        """The intervals of a stream, oldest first."""
         query = "SELECT first, last, version, begin, absent FROM intact_versions WHERE device=? AND stream=?"
         return Timeline(Drawn(*row) for row in self._db.execute(query, (device, stream)))
 
     def put(self, device: str, stream: str, timeline: Timeline, *, is_whole: bool) -> None:
-        """Store a stream's intervals; unless `is_whole`, the end of the last one only where another follows."""
+        """Store a stream's intervals; unless `is_whole`, a stored last interval keeps its stored end."""
         old_rows, new_rows = timeline.stored, {(row.first, row.version): row for row in timeline.rows}
         newest_row = timeline.rows[-1]
         stored_row = old_rows.get((newest_row.first, newest_row.version))
@@ -95,7 +97,7 @@ CREATE TABLE versions (
 
 
 class DiscoveryStore:
-    """A part of the store: of each document that was published its components, by name, and the platform of each."""
+    """The store's table of published discovery documents: of each the components by name, with their platforms."""
 
     schema = "CREATE TABLE discovered (device TEXT PRIMARY KEY, components TEXT NOT NULL) WITHOUT ROWID;\n"
 
@@ -103,23 +105,26 @@ class DiscoveryStore:
         self._db = db
 
     def every(self) -> dict[str, dict[str, str]]:
-        """By device, the components that were ever published."""
+        """The published components of each device: platforms by name."""
         return {device: json.loads(text) for device, text in self._db.execute("SELECT * FROM intact_discovered")}
 
     def keep(self, device: str, components: Mapping[str, str]) -> None:
-        """Store a document that is about to be published."""
+        """Store the components of a document that is about to be published."""
         query = "INSERT INTO discovered VALUES (?, ?) ON CONFLICT (device) DO UPDATE SET components=excluded.components"
         self._db.execute(query, (device, json.dumps(components)))
 
     def forget(self, device: str) -> None:
-        """Note that the broker has a document no longer."""
+        """Note that the broker no longer has a device's document."""
         self._db.execute("DELETE FROM discovered WHERE device=?", (device,))
 
 
 class Conflict(NamedTuple):
-    """The conflicts of one sequence, and how many `times`; `since` and `last` are Unix seconds.
+    """The conflicts of a sequence.
 
-    `first` is the first tick of the frame that came first, also of windows.
+    Attributes:
+        first: the first tick of the frame that was first contradicted, also for windows.
+        since, last: when the first and the last conflict was noted, in seconds of Unix time.
+        times: number of conflicts.
     """
 
     device: str
@@ -131,7 +136,7 @@ class Conflict(NamedTuple):
 
 
 class ConflictStore:
-    """A part of the store."""
+    """The store's tables of conflicts between frames, and of devices that were stopped for them."""
 
     schema = """
 CREATE TABLE conflicts (
@@ -145,7 +150,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
         self._owns = owns
 
     def note(self, device: str, sequence: str, first: int, now: int) -> None:
-        """Note that one more frame contradicts another."""
+        """Note that a frame contradicts a stored one, at a Unix time in seconds."""
         self._db.execute(
             "INSERT INTO conflicts VALUES (?, ?, ?, ?, ?, 1) "
             "ON CONFLICT (device, sequence) DO UPDATE SET last=excluded.last, times=conflicts.times+1",
@@ -153,33 +158,36 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
         )
 
     def every(self) -> list[Conflict]:
-        """All of them."""
+        """The conflicts of all sequences of owned devices."""
         return [Conflict(*row) for row in self._db.execute("SELECT * FROM intact_conflicts") if self._owns(row[0])]
 
     def stop(self, device: str, version: int) -> None:
-        """Note that a device is to draw nothing under policy documents up to a version."""
+        """Note that a device has to draw nothing under policy documents up to a version."""
         query = "INSERT INTO stops VALUES (?, ?, 0) ON CONFLICT (device) DO UPDATE SET version=excluded.version, over=0"
         self._db.execute(query, (device, version))
 
-    def go_on(self, device: str) -> None:
-        """Note that a device has a newer document."""
+    def end_stop(self, device: str) -> None:
+        """Note that a device's stop is over, because it has a newer document."""
         self._db.execute("UPDATE stops SET over=1 WHERE device=?", (device,))
 
     def stops(self) -> dict[str, tuple[int, bool]]:
-        """By device: the version up to which it is or was stopped, and whether that is over."""
+        """The version up to which each device is or was stopped, and whether the stop is over, by device."""
         rows = self._db.execute("SELECT device, version, over FROM intact_stops")
         return {device: (version, bool(over)) for device, version, over in rows if self._owns(device)}
 
 
-class Charged(NamedTuple):
-    """The store's random identity, that of its ledger, and the newest entry that may have been published."""
+class LedgerRecord(NamedTuple):
+    """The store's random identity, its ledger's, and the newest entry that may have been published.
+
+    `ledger` is empty, and `entry` 0, before the first.
+    """
 
     identity: str
     ledger: str
     entry: int
 
 
-class Released(NamedTuple):
+class ReleasedTick(NamedTuple):
     """The last tick of a stream about which something may have been published."""
 
     device: str
@@ -188,7 +196,7 @@ class Released(NamedTuple):
 
 
 class ReleaseStore:
-    """Store of releases; used within the store's transactions."""
+    """The store's record of releases, and of the ledger that they are charged to; used within its transactions."""
 
     schema = """
 CREATE TABLE release_record (identity TEXT NOT NULL, ledger TEXT NOT NULL, entry INTEGER NOT NULL);
@@ -200,16 +208,16 @@ CREATE TABLE released (
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def charged(self) -> Charged:
-        """To which ledger releases were charged, and how far."""
-        return Charged(*self._db.execute("SELECT identity, ledger, entry FROM intact_release_record").fetchone())
+    def ledger_record(self) -> LedgerRecord:
+        """The identity of the ledger that releases were charged to, and the newest entry."""
+        return LedgerRecord(*self._db.execute("SELECT identity, ledger, entry FROM intact_release_record").fetchone())
 
     def begin(self, ledger: str, entry: int) -> None:
-        """Store the identity of the ledger, and its newest entry."""
+        """Store the identity of the ledger, and the number of its newest entry."""
         self._db.execute("UPDATE release_record SET ledger=?, entry=?", (ledger, entry))
 
-    def note(self, entry: int, released: Iterable[Released]) -> None:
-        """Store that an entry may be published, and the last ticks that it is about; neither ever goes back."""
+    def note(self, entry: int, released: Iterable[ReleasedTick]) -> None:
+        """Store that an entry may be published, and the last ticks that it is about; neither number ever goes down."""
         query = (
             "INSERT INTO released VALUES (?, ?, ?) "
             "ON CONFLICT (device, stream) DO UPDATE SET last=excluded.last WHERE released.last<excluded.last"
@@ -217,13 +225,19 @@ CREATE TABLE released (
         self._db.executemany(query, released)
         self._db.execute("UPDATE release_record SET entry=? WHERE entry<?", (entry, entry))
 
-    def released(self) -> list[Released]:
-        """For every stream the last tick of a release."""
-        return [Released(*row) for row in self._db.execute("SELECT device, stream, last FROM intact_released")]
+    def released_ticks(self) -> list[ReleasedTick]:
+        """The last released tick of every stream."""
+        return [ReleasedTick(*row) for row in self._db.execute("SELECT device, stream, last FROM intact_released")]
 
 
 class Aged(NamedTuple):
-    """A frame: its first tick, or its window's index; its last tick, and its policy's version."""
+    """A frame or chunk that may be removed.
+
+    Attributes:
+        key: its first tick, or its window's index.
+        last: its last tick.
+        version: its policy's version.
+    """
 
     key: int
     last: int
@@ -231,7 +245,7 @@ class Aged(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """A table of frames, or of chunks; the columns that say what `Aged` does."""
+    """A table of frames or chunks, with the names of the columns for `Aged.key` and `Aged.last`."""
 
     table: str
     key: str = "first"
@@ -242,7 +256,7 @@ SYMBOLS = Frames("chunks")
 
 
 class Forgotten(NamedTuple):
-    """How many symbols, and how many frames of points and windows, of a device were erased."""
+    """The numbers of symbols, frames of points and frames of windows of a device that were erased."""
 
     symbols: int
     points: int
@@ -250,11 +264,11 @@ class Forgotten(NamedTuple):
 
 
 class AgedStore:
-    """The part that removes what is kept no longer, or is to be forgotten; used within the store's transactions.
+    """Removes old frames, and those of devices that are forgotten; used within the store's transactions.
 
-    Frames and chunks are removed in the order of their ticks, and a sequence's `begin` says up to where. Coverage
-    stays, so that a device is never asked again for what was removed. What is removed is overwritten, and its room is
-    used again.
+    Frames and chunks are removed in the order of their ticks; a sequence's `begin` is the first one that remains.
+    Coverage stays, so that a device is never asked again for removed frames. Removed rows are overwritten, and their
+    room is used again.
     """
 
     def __init__(self, database: Database, symbols: SymbolStore, owns: Callable[[str], bool]) -> None:
@@ -263,7 +277,7 @@ class AgedStore:
         self._owns = owns
 
     def sequences(self, after: int, limit: int) -> list[Place]:
-        """Some sequences whose numbers are above one, in the order of their numbers; none if there are no more."""
+        """The next sequences of owned devices above number `after`, in order, `limit` at most; empty after the last."""
         query = "SELECT id, device, stream FROM streams WHERE id>? ORDER BY id LIMIT ?"
         while rows := self._db.execute(query, (after, limit)).fetchall():
             if owned_keys := [Place(*row) for row in rows if self._owns(row[1])]:
@@ -272,15 +286,19 @@ class AgedStore:
         return []
 
     def oldest(self, frames: Frames, number: int, limit: int) -> list[Aged]:
-        """The first frames of a sequence."""
+        """The first frames of a sequence, `limit` at most."""
         return self._frame_rows(frames, number, "ASC", limit)
 
     def newest(self, frames: Frames, number: int) -> Aged | None:
-        """The last frame of a sequence."""
+        """The last frame of a sequence; `None` without frames."""
         return next(iter(self._frame_rows(frames, number, "DESC", 1)), None)
 
     def needed(self, frames: Frames, number: int, lag: int) -> int | None:
-        """The first frame that the estimates of a stream's next one rest on; none if there are no frames."""
+        """The key of the first frame that the estimates of a stream's next frame rest on.
+
+        It is the newest frame that ends `lag` ticks or more before the newest one ends, and -1 if all are needed.
+        Returns `None` without frames.
+        """
         if (newest := self.newest(frames, number)) is None:
             return None
         query = f"SELECT first FROM {frames.table} WHERE stream=? AND last<=? ORDER BY first DESC LIMIT 1"
@@ -288,7 +306,7 @@ class AgedStore:
         return int(row[0]) if row else -1
 
     def remove(self, frames: Frames, number: int, through: int, begin: int) -> None:
-        """Remove the first frames of a sequence, up to one, and what follows from them; none before `begin` is left."""
+        """Remove the frames of a sequence up to key `through`, and their outgoing estimates, and raise its begin."""
         self._db.execute(f"DELETE FROM {frames.table} WHERE stream=? AND {frames.key}<=?", (number, through))
         if frames is SYMBOLS:
             self._db.execute("UPDATE heads SET chunk=-1 WHERE stream=? AND chunk<=?", (number, through))
@@ -297,16 +315,19 @@ class AgedStore:
         self._raise_begin(number, begin)
 
     def trim(self, chunk: Chunk, remainder: Chunk) -> None:
-        """Put the rest of a chunk in its place; none before that is left."""
-        self._symbols.put_rest(chunk, remainder)
+        """Put the remainder of a chunk in the chunk's place, and raise the begin of its sequence."""
+        self._symbols.replace_chunk(chunk, remainder)
         self._raise_begin(chunk.number, remainder.first)
 
     def forget(self, device: str) -> Forgotten | None:
-        """Remove a device's frames and what follows; None without any. Coverage stays: nothing is asked for again."""
+        """Remove a device's frames and all that follows from them. Return how many, or `None` without sequences.
+
+        Coverage stays, so that the device is not asked for the frames again.
+        """
         numbers = [row[0] for row in self._db.execute("SELECT id FROM streams WHERE device=?", (device,))]
         if not numbers:
             return None
-        journal = self._symbols.take_out(numbers)
+        journal = self._symbols.remove_from_journal(numbers)
         symbols, points, windows = int(journal.ticks.sum()), 0, 0
         for number in numbers:
             rows = np.flatnonzero(journal.number == number)
@@ -324,7 +345,7 @@ class AgedStore:
         return Forgotten(symbols, points, windows)
 
     def put_coverage(self, number: int, intervals: Iterable[tuple[int, int]]) -> None:
-        """Replace what is stored of the ticks that a sequence has accounted for."""
+        """Replace the stored intervals of ticks that a sequence has accounted for."""
         self._db.execute("DELETE FROM coverage WHERE stream=?", (number,))
         self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(number, *interval) for interval in intervals])
 
@@ -332,7 +353,7 @@ class AgedStore:
         self._db.execute("UPDATE streams SET begins=? WHERE id=? AND begins<?", (begin, number, begin))
 
     def begin(self, number: int) -> int:
-        """Where frames of a sequence begin that are kept: a tick, or a window's index."""
+        """The first tick, or window's index, of which frames of a sequence are kept."""
         begins: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (number,)).fetchone()[0]
         return begins
 
@@ -372,7 +393,13 @@ _STATE = sorted(set(re.findall(r"CREATE TABLE (\w+)", KIND.schema)) - {"chunks",
 
 
 class Outgoing(NamedTuple):
-    """Estimates that wait to be published: those that one frame determined, or a window (`frame` is its index)."""
+    """Estimates that wait to be published.
+
+    Attributes:
+        serial: their place in the outbox.
+        key: the sequence.
+        frame: the first tick of the frame that determined the estimates, or the index of the window.
+    """
 
     serial: int
     key: Place
@@ -382,11 +409,17 @@ class Outgoing(NamedTuple):
 class Store:
     """An open store.
 
-    If `lease` is not None, this process alone has it until it is closed: two gateways would take each other's session
-    at the broker. With `shard`, its devices alone are seen. `symbols`, `points` and `windows` are the frames of each
-    kind, and what follows from them. `transaction`, `snapshot`, `check` and `rewrite` are the engine's. `queued` counts
-    what was put into the outbox since. Raises StoreError if it cannot be opened, is held, no store, or of another
-    version.
+    Args:
+        lease: the right to write alone until the store is closed; `None` to open the store without it. Two gateways
+            would take each other's session at the broker.
+        shard: only this shard's devices are seen; `None` for all devices.
+
+    Attributes:
+        symbols, points, windows: the frames of each kind, and what follows from them.
+        transaction, snapshot, check, rewrite: the engine's.
+        queued: number of estimates that were put into the outbox since the store was opened.
+
+    Raises StoreError if the store cannot be opened, is held, is no store, or is of another version.
     """
 
     def __init__(
@@ -409,32 +442,32 @@ class Store:
 
     @cached_property
     def sums(self) -> SumStore:
-        """Reports of groups, beside it."""
+        """The reports of groups, in a file or schema beside the store."""
         from gateway.store.sums import SumStore  # here, because few sites have groups
 
         return SumStore(self._location)
 
     def close(self) -> None:
-        """Close it, and let others have it."""
+        """Close the store, and give the lease back."""
         if "sums" in self.__dict__:
             self.sums.close()
         self._db.close()
 
     def refuse_damage(self, *, history: bool) -> None:
-        """Raise a StoreError if pages do not fit together; without `history`, only of what does not grow with it."""
+        """Raise StoreError if pages are damaged; without `history`, tables that grow with the history are not read."""
         if problem := self._db.damage() if history else self._db.damage(_STATE):
             raise StoreError(f"the store {self._location.name} is damaged ({problem}): {STORE.remedy}")
 
     @property
     def shards(self) -> int:
-        """How many processes share the devices."""
+        """The number of processes that share the devices."""
         return int(self._db.execute("SELECT shards FROM layout").fetchone()[0])
 
     def arrange(self, shards: int, seal: Callable[[], None]) -> None:
-        """Let so many processes share the devices from now on, if it were not so many before.
+        """Let this number of processes share the devices from now on, unless it is the number already.
 
-        Journal rows are not one device's: `seal` empties it. All is one transaction, after which no process of before
-        can write. Raises DatabaseError; nothing has changed then.
+        A journal's row has frames of several devices, so `seal` empties the journal. All is one transaction, after
+        which no earlier process can write. Raises DatabaseError; nothing has changed then.
         """
         if self.shards != shards:
             with self.new_generation():
@@ -442,17 +475,17 @@ class Store:
                 self._db.execute("UPDATE layout SET shards=?", (shards,))
 
     def new_generation(self) -> AbstractContextManager[None]:
-        """A transaction while nobody else writes, after which no shard can write that began before."""
+        """Begin a transaction in which no other process writes, and after which no earlier shard can write."""
         return self._db.new_generation([Lease.of_shard(index) for index in range(self.shards)])
 
     def stream_id(self, device: str, stream: str) -> int | None:
-        """The number of a stream or of a sequence of windows, none if nothing of it is stored."""
+        """The number of a stream or of a sequence of windows; `None` if it has none."""
         query = "SELECT id FROM streams WHERE device=? AND stream=?"
         row = self._db.execute(query, (device, stream)).fetchone()
         return row[0] if row else None
 
     def number(self, device: str, stream: str) -> int:
-        """The number of a stream or of a sequence of windows, given now if it has none."""
+        """The number of a stream or of a sequence of windows; it gets one if it has none."""
         if (number := self.stream_id(device, stream)) is not None:
             return number
         self._db.execute("INSERT INTO streams (device, stream) VALUES (?, ?)", (device, stream))
@@ -461,33 +494,33 @@ class Store:
         return new_number
 
     def places(self, numbers: Iterable[int]) -> list[Place]:
-        """The sequences that have these numbers, in the order of their numbers."""
+        """The sequences with these numbers, in the order of their numbers."""
         rows = among(self._db, "SELECT id, device, stream FROM streams WHERE id", sorted(numbers))
         return sorted(Place(*row) for row in rows)
 
     def policy_documents(self) -> list[str]:
-        """The policies that stored frames were made under."""
+        """The policies under which stored frames of owned devices were made, as JSON."""
         if self._shard is None:
             return [row[0] for row in self._db.execute("SELECT document FROM intact_policies")]
         rows = self._db.execute("SELECT device, document FROM intact_policies p JOIN streams ON id=p.stream")
         return [document for device, document in rows if self._owns(device)]
 
-    def made_under(self) -> list[tuple[str, str, int]]:
-        """Device, stream and version of the policies that stored frames were made under."""
+    def policy_versions(self) -> list[tuple[str, str, int]]:
+        """Device, stream and version of the policies under which stored frames were made."""
         rows = self._db.execute("SELECT device, streams.stream, version FROM policies p JOIN streams ON id=p.stream")
         return [(device, name.partition("/")[0], version) for device, name, version in rows]
 
     def add_policy(self, stream: int, version: int, document: str) -> None:
-        """Keep the policy that frames are stored under."""
+        """Store a version of the policy of a sequence, unless it is stored already."""
         query = "INSERT INTO policies VALUES (?, ?, ?) ON CONFLICT (stream, version) DO NOTHING"
         self._db.execute(query, (stream, version, document))
 
     def numbers(self, stream: str, devices: Sequence[str]) -> dict[str, int]:
-        """By device the number of its sequence of a name, as far as anything is stored."""
+        """The numbers of devices' sequences of a name, by device; devices without one are left out."""
         return dict(among(self._db, "SELECT device, id FROM streams WHERE stream=? AND device", devices, stream))
 
-    def accounted(self, numbers: Sequence[int]) -> dict[int, tuple[Coverage, Shifts]]:
-        """Of some sequences what is accounted for, and their shifts."""
+    def coverage_and_shifts(self, numbers: Sequence[int]) -> dict[int, tuple[Coverage, Shifts]]:
+        """The coverage and the shifts of sequences, by number; the journal's rows are counted."""
         tail = self.symbols.tail
         intervals = {number: tail.intervals(number) for number in numbers}
         for number, after, through in among(self._db, "SELECT * FROM intact_coverage WHERE stream", numbers):
@@ -496,22 +529,22 @@ class Store:
         return {number: (Coverage(intervals[number]), shifts[number]) for number in numbers}
 
     def coverage(self, stream: int) -> list[tuple[int, int]]:
-        """The intervals of ticks that are accounted for."""
+        """The stored intervals (after, through] of ticks that a sequence has accounted for, without the journal's."""
         return self._db.execute("SELECT after, through FROM intact_coverage WHERE stream=?", (stream,)).fetchall()
 
     def shifts(self, stream: int | None) -> Shifts:
-        """By how much the numbers of a sequence are ahead of the wall clock."""
+        """The shifts of a sequence: by how much its numbers are ahead of the wall clock."""
         return Shifts(self._db.execute("SELECT shift, first, last FROM intact_shifts WHERE stream=?", (stream,)))
 
     def shifts_of(self, numbers: Sequence[int]) -> dict[int, Shifts]:
-        """The same of several sequences."""
+        """The shifts of several sequences, by number."""
         spans: dict[int, list[Span]] = {number: [] for number in numbers}
         for number, *span in among(self._db, "SELECT * FROM intact_shifts WHERE stream", numbers):
             spans[number].append(Span(*span))
         return {number: Shifts(rows) for number, rows in spans.items()}
 
     def put_shifts(self, stream: int, spans: Iterable[Span], oldest: int) -> None:
-        """Follow a change of the shifts; those below the oldest are forgotten."""
+        """Store new and changed spans of a sequence's shifts, and remove those whose shift is below the oldest."""
         query = (
             "INSERT INTO shifts VALUES (?, ?, ?, ?) "
             "ON CONFLICT (stream, shift) DO UPDATE SET first=excluded.first, last=excluded.last"
@@ -520,7 +553,7 @@ class Store:
         self._db.execute("DELETE FROM shifts WHERE stream=? AND shift<?", (stream, oldest))
 
     def merge_coverage(self, stream: int, absorbed: Sequence[int], after: int, through: int) -> None:
-        """Follow a change of the coverage, as `Coverage.add` says it."""
+        """Store a change of a sequence's coverage, given as `Coverage.add` returns it."""
         if absorbed == (after,):
             self._db.execute("UPDATE coverage SET through=? WHERE stream=? AND after=?", (through, stream, after))
             return
@@ -530,30 +563,30 @@ class Store:
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, after, through))
 
     def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
-        """Lengthen the last interval of some sequences, or begin one: their numbers, and (after, through]."""
+        """Lengthen the last interval of sequences, or begin one; each is given as number, after and through."""
         query = (
             "INSERT INTO coverage VALUES (?, ?, ?) ON CONFLICT (stream, after) DO UPDATE SET through=excluded.through"
         )
         self._db.executemany(query, ends)
 
     def reserved_counter(self) -> int:
-        """The number of the newest watermark that may have been said, 0 if there was none."""
+        """The number of the newest watermark that may have been published; 0 if there is none."""
         (reserved,) = self._db.execute("SELECT reserved FROM intact_watermarks").fetchone()
         return int(reserved)
 
     def reserve_counter(self, number: int) -> None:
-        """Store that watermarks up to this number may be said."""
+        """Store that watermarks up to this number may be published."""
         with self.transaction():
             self._db.execute("UPDATE watermarks SET reserved=? WHERE reserved<?", (number, number))
 
     def queue_estimates(self, stream: int, frame: int) -> None:
-        """Put what a frame determines into the outbox, under a new serial if it waits there already."""
+        """Put the estimates of a frame into the outbox, under a new serial if they wait there already."""
         self._db.execute("DELETE FROM outbox WHERE stream=? AND frame=?", (stream, frame))
         self._db.execute("INSERT INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
         self.queued += 1
 
     def outbox(self, after: int, limit: int) -> list[Outgoing]:
-        """Estimates that wait to be published, in the order in which they were put there; none if there are no more."""
+        """The next estimates of owned devices above serial `after`, in order, `limit` at most; empty after the last."""
         query = (
             "SELECT serial, outbox.stream, device, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
             "WHERE serial>? ORDER BY serial LIMIT ?"
@@ -565,7 +598,7 @@ class Store:
         return []
 
     def newest_frames(self) -> dict[int, int]:
-        """The newest frame of each sequence of points or windows: its first tick, or its window's index."""
+        """The newest frame of each sequence of points or windows, by number: its first tick, or its window's index."""
         newest_queries = (
             "(SELECT MAX(first) FROM measured WHERE measured.stream=id)",
             "(SELECT MAX(number) FROM windows WHERE windows.stream=id)",
@@ -574,6 +607,6 @@ class Store:
         return {number: frame for number, device, frame in rows if frame is not None and self._owns(device)}
 
     def forget_outgoing(self, serials: Iterable[int]) -> None:
-        """Remove what has been published, or is not to be."""
+        """Remove estimates from the outbox that were published, or will not be."""
         with self.transaction():
             self._db.executemany("DELETE FROM outbox WHERE serial=?", [(serial,) for serial in serials])

@@ -1,7 +1,7 @@
-"""Reports of groups until the sum of their window opens, and the sets that were asked: beside the store.
+"""Reports of groups until the sum of their window opens, and the sets of homes that were asked for: beside the store.
 
-A part is uniform by itself, and with the helper's masks it is a home's count. So reports are in a file, or schema, of
-their own that nobody copies, and are removed once their window is settled. There is none before the first report.
+A part is uniform by itself, and with the helper's masks it is a home's count. So reports are in a file or schema of
+their own, which is never copied, and are removed once their window is settled. It is made with the first report.
 Source: docs/proofs/sums.md.
 """
 
@@ -27,7 +27,14 @@ __all__ = ["Asked", "StoredReport", "SumStore"]
 
 
 class StoredReport(NamedTuple):
-    """The part of a report that a site needs: observed ticks and parts, for each number, and what the helper opens."""
+    """The fields of a report that a site needs.
+
+    Attributes:
+        version: the version of the home's policy.
+        observed: observed ticks, for each part of the day.
+        parts: the masked counts.
+        sealed: the masks, which only the helper can open.
+    """
 
     version: int
     observed: tuple[int, ...]
@@ -36,7 +43,7 @@ class StoredReport(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A window whose one set was fixed; `request` is the set's digest."""
+    """A window whose set of homes was fixed; `request` is the set's digest."""
 
     document: bytes
     number: int
@@ -63,7 +70,7 @@ _KIND = Kind(REPORTS, _SCHEMA, FuguError)
 
 
 class SumStore:
-    """Reports and sets, beside a store; each method is a transaction, or part of one that was begun."""
+    """Reports and sets of homes, beside a store; each method is a transaction, or a part of one that was begun."""
 
     def __init__(self, store: Location) -> None:
         self._location = part_of(store, "reports")
@@ -77,35 +84,35 @@ class SumStore:
         return "_db" in self.__dict__ or is_there(self._location, _KIND)
 
     def close(self) -> None:
-        """Close it, if it was opened."""
+        """Close the database, if it was opened."""
         if "_db" in self.__dict__:
             self._db.close()
             del self._db
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All of it becomes durable, or nothing does; the file is made if there is none."""
+        """Begin a transaction: all changes become durable, or none. A missing file is created."""
         return self._db.transaction()
 
     def forget(self, device: str) -> None:
-        """Remove all reports of a device; a set that had one has no sum."""
+        """Remove all reports of a device; a set that had one never gets a sum."""
         if self._is_there:
             self._db.execute("DELETE FROM reports WHERE device=?", (device,))
             self.erase()
 
     def through(self, document: bytes) -> int | None:
-        """The newest window whose set is settled; `None` before the first."""
+        """The newest settled window of a group; `None` before the first."""
         if not self._is_there:
             return None
         row = self._db.execute("SELECT through FROM intact_settled WHERE document=?", (document,)).fetchone()
         return None if row is None else int(row[0])
 
     def settle(self, document: bytes, through: int) -> None:
-        """Let reports of windows up to one be late for ever."""
+        """Settle windows up to a number: their reports are late for ever."""
         query = "INSERT INTO settled VALUES (?, ?) ON CONFLICT (document) DO UPDATE SET through=excluded.through "
         self._db.execute(query + "WHERE settled.through<excluded.through", (document, through))
 
     def add(self, report: Report, device: str) -> str:
-        """Keep a report: `stored`, or `duplicate` or `conflict` if there is one of this window already."""
+        """Store a report. Return `stored`, or `duplicate` or `conflict` if the device has one of the window already."""
         key = (report.document, report.number, device)
         sealed = msgpack.packb(report.sealed.row())
         row = (report.policy_version, json.dumps(report.observed), report.parts, sealed)
@@ -118,7 +125,7 @@ class SumStore:
         return "stored"
 
     def waiting(self, document: bytes, through: int) -> list[int]:
-        """The windows up to one that have reports, and whose set is not fixed."""
+        """The windows, up to a number, that have reports and no fixed set."""
         if not self._is_there:
             return []
         rows = self._db.execute(
@@ -133,17 +140,17 @@ class SumStore:
         return self._reports("", document, number)
 
     def chosen(self, document: bytes, number: int) -> list[StoredReport]:
-        """The set of a window, in its order."""
+        """The reports of a window's set, in the order of the set."""
         return self._reports(f" AND place>={_PLACED}", document, number)
 
     def fix(self, request: Asked, devices: Sequence[str]) -> None:
-        """Fix a window's one set, in its order."""
+        """Fix the only set of a window: some devices, in this order."""
         rows = [(position, request.document, request.number, device) for position, device in enumerate(devices)]
         self._db.executemany("UPDATE reports SET place=? WHERE (document, number, device)=(?, ?, ?)", rows)
         self._db.execute("INSERT INTO asked VALUES (?, ?, ?)", request)
 
     def asked(self) -> list[Asked]:
-        """The windows whose set was asked for and is not open, oldest first."""
+        """The windows whose set is fixed and whose sum is not open yet, oldest first."""
         if not self._is_there:
             return []
         rows = self._db.execute("SELECT document, number, request FROM intact_asked ORDER BY number, document")
@@ -155,7 +162,7 @@ class SumStore:
             self._db.execute(f"DELETE FROM {table} WHERE document=? AND number=?", (document, number))
 
     def erase(self) -> None:
-        """Leave nothing in a file of what was removed: its log ends as it is closed, until it is used again."""
+        """Leave no removed row in the file's log, which ends when the file is closed; the next use opens it again."""
         if isinstance(self._location, Path):
             self.close()
 

@@ -1,10 +1,10 @@
-"""The part of the store that holds symbols: a journal of what has come, and chunks, into which it is sealed.
+"""The store's tables of symbols: a journal of arrived frames, and chunks, into which the journal is sealed.
 
-A batch of frames is one row of the journal, durable before anybody is told, and in memory, too. When the journal is
-large or old enough, the symbols of each stream move into chunks of up to `CHUNK_TICKS` ticks. `coverage` says which
-ticks a stream had accounted for at its last seal; the journal's rows have the rest. A chunk holds runs of consecutive
-ticks of one policy version. It also holds the distribution of its first tick given all symbols before it, from which
-the rest can be computed again.
+A batch of frames is one row of the journal, durable before any frame is acknowledged, and in memory, too. When the
+journal is large or old enough, the symbols of each stream move into chunks of up to `CHUNK_TICKS` ticks. The table
+`coverage` says which ticks a stream had accounted for at its last seal; the journal's rows have the other ticks. A
+chunk holds runs of consecutive ticks of one policy version. It also holds the distribution of its first tick given all
+symbols before it, from which the distributions of later ticks can be computed again.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ Bytes = NDArray[np.uint8]
 _HEAD = struct.Struct("<BxxxIQ")
 _VERSION = 1
 _WIDTHS = ("<u4", "<u4", "<i8", "<i8", "<i8", "<u2", "u1")
-"""Of the columns in `Columns`, in their order, as they are stored."""
+"""Stored types of the first columns of `Columns`, in their order."""
 
 
 class Columns(NamedTuple):
-    """Frames of symbols, one a row; also what is accounted for and has no symbols (`ticks` 0).
+    """Frames of symbols, one a row; also rows without symbols (`ticks` 0), whose ticks are accounted for.
 
     Attributes, each (n,) but `packed`:
-        number, version: of the sequence in the store; of the policy.
+        number: number of the sequence in the store.
+        version: version of the policy.
         shift, previous, first: as in `SymbolFrame`.
-        ticks: symbols; without any, the ticks previous < t < first are accounted for.
-        bits: of a symbol.
-        start: where the packed symbols of a row begin in `packed`.
-        packed: symbols as on the wire, each row's from a byte of its own on.
+        ticks: number of symbols; without symbols, the ticks previous < t < first are accounted for.
+        bits: bits of a symbol.
+        start: index in `packed` at which the symbols of a row begin.
+        packed: symbols as on the wire; each row's symbols begin with a byte of their own.
     """
 
     number: Ints
@@ -65,15 +66,16 @@ class Columns(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.number)
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, SymbolFrame]]) -> Columns:
-        """Frames as columns, from the numbers of their sequences and themselves."""
+        """Convert frames, each with the number of its sequence, to columns."""
         frames = list(rows)
         fields = [
-            (number, f.policy_version, f.shift, f.previous, f.first, len(f.symbols), f.bits) for number, f in frames
+            (n, frame.policy_version, frame.shift, frame.previous, frame.first, len(frame.symbols), frame.bits)
+            for n, frame in frames
         ]
         table = np.array(fields, dtype=np.int64).reshape(len(frames), 7).T.copy()
         sizes = packed_size(table[5], table[6])
@@ -84,13 +86,13 @@ class Columns(NamedTuple):
         return cls._make((*table, start, packed))
 
     def frame(self, row: int) -> SymbolFrame:
-        """A row as a frame, without the padding that it came with."""
+        """Convert a row to a frame without padding."""
         symbols = unpacked(self.packed, int(self.start[row]), int(self.ticks[row]), int(self.bits[row]))
         ticks = (int(self.version[row]), int(self.previous[row]), int(self.first[row]))
         return SymbolFrame(*ticks, symbols.tobytes(), bits=int(self.bits[row]), shift=int(self.shift[row]))
 
     def lay_out(self, rows: Sequence[int], lines: Sequence[int], begin: int, out: Ints) -> None:
-        """Write the symbols of some rows into lines of `out` (n, ticks), whose first column is the tick `begin`."""
+        """Write the symbols of `rows` into `lines` of `out` (n, ticks), whose first column is the tick `begin`."""
         index = np.array(rows, dtype=np.int64)
         lay_out(
             self.packed,
@@ -103,28 +105,28 @@ class Columns(NamedTuple):
         )
 
     def take(self, rows: Ints) -> Columns:
-        """Some rows, in the order given."""
+        """The given rows, in the given order."""
         fields = [column[rows] for column in self[:7]]
         sizes = packed_size(fields[5], fields[6])
         start = np.cumsum(sizes) - sizes
         packed = np.empty(int(sizes.sum()), dtype=np.uint8)
-        _gather(self.packed, self.start[rows], sizes, packed)
+        _copy_rows(self.packed, self.start[rows], sizes, packed)
         return Columns._make((*fields, start, packed))
 
     @property
     def last(self) -> Ints:
-        """(n,) the last tick of each row."""
+        """The last tick of each row, (n,)."""
         return self.first + self.ticks - 1
 
     def encode(self) -> bytes:
-        """Bytes to store; rows must be those of `take` or `of`, their symbols side by side."""
+        """Encode the columns as bytes; they must come from `take` or `of`, so that symbols lie side by side."""
         columns = (column.astype(width) for column, width in zip(self[:7], _WIDTHS, strict=True))
         head = _HEAD.pack(_VERSION, self.rows, len(self.packed))
         return b"".join((head, *(column.tobytes() for column in columns), self.packed.tobytes()))
 
     @classmethod
     def decode(cls, encoded: bytes) -> Columns:
-        """Read what `encode` has made. Raises FuguError for other bytes."""
+        """Decode the bytes of `encode`. Raises FuguError for other bytes."""
         try:
             version, rows, size = _HEAD.unpack_from(encoded)
             offset, fields = _HEAD.size, []
@@ -141,7 +143,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Columns]) -> Columns:
-        """Several one after the other."""
+        """Join several columns, one after the other."""
         if len(parts) == 1:
             return parts[0]
         fields = [np.concatenate([np.empty(0, np.int64), *(part[i] for part in parts)]) for i in range(7)]
@@ -154,7 +156,7 @@ class Columns(NamedTuple):
 
 
 def packed_size(count: Ints, bits: Ints) -> Ints:
-    """(n,) bytes that so many symbols of so many bits take."""
+    """The number of bytes (n,) that `count` symbols of `bits` bits take."""
     return (count * bits + 7) >> 3
 
 
@@ -176,7 +178,7 @@ def unpack(packed: Bytes, offset: int, count: int, bits: int, out: Bytes, target
 
 @kernel
 def lay_out(packed: Bytes, starts: Ints, counts: Ints, bits: Ints, offsets: Ints, lines: Ints, out: Ints) -> None:
-    """Read symbols into lines of `out`, each row's from its place on; what lies beside a line is left out."""
+    """Read rows' symbols into lines of `out`, each row's from its offset on; symbols beyond a line are left out."""
     for row in range(starts.size):
         per_byte, mask = 8 // bits[row], (1 << bits[row]) - 1
         for i in range(max(0, -offsets[row]), min(counts[row], out.shape[1] - offsets[row])):
@@ -185,14 +187,15 @@ def lay_out(packed: Bytes, starts: Ints, counts: Ints, bits: Ints, offsets: Ints
 
 
 def unpacked(packed: Bytes, offset: int, count: int, bits: int) -> Bytes:
-    """(count,) symbols that are packed from a byte on."""
+    """Read `count` symbols from bytes from `offset` on; (count,)."""
     out = np.empty(count, dtype=np.uint8)
     unpack(packed, offset, count, bits, out, 0)
     return out
 
 
 @kernel
-def _gather(packed: Bytes, starts: Ints, sizes: Ints, out: Bytes) -> None:
+def _copy_rows(packed: Bytes, starts: Ints, sizes: Ints, out: Bytes) -> None:
+    """Copy the bytes of rows into `out`, one row after the other."""
     target = 0
     for row in range(starts.size):
         for i in range(sizes[row]):
@@ -202,13 +205,19 @@ def _gather(packed: Bytes, starts: Ints, sizes: Ints, out: Bytes) -> None:
 
 _ROW_BYTES = 8 * 8 + 80
 """Approximate bytes of a row beside its symbols."""
-_BATCH = 32
-"""A row's place is the number of its batch, above so many bits, and its number there."""
+_ROW_BITS = 32
+"""Low bits of a row's address, which are its number in the batch; the high bits are the number of the batch."""
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Of a sequence the first ticks of its frames, ascending, and where they are; and what has no symbols."""
+    """The rows of a sequence.
+
+    Attributes:
+        firsts: the first ticks of its frames, ascending.
+        addresses: the addresses of these frames.
+        accounted: the addresses of rows without symbols.
+    """
 
     firsts: list[int] = field(default_factory=list)
     addresses: list[int] = field(default_factory=list)
@@ -219,9 +228,12 @@ _NO_ROWS = _Rows()
 
 
 class Tail:
-    """Batches of frames, none of which overlaps another; `size` is about the bytes that their `rows` take in memory.
+    """The journal in memory: batches of frames, none of which overlaps another.
 
-    `numbers` are the sequences that there is anything of, always as they are now.
+    Attributes:
+        rows: number of rows.
+        size: approximate bytes that the rows take in memory.
+        numbers: a live view of the numbers of sequences that have rows.
     """
 
     def __init__(self) -> None:
@@ -232,7 +244,7 @@ class Tail:
 
     def add(self, columns: Columns) -> None:
         """Append a batch."""
-        rows_by_number, address = self._rows, len(self._batches) << _BATCH
+        rows_by_number, address = self._rows, len(self._batches) << _ROW_BITS
         self._batches.append(columns)
         columns_as_lists = (columns.number.tolist(), columns.first.tolist(), columns.ticks.tolist())
         for number, first, count in zip(*columns_as_lists, strict=True):
@@ -249,16 +261,16 @@ class Tail:
         self.size += columns.rows * _ROW_BYTES + len(columns.packed)
 
     def newest(self, number: int) -> SymbolFrame | None:
-        """The last frame of a sequence, none without one."""
+        """The last frame of a sequence; `None` without frames."""
         addresses = self._rows.get(number, _NO_ROWS).addresses[-1:]
         return self._columns_at(addresses).frame(0) if addresses else None
 
     def first(self, number: int) -> int | None:
-        """The first tick of a sequence's first frame, none without one."""
+        """The first tick of a sequence's first frame; `None` without frames."""
         return next(iter(self._rows.get(number, _NO_ROWS).firsts), None)
 
     def next_first(self, number: int, tick: int) -> int | None:
-        """The first tick from a tick on that has a symbol here, `None` without one; reads two frames at most."""
+        """The first tick from `tick` on that has a symbol here; `None` without one. Reads two frames at most."""
         rows = self._rows.get(number, _NO_ROWS)
         index = max(bisect_right(rows.firsts, tick) - 1, 0)
         if rows.firsts[index : index + 1] >= [tick]:
@@ -275,7 +287,7 @@ class Tail:
         return columns.take(np.flatnonzero(columns.last >= first))
 
     def across(self, numbers: Iterable[int], first: int, last: int) -> Columns:
-        """Frames of some sequences; among them all that have any of the ticks first..last."""
+        """Frames of some sequences: all that have any of the ticks first..last, and perhaps earlier ones."""
         addresses = list[int]()
         for number in numbers:
             rows = self._rows.get(number, _NO_ROWS)
@@ -284,21 +296,22 @@ class Tail:
         return self._columns_at(addresses)
 
     def intervals(self, number: int) -> list[tuple[int, int]]:
-        """Intervals that the rows of a sequence account for, (after, through]."""
+        """The intervals (after, through] that the rows of a sequence account for."""
         rows = self._rows.get(number, _NO_ROWS)
         columns = self._columns_at(sorted((*rows.addresses, *rows.accounted)))
         return list(zip(columns.previous.tolist(), columns.last.tolist(), strict=True))
 
     def all_columns(self) -> Columns:
-        """All frames, by sequence and then in tick order."""
+        """All frames, ordered by sequence, then by tick."""
         columns = Columns.joined(self._batches)
         order = np.lexsort((columns.first, columns.number))
         return columns.take(order[columns.ticks[order] > 0])
 
     def _columns_at(self, address_list: list[int]) -> Columns:
+        """The rows at some addresses, in their order."""
         addresses = np.array(address_list, dtype=np.int64)
-        order = np.argsort(addresses >> _BATCH, kind="stable")
-        batches, rows = addresses[order] >> _BATCH, addresses[order] & ((1 << _BATCH) - 1)
+        order = np.argsort(addresses >> _ROW_BITS, kind="stable")
+        batches, rows = addresses[order] >> _ROW_BITS, addresses[order] & ((1 << _ROW_BITS) - 1)
         edges = pairwise([0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(addresses)])
         parts = [self._batches[batches[low]].take(rows[low:high]) for low, high in edges if low < high]
         return Columns.joined(parts).take(np.argsort(order))
@@ -311,12 +324,13 @@ class Chunk(NamedTuple):
     """Sealed symbols of a stream.
 
     Attributes:
-        number: of the sequence.
-        distribution: (k,), of the first tick, given all symbols before it.
-        version: of the policy of the last run; its states are those of `distribution` unless `runs` begin with another.
-        day: of the last tick, in days of Unix time.
-        runs: of each run its policy version, shift, first tick less the chunk's, ticks, and bits of a symbol.
-        symbols: of one run after the other, each packed from a byte of its own on.
+        number: number of the sequence.
+        distribution: (k,) distribution of the first tick's state, given all symbols before it.
+        version: version of the last run's policy. Its states are those of `distribution`, unless `runs` begin with
+            another version.
+        day: day of the last tick, in days of Unix time.
+        runs: policy version, shift, first tick less the chunk's, number of ticks and bits of a symbol of each run.
+        symbols: packed symbols of one run after the other; each run begins with a byte of its own.
     """
 
     number: int
@@ -330,11 +344,11 @@ class Chunk(NamedTuple):
 
     @property
     def ticks(self) -> int:
-        """How many ticks have a symbol."""
+        """The number of ticks that have a symbol."""
         return sum(run[3] for run in self.runs)
 
     def columns(self) -> Columns:
-        """Its runs as rows."""
+        """The chunk's runs as rows."""
         table = np.array(self.runs, dtype=np.int64).reshape(-1, 5).T.copy()
         version, shift, offset, count, bits = table
         first = offset + self.first
@@ -345,10 +359,15 @@ class Chunk(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A stream as it was when it was sealed last: its `last` tick that had a symbol, with its `shift` and `version`.
+    """The state of a stream at its last seal.
 
-    `distribution` (k,) is at that tick, given all symbols up to it. `chunk` is the first tick of its last chunk, of so
-    many `ticks`, -1 if that is gone. `reported` is the newest tick that was reported, or -1.
+    Attributes:
+        last: the last tick that had a symbol.
+        shift, version: the shift and the policy version of that tick.
+        distribution: (k,) distribution of that tick's state, given all symbols up to it.
+        chunk: the first tick of the last chunk, -1 if that was removed.
+        ticks: number of ticks of the last chunk.
+        reported: the newest tick that was reported, or -1.
     """
 
     number: int
@@ -362,7 +381,7 @@ class Head(NamedTuple):
 
 
 class SymbolStore:
-    """Symbols; used within the store's transactions."""
+    """The journal, chunks and heads of symbols; used within the store's transactions."""
 
     schema = """
 CREATE TABLE journal (serial INTEGER PRIMARY KEY AUTOINCREMENT, shard INTEGER NOT NULL, batch BLOB NOT NULL);
@@ -387,18 +406,18 @@ CREATE TABLE heads (
 
     @property
     def tail(self) -> Tail:
-        """Content of the journal: of all shards, or of one."""
+        """The content of the journal, of all shards or of this process's own; read when it is first used."""
         if self._tail is None:
             tail, serials = Tail(), dict[int, tuple[int, int]]()
             query = f"SELECT serial, shard, batch FROM intact_journal {self._shard_condition} ORDER BY serial"
             for serial, shard, batch in self._db.execute(query):
                 tail.add(Columns.decode(bytes(batch)))
                 serials[shard] = serials.get(shard, (serial, serial))[0], serial
-            self._tail, self._seen_serials = tail, serials  # all, or an error comes before: what seals removes all
+            self._tail, self._seen_serials = tail, serials  # only if all was read: a seal removes all rows
         return self._tail
 
     def catch_up(self, shards: int) -> None:
-        """Read the journal's rows of so many shards since; all of it anew if one has sealed its own.
+        """Read the new rows of `shards` shards; if a shard has sealed its rows, the journal is read again at next use.
 
         A shard's transactions follow one another, so its rows become visible in the order of their numbers.
         """
@@ -418,19 +437,21 @@ CREATE TABLE heads (
                 self._seen_serials[shard] = first, last
 
     def read_again(self) -> None:
-        """Read the journal anew: what is in memory may be ahead of it."""
+        """Read the journal again at its next use: the rows in memory may be ahead of it."""
         self._tail = None
 
     def append(self, columns: Columns) -> None:
-        """Write a batch into the journal; if the transaction fails, `read_again` is to be called."""
+        """Write a batch into the journal; if the transaction fails, call `read_again`."""
         tail = self.tail
         self._db.execute("INSERT INTO journal (shard, batch) VALUES (?, ?)", (self._shard, columns.encode()))
         tail.add(columns)
 
     def seal(self, removed: Iterable[tuple[int, int]], chunks: Iterable[Chunk], heads: Iterable[Head]) -> None:
-        """Put `chunks` in the place of the journal and of chunks from the `removed` ticks on; then call `read_again`.
+        """Put chunks in the place of the journal and of old chunks. Call `read_again` after the transaction.
 
-        `heads` are those of all sequences with new chunks; what was reported of them stays.
+        Args:
+            removed: numbers of sequences, each with the first tick of the first chunk that is removed.
+            heads: the heads of all sequences with new chunks; the reported ticks of earlier heads stay.
         """
         self._db.executemany("DELETE FROM chunks WHERE stream=? AND first>=?", removed)
         self._db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_chunk_row, chunks))
@@ -443,34 +464,34 @@ CREATE TABLE heads (
         self._db.execute(f"DELETE FROM journal {self._shard_condition}")
 
     def head(self, number: int) -> Head | None:
-        """A stream as it was sealed last."""
+        """The head of a stream; `None` before its first seal."""
         return next(iter(self.heads([number])), None)
 
     def heads(self, numbers: Sequence[int]) -> list[Head]:
-        """Those of some streams that have been sealed."""
+        """The heads of streams, without those that were never sealed."""
         rows = among(self._db, "SELECT * FROM intact_heads WHERE stream", numbers)
         return [Head._make((*row[:4], np.frombuffer(row[4], dtype="<f8"), *row[5:])) for row in rows]
 
     def last(self, number: int) -> int:
-        """The newest tick of a stream that is sealed, -1 if none is."""
+        """The newest sealed tick of a stream, -1 if there is none."""
         head = self.head(number)
         return -1 if head is None else head.last
 
     def unreported(self) -> list[int]:
-        """Streams whose newest tick may not have been reported; those in the journal among them."""
+        """The numbers of streams whose newest tick may not have been reported, with all streams in the journal."""
         query = "SELECT heads.stream, device FROM heads JOIN streams ON id=heads.stream WHERE reported<last"
         return sorted(
             {number for number, device in self._db.execute(query) if self._owns(device)} | {*self.tail.numbers}
         )
 
     def put_reported(self, reported: Iterable[tuple[int, int]]) -> None:
-        """Store of streams that have been sealed the newest tick that was reported."""
+        """Store the newest reported tick of sealed streams, each with the number of its stream."""
         self._db.executemany(
             "UPDATE heads SET reported=? WHERE stream=?", ((tick, number) for number, tick in reported)
         )
 
     def chunks(self, number: int, tick: int) -> Iterator[Chunk]:
-        """The chunk that begins at a tick or before it, and all that follow, read as they are asked for."""
+        """Iterate over the chunk that begins at a tick or before it, and all later ones; `_PAGE` are read at a time."""
         query = "SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?"
         (chunk_first,) = self._db.execute(query, (number, tick)).fetchone()
         tick = tick if chunk_first is None else chunk_first
@@ -481,12 +502,12 @@ CREATE TABLE heads (
             tick = rows[-1][1] + 1
 
     def following(self, number: int, first: int, last: int = MAX_TICK) -> Iterator[SymbolFrame]:
-        """Symbols from a tick on as frames of consecutive ticks, in tick order, read as they are asked for.
+        """Iterate over the symbols from a tick on, as frames of consecutive ticks in tick order.
 
-        None begins after `last`. Once sealed, frames are not cut as the device did.
+        No frame begins after `last`. Sealed frames are cut otherwise than the device has cut them.
         """
-        unsealed = _runs(self.tail.of(number, first, last))  # before the chunks: another process may seal them
-        sealed = (run for chunk in self.chunks(number, first) for run in _runs(chunk.columns()))
+        unsealed = _run_frames(self.tail.of(number, first, last))  # before the chunks: another process may seal them
+        sealed = (run for chunk in self.chunks(number, first) for run in _run_frames(chunk.columns()))
         for frame in merge(sealed, unsealed, key=attrgetter("first")):
             if frame.first > last:
                 return
@@ -495,13 +516,14 @@ CREATE TABLE heads (
                 first = frame.last + 1
 
     def holding(self, number: int, first: int, last: int) -> list[SymbolFrame]:
-        """Symbols of the ticks first..last as frames, none of which reaches beyond them."""
+        """The symbols of the ticks first..last as frames, cut to these ticks."""
         return [cut_frame(frame, first, last) for frame in self.following(number, first, last)]
 
     def across(self, numbers: Sequence[int], first: int, last: int) -> Columns:
-        """The frames of some sequences that have any of the ticks first..last; some may be there twice, sealed or not.
+        """The frames of some sequences that have any of the ticks first..last, in no order.
 
-        Once sealed, frames are not cut as the device did.
+        A frame may be there twice, from the journal and sealed. Sealed frames are cut otherwise than the device has cut
+        them.
         """
         journal_columns = self.tail.across(numbers, first, last)  # before the chunks: another process may seal them
         query = (
@@ -514,28 +536,28 @@ CREATE TABLE heads (
         return columns.take(np.flatnonzero((columns.ticks > 0) & (columns.first <= last) & (columns.last >= first)))
 
     def next_first(self, number: int, tick: int) -> int | None:
-        """The first tick from a tick on that has a symbol."""
+        """The first tick from `tick` on that has a symbol, or `None`."""
         journal_tick = self.tail.next_first(number, tick)  # before the chunks: another process may seal it
         runs = ((chunk.first + run[2], run[3]) for chunk in self.chunks(number, tick) for run in chunk.runs)
         sealed_tick = next((max(first, tick) for first, ticks in runs if first + ticks > tick), None)
         return min((first for first in (journal_tick, sealed_tick) if first is not None), default=None)
 
-    def put_rest(self, chunk: Chunk, remainder: Chunk) -> None:
-        """Put a part of a chunk in its place."""
+    def replace_chunk(self, chunk: Chunk, remainder: Chunk) -> None:
+        """Put the remainder of a chunk in its place."""
         self._db.execute("DELETE FROM chunks WHERE stream=? AND first=?", (chunk.number, chunk.first))
         self._db.execute("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _chunk_row(remainder))
         query = "UPDATE heads SET chunk=?, ticks=? WHERE stream=? AND chunk=?"
         self._db.execute(query, (remainder.first, remainder.ticks, chunk.number, chunk.first))
 
     def erase(self, number: int) -> int:
-        """Remove a stream's chunks and its head; how many symbols they had."""
+        """Remove a stream's chunks and its head. Return the number of symbols in them."""
         symbols = sum(chunk.ticks for chunk in self.chunks(number, -1))
         for table in ("chunks", "heads"):
             self._db.execute(f"DELETE FROM {table} WHERE stream=?", (number,))
         return symbols
 
-    def take_out(self, numbers: Sequence[int]) -> Columns:
-        """Remove sequences from the journal, and return what it had of them; `read_again` after the transaction."""
+    def remove_from_journal(self, numbers: Sequence[int]) -> Columns:
+        """Remove sequences from the journal. Return their rows. Call `read_again` after the transaction."""
         removed_numbers = np.array(numbers, dtype=np.int64)
         rows = self._db.execute("SELECT serial, batch FROM intact_journal ORDER BY serial").fetchall()
         removed_columns = []
@@ -562,12 +584,13 @@ def _chunk(row: Sequence[Any]) -> Chunk:
     return Chunk(number, first, last, np.frombuffer(distribution, dtype="<f8"), version, day, runs, bytes(symbols))
 
 
-def _runs(columns: Columns) -> list[SymbolFrame]:
+def _run_frames(columns: Columns) -> list[SymbolFrame]:
+    """Convert the rows that have symbols to frames."""
     return [columns.frame(row) for row in np.flatnonzero(columns.ticks).tolist()]
 
 
 def cut_frame(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
-    """A frame's part from a tick to another; it has some of these."""
+    """Cut a frame to the ticks first..last, of which it has some."""
     low, high = max(frame.first, first), min(frame.last, last)
     if (low, high) == (frame.first, frame.last):
         return frame

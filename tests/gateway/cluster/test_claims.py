@@ -51,16 +51,16 @@ def claimed(channel: Server, part: str) -> Claim | None:
 
 
 def test_a_part_is_vacant_when_nobody_has_had_it_for_a_while(channel: Server, vacancies: Vacancies) -> None:
-    assert vacancies.look(0.0) == []
-    assert vacancies.look(1.9) == []
-    assert vacancies.look(2.0) == [*PARTS]
+    assert vacancies.vacant_parts(0.0) == []
+    assert vacancies.vacant_parts(1.9) == []
+    assert vacancies.vacant_parts(2.0) == [*PARTS]
     with closing(Claim(channel, "shard-0")):
-        assert vacancies.look(3.0) == ["fleet", "shard-1"]
+        assert vacancies.vacant_parts(3.0) == ["fleet", "shard-1"]
         with pytest.raises(FuguError, match="another gateway runs"):
             Claim(channel, "shard-0")
-    assert vacancies.look(4.0) == ["fleet", "shard-1"]  # it was somebody's a moment ago
-    assert vacancies.look(6.0) == [*PARTS]
-    assert vacancies.look(6.0, grace=1.0) == ["fleet", "shard-1"]
+    assert vacancies.vacant_parts(4.0) == ["fleet", "shard-1"]  # it was somebody's a moment ago
+    assert vacancies.vacant_parts(6.0) == [*PARTS]
+    assert vacancies.vacant_parts(6.0, grace=1.0) == ["fleet", "shard-1"]
 
 
 @pytest.mark.long
@@ -95,19 +95,19 @@ def test_where_a_session_ends_that_its_process_makes_again_nothing_is_vacant(
 ) -> None:
     """As when the server was started again: those that live are not robbed of their parts."""
     with closing(Claim(channel, "shard-0")), closing(Claim(channel, "shard-1")):
-        assert vacancies.look(0.0) == []
-        assert vacancies.look(LONG) == ["fleet"]
+        assert vacancies.vacant_parts(0.0) == []
+        assert vacancies.vacant_parts(LONG) == ["fleet"]
         break_connections(channel)
-        assert vacancies.look(LONG + 1) == []  # its own session has ended, too
+        assert vacancies.vacant_parts(LONG + 1) == []  # its own session has ended, too
 
         with closing(PostgresDatabase(channel, KIND)) as asking:
             names = ["part shard-0", "part shard-1"]
             wait_until(lambda: len(asking.silence(names)) == 2, "the sessions of the others")
         clock = itertools.count(LONG + 2)
         seen: list[float] = []
-        wait_until(lambda: seen.append(next(clock)) or vacancies.look(seen[-1]), "its own")
+        wait_until(lambda: seen.append(next(clock)) or vacancies.vacant_parts(seen[-1]), "its own")
         assert len(seen) >= 7
-        assert vacancies.look(seen[-1]) == ["fleet"]
+        assert vacancies.vacant_parts(seen[-1]) == ["fleet"]
 
 
 @pytest.mark.long
@@ -115,13 +115,11 @@ def test_who_says_nothing_loses_a_part_and_who_lives_keeps_it(channel: Server, v
     """The first one is as a process that is frozen: its session is there, and silent."""
     frozen = PostgresDatabase(channel, KIND, lease=Lease("part shard-0"))
     with closing(frozen), closing(Claim(channel, "shard-1")), closing(Claim(channel, "fleet")):
-        assert vacancies.look(0.0) == []
+        assert vacancies.vacant_parts(0.0) == []
         assert claimed(channel, "shard-0") is None
         clock = itertools.count(1.0, 2.0)
         places: list[str] = []
-        wait_until(
-            lambda: places.extend(vacancies.look(next(clock))) or places, "the silence of the one that is frozen"
-        )
+        wait_until(lambda: places.extend(vacancies.vacant_parts(next(clock))) or places, "the silence of a frozen one")
         assert places == ["shard-0"]
         claims = [claim for claim in (claimed(channel, part) for part in (*PARTS, *PARTS)) if claim is not None]
         assert [claim.part for claim in claims] == ["shard-0"]

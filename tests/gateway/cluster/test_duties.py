@@ -14,7 +14,7 @@ import pytest
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError, FileLostError
-from gateway.cluster.duties import OwnDevices, ShardsLook
+from gateway.cluster.duties import OwnDevices, ShardReader
 from gateway.cluster.shard_watch import ShardChannel, ShardWatch
 from gateway.health.monitor import Alarms
 from gateway.parts import Message
@@ -35,7 +35,7 @@ def test_what_releases_need_is_known_once_it_was_said_and_never_that_of_a_proces
     """A shard would erase ticks that a release is still to be made of."""
     for needed in ({("watch", "hr"): 5, ("ring", "hr"): 7}, {("ring", "hr"): 9}):
         assert not channel.is_known or needed == {("ring", "hr"): 9}
-        channel.say_needed(needed)
+        channel.put_needed(needed)
         assert (channel.is_known, channel.needed_ticks()) == (True, needed)
     channel.begin()
     assert not channel.is_known
@@ -96,19 +96,19 @@ def test_a_shard_hears_its_own_devices_and_ends_other_subscriptions_once_a_conne
 def test_a_shard_that_comes_back_unsettles_releases_and_what_they_need_is_said_when_it_changes() -> None:
     store, channel, progress, releasing = Mock(), Mock(), Mock(), Mock()
     missing: tuple[int, ...] = (1,)
-    part = ShardsLook(store, channel, progress, lambda: missing, releasing)
+    part = ShardReader(store, channel, progress, lambda: missing, releasing)
     releasing.needed.return_value = {("watch", "hr"): 5}
     part.pump()
     part.pump()
     assert (releasing.unsettled.call_count, releasing.stored.call_count) == (0, 2)
-    channel.say_needed.assert_called_once_with({("watch", "hr"): 5})
+    channel.put_needed.assert_called_once_with({("watch", "hr"): 5})
     missing = ()
     part.pump()
     part.pump()
     assert releasing.unsettled.call_count == 1
     releasing.needed.return_value = {}
     part.pump()
-    channel.say_needed.assert_called_with({})
+    channel.put_needed.assert_called_with({})
     for guard in (store, channel):
         guard.check.side_effect = FileLostError("another process has its place")
         with pytest.raises(FileLostError):

@@ -60,7 +60,7 @@ def released(site: Path, first: int) -> int:
 
 def noted(site: Path) -> int:
     with closing(Store(site / "s.sqlite")) as store:
-        return store.releases.charged().entry
+        return store.releases.ledger_record().entry
 
 
 def charged(site: Path) -> int:

@@ -68,9 +68,9 @@ def test_the_owner_of_every_window_is_that_of_all_its_ticks_in_whatever_order_fr
         top = max(last - shift for shift, _, last in frames) + 3
         for shifts in ways:
             assert shifts.newest == frames[-1][0]
-            owned = {n - s: s for low, high, s in shifts.owned(0) for n in range(low, min(high, low + top) + 1)}
+            stretches = {n - s: s for low, high, s in shifts.stretches(0) for n in range(low, min(high, low + top) + 1)}
             for wall in range(top):
-                assert owned[wall] == owner_of(frames, wall)
+                assert stretches[wall] == owner_of(frames, wall)
                 for end in range(wall, top):
                     owners = {owner_of(frames, tick) for tick in range(wall, end + 1)}
                     owner, _ = shifts.owner(wall, end)
@@ -251,4 +251,4 @@ def test_windows_of_a_device_whose_clock_went_back_count_for_wall_time(tmp_path:
     window = Window(name="level", length=10, stride=10, states=(1,), scale="20")
     assert added((0, 0, 4), (35, 6, 9)).in_ticks(window).owner(20, 39) == (None, 60)
     assert added((0, 0, 4), (35, 6, 9)).in_ticks(window).owner(25, 34) == (35, 60)
-    assert list(added((0, 0, 4), (40, 6, 9)).in_ticks(window).owned(0))[1] == (0, 19, 0)
+    assert list(added((0, 0, 4), (40, 6, 9)).in_ticks(window).stretches(0))[1] == (0, 19, 0)

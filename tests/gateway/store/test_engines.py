@@ -29,8 +29,7 @@ from gateway.store import points
 from gateway.store.coverage import Coverage, Span
 from gateway.store.engine import Lease
 from gateway.store.location import Location, Server, store_location
-from gateway.store.store import KIND, Charged, Conflict, Store, StoreError
-from gateway.store.store import Released as Told
+from gateway.store.store import KIND, Conflict, LedgerRecord, ReleasedTick, Store, StoreError
 from tests.support.scenes import OTHER, Scene, frames, policy
 
 FAR = 2**52
@@ -136,16 +135,16 @@ def test_a_table_takes_the_place_of_one_with_its_number_or_key(store: Store, mon
 
 
 def test_what_was_released_never_goes_back(store: Store, tmp_path: Path) -> None:
-    identity = store.releases.charged().identity
+    identity = store.releases.ledger_record().identity
     assert len(bytes.fromhex(identity)) == 16
     other = Store(tmp_path / "other.sqlite")
-    assert other.releases.charged().identity != identity
+    assert other.releases.ledger_record().identity != identity
     other.close()
     store.releases.begin("ledger", 3)
     for entry, last in ((4, 8), (FAR, FAR), (5, 9)):
-        store.releases.note(entry, [Told("watch", "hr", last), Told("ring", "hr", 1)])
-    assert store.releases.charged() == Charged(identity, "ledger", FAR)
-    assert sorted(store.releases.released()) == [Told("ring", "hr", 1), Told("watch", "hr", FAR)]
+        store.releases.note(entry, [ReleasedTick("watch", "hr", last), ReleasedTick("ring", "hr", 1)])
+    assert store.releases.ledger_record() == LedgerRecord(identity, "ledger", FAR)
+    assert sorted(store.releases.released_ticks()) == [ReleasedTick("ring", "hr", 1), ReleasedTick("watch", "hr", FAR)]
 
 
 def test_contradictions_are_counted_and_stops_end(store: Store) -> None:
@@ -153,7 +152,7 @@ def test_contradictions_are_counted_and_stops_end(store: Store) -> None:
         store.conflicts.note("watch", "hr", 7, now)
     assert store.conflicts.every() == [Conflict("watch", "hr", 7, 100, 200, 2)]
     store.conflicts.stop("watch", 3)
-    store.conflicts.go_on("watch")
+    store.conflicts.end_stop("watch")
     store.conflicts.stop("ring", 1)
     assert store.conflicts.stops() == {"watch": (3, True), "ring": (1, False)}
     store.conflicts.stop("watch", 4)

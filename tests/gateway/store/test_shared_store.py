@@ -101,7 +101,7 @@ def test_the_fleet_sees_what_shards_have_stored_whatever_they_seal(scenes: list[
 
         def look() -> None:
             progress._look_at = 0.0
-            assert progress.look()
+            assert progress.refresh()
 
         def as_a_recorder_sees_it() -> None:
             look()
@@ -129,7 +129,7 @@ def test_the_fleet_sees_what_shards_have_stored_whatever_they_seal(scenes: list[
             symbols = b"".join(frame.symbols for frame in store.symbols.following(number, 0))
             assert symbols == b"".join(received.frame.symbols for received in made_of(device)[:4])  # type: ignore[union-attr]
         look()
-        assert not progress.look(), "not all the time"
+        assert not progress.refresh(), "not all the time"
         missing.append(1)
         with pytest.raises(NotKnownError, match=r"shards \(1,\) are missing"):
             progress.newest_ticks(asked[0])
