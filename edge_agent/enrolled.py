@@ -154,9 +154,7 @@ def _check_epsilon(policy: Policy, target: SharedWindow, pin: GroupPin) -> None:
 
     if passes(target.group.noise):
         return
-    limit = bisect_left(
-        range(1, target.group.noise), True, key=lambda noise: not passes(noise)
-    )  # a smaller A is more noise
+    limit = bisect_left(range(1, target.group.noise), True, key=lambda noise: not passes(noise))  # small A, more noise
     remedy = f"at most {limit} would do" if limit else "no A would do: the stream tells too much beside it"
     raise TrustError(
         f"epsilon {policy.derived().epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "

@@ -87,9 +87,8 @@ class FleetPolicy:
         self.refused: Counter[str] = Counter()
         self._retries: dict[str, tuple[float, bytes]] = {}
         self._newest_refused = b""
-        self._answers: dict[
-            str, tuple[bytes, str]
-        ] = {}  # by topic: digest of the newest judged document, and why it was refused
+        # By topic: digest of the newest judged document, and why it was refused.
+        self._answers: dict[str, tuple[bytes, str]] = {}
         self._last_status: PolicyStatus | None = None
 
     def arrived(self, topic: str, payload: bytes) -> bool:

@@ -66,10 +66,7 @@ def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tupl
         return frozenset({("name", binding)})
     identifier_pairs = {(kind, _text(root / path)) for kind, paths in _NUMBERS.items() for path in paths}
     for card in sorted((root / "sys/class/net").glob("*")):
-        if (card / "device").exists() and _text(card / "addr_assign_type") in (
-            "",
-            "0",
-        ):  # a real card, with its own address
+        if (card / "device").exists() and _text(card / "addr_assign_type") in ("", "0"):  # real, with its own address
             identifier_pairs.add((_CARD, _text(card / "address")))
     return frozenset((kind, value) for kind, value in identifier_pairs if len(set(value) - set("-: ")) > 1)
 

@@ -322,9 +322,7 @@ class Ticker:
         draw_below, counters = uniform_below(self._entropy), []
         for window in plan.windows:
             records = stored.get((plan.stream, window.name), ())
-            records = [
-                record for record in records if record.through <= last_tick
-            ]  # a later record is not of this outbox
+            records = [record for record in records if record.through <= last_tick]  # later ones are of another outbox
             last_index = self._outbox.register_window(plan.stream, window)
             counters.append(RecordedCounter(window, draw_below, last_index, start, records))
         return counters

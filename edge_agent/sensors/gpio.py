@@ -30,9 +30,7 @@ class GpioSensor(Sensor):
             self._pin: Any = gpiozero.DigitalInputDevice(pin, pull_up=pull_up, active_state=active_state)
             if since:
                 self._pin.when_activated = self._activated
-        except (
-            Exception
-        ) as error:  # errors of the library, of its pin library and of the system have no common ancestor
+        except Exception as error:  # the errors of the libraries and of the system have no common ancestor
             raise ConfigError(f"cannot open GPIO pin {pin}: {cause(error)}") from None
 
     def _activated(self) -> None:

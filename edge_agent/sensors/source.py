@@ -133,9 +133,7 @@ class LiveSensor(Sensor):
         was_gone = self._is_gone
         with self._lock:
             update, self._update = self._update, SensorUpdate(None, None)
-        return (
-            update._replace(works=False) if was_gone and self._is_gone else update
-        )  # the thread may change it meanwhile
+        return update._replace(works=False) if was_gone and self._is_gone else update  # `_is_gone` may have changed
 
 
 class LineSensor(LiveSensor):
