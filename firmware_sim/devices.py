@@ -19,7 +19,7 @@ __all__ = ["simulate_recording", "write_config"]
 def write_config(
     folder: Path, options: dict[str, object], broker: Broker, sensors: Mapping[str, dict[str, object]]
 ) -> Path:
-    """Write the configuration file of an agent, whose sensors are by the file of their stream's policy."""
+    """Write the configuration file of an agent into a folder; `sensors` are by the policy file of their stream."""
     lines = [*toml_lines(options), "[broker]", *toml_lines(asdict(broker))]
     for file, sensor in sensors.items():
         lines += ["[[streams]]", *toml_lines({"policy": file}), "[streams.sensor]", *toml_lines(sensor)]
@@ -31,7 +31,8 @@ def write_config(
 def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> None:
     """Write readings that the policy's discretiser turns into the given states, as a CSV file with a column `value`.
 
-    Those for a baseline begin with as many more as have no state, and do without bands that its range has no room for.
+    For a baseline, readings without a state come first, one for each of its ticks. Readings of bands that its range has
+    no room for are clipped to the range.
     """
     discretiser, values = policy.discretiser, list[object]()
     if isinstance(discretiser, Baseline):
@@ -45,7 +46,7 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
 
 
 def readings_of_states(discretiser: Categories | Cells | Thresholds) -> list[object]:
-    """A reading of each state."""
+    """Return one reading of each state."""
     match discretiser:
         case Categories():
             names = {state: name for name, state in reversed(discretiser.categories.items())}

@@ -30,7 +30,7 @@ _WORD = 1 << 64
 
 
 class _HomeDraws(NamedTuple):
-    """Masks and share of a home, drawn before a window begins."""
+    """Masks and share of noise of a home, drawn before a window begins."""
 
     masks: tuple[int, ...]
     share: int
@@ -46,13 +46,14 @@ _NO_WINDOW = _Window(-1, {})
 
 
 class SimulatedHomes:
-    """Homes that count the ticks at which their states are 1, by tick since the epoch, and report as agents do.
+    """Homes that count the ticks at which their state is 1, and report as agents do.
 
-    Each misses a window with the probability `away_probability`. A report is sent each second until it is acknowledged.
+    `states` has a sequence of states by home, one for each tick since the epoch. Each home misses a window with the
+    probability `away_probability`. A report is sent each second until it is acknowledged.
 
     Attributes:
-        digits: of the homes' keys, by name.
-        shares: by window the shares of noise of those that reported; only a simulation knows them.
+        digits: digits of the homes' keys, by name.
+        shares: by window, the shares of noise of the homes that reported; only a simulation knows them.
     """
 
     def __init__(
@@ -80,28 +81,28 @@ class SimulatedHomes:
         self._thread = threading.Thread(target=self._run_windows, name="homes", daemon=True)
 
     def start(self) -> None:
-        """Begin with the next window for which there is a key."""
+        """Start; the homes report from the next window on for which there is an opening key."""
         self._link.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """End, whatever is under way."""
+        """Stop at once, also in the middle of a window."""
         self._stop.set()
         self._thread.join()
         self._link.stop()
 
     def _on_message(self, topic: str, payload: bytes, _retained: bool) -> None:
-        address = parse_topic(topic)
+        parsed_topic = parse_topic(topic)
         try:
-            if address.kind == "group_key":
+            if parsed_topic.kind == "group_key":
                 envelope = Envelope.decode(payload)
                 opening = OpeningKey.decode(envelope.payload)
                 self._key_fields = [envelope.message, envelope.signatures[0].signature, opening.key]
                 self._opening = opening
-            elif address.kind == "committed":
+            elif parsed_topic.kind == "committed":
                 last_window = max((stream.through for stream in Committed.decode(payload).streams), default=-1)
                 for name, number in list(self._unsent_reports):
-                    if name == address.device and number <= last_window:
+                    if name == parsed_topic.device and number <= last_window:
                         del self._unsent_reports[name, number]
         except FuguError:
             return
@@ -127,7 +128,7 @@ class SimulatedHomes:
                     upcoming = _NO_WINDOW  # it has begun meanwhile
 
     def _draw_window(self, number: int, opening: OpeningKey) -> _Window:
-        """Draw and encrypt the masks of a window's homes, and draw their shares."""
+        """Draw the homes that report a window, draw and encrypt their masks, and draw their shares."""
         document, homes = self._document, dict[str, _HomeDraws]()
         helper = bytes.fromhex(document.helper)
         for name in [name for name in self._states if self._rng.random() >= self._away_probability]:

@@ -1,7 +1,7 @@
-"""`python -m firmware_sim.on_board CONFIG`: what `fugu-agent CONFIG` does, on a board.
+"""`python -m firmware_sim.on_board CONFIG`: run the configuration of an agent on a board.
 
 The streams of the configuration go into one image, which MicroPython's Unix port runs. Each sensor is a recording,
-which begins anew after its last reading.
+which is repeated for ever.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from fugu.contract.stretches import Ceiling
 from fugu.host.process import Wake
 
 _MAX_EPSILON = 1000.0
-"""Epsilon that the firmware can write down; a configuration of a device under test may have any."""
+"""Largest epsilon that the firmware can represent; policies of a device under test may have a larger one."""
 _HEAP_KB = 1024
-"""Frames of 4096 ticks of several streams."""
+"""Room for frames of 4096 ticks of several streams."""
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 60.0
 _UNIT = Fraction(1, 1024)
@@ -40,8 +40,8 @@ _COMMAND = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(microp
 def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: policy, entropy: str = "") -> int:
     """Run a board until SIGTERM; exit codes as of the agent.
 
-    Tests weaken each policy by `prepare`, and break `entropy`: `entropy` is the source of that module, instead of its
-    own.
+    For tests that break the board: `prepare` changes each policy, and `entropy` replaces the source of the module
+    `sanitiser.entropy`.
     """
     stop = Wake()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
@@ -60,7 +60,7 @@ def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: 
 
 
 def _write_image(config: Path, folder: Path, prepare: Callable[[Policy], Policy], entropy: str) -> None:
-    """The image of an agent's configuration, and the settings of what plays it."""
+    """Write the image of an agent's configuration, and the settings of `play.py`, which runs it."""
     document: dict[str, Any] = tomllib.loads(config.read_text())
     policies, sensors = [], {}
     for stream in document["streams"]:
@@ -76,10 +76,10 @@ def _write_image(config: Path, folder: Path, prepare: Callable[[Policy], Policy]
         if len(levels) > 256:
             raise FuguError(f"a board plays at most 256 different readings, and {policy.stream} has {len(levels):,}")
         has_names = isinstance(policy.discretiser, Categories)
-        values = [text if has_names else round(float(text) / _UNIT) if text else None for text in levels]
+        readings = [text if has_names else round(float(text) / _UNIT) if text else None for text in levels]
         states_file = folder / f"{policy.stream}.states"
         states_file.write_bytes(bytes(map(levels.index, texts)))
-        sensors[policy.stream] = (str(states_file.resolve()), values)
+        sensors[policy.stream] = (str(states_file.resolve()), readings)
     broker, ceilings = document["broker"], (Ceiling(epsilon=_MAX_EPSILON),)
     burnt = Burnt(ceilings=ceilings, host=broker["host"], port=broker["port"], not_before_us=0)
     image = build(policies, folder / "image", burnt, _UNIT)
@@ -92,7 +92,7 @@ def _write_image(config: Path, folder: Path, prepare: Callable[[Policy], Policy]
 
 
 def _run_board(folder: Path, stop: Wake) -> None:
-    """Run the image until it is told to stop, and end it in order: what it has in memory is sealed."""
+    """Run the image until `stop` is set, and end it in order, so that it seals what it has in memory."""
     (folder / "stop").unlink(missing_ok=True)
     command = [*_COMMAND, "-X", f"heapsize={_HEAP_KB}k", str(BOARD / "play.py"), str(folder / "settings.json")]
     environment = {**os.environ, "MICROPYPATH": f"{folder.resolve() / 'image'}:.frozen"}

@@ -1,4 +1,4 @@
-"""`fugu helper`: what the person does who runs a group's helper, on a machine that is not the site's."""
+"""`fugu helper`: commands for the person who runs a group's helper, on a machine that is not the site's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = {
     "group": "Print a group's signed document, for whoever writes policies.",
     "run": "Run the helper until SIGTERM or SIGINT.",
 }
-"""By name: what each does."""
+"""Help text of each command."""
 
 _TEMPLATE = """\
 # A group's helper. Start it with: fugu helper run {file}
@@ -53,7 +53,7 @@ members = "members"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0 when it is done, 1 for what is refused, 2 for words that cannot be read."""
+    """Run a command; the exit code is 0 on success, 1 for a refusal, 2 if the command line cannot be read."""
     command_words = sys.argv[1:] if words is None else list(words)
     return run_program(lambda: exit_code("fugu helper", lambda: _run(command_words)))
 
@@ -92,16 +92,16 @@ def _run(words: list[str]) -> int:
     folder = options.config.parent
     members = Members(folder / config.members)
     root = root_of(folder / config.root)
-    code = digits(root.public_key().public_bytes_raw())
+    own_digits = digits(root.public_key().public_bytes_raw())
     match options.command:
         case "admit":
             members.admit(options.name, options.digits or _ask_digits(f"the 30 digits of {options.name}: "))
-            print(f"{options.name} is a member. Read these digits to the people there, who type them in: {code}")
+            print(f"{options.name} is a member. Read these digits to the people there, who type them in: {own_digits}")
         case "remove":
             members.remove(options.name)
             print(f"{options.name} is no member any more, from the next request on")
         case "digits":
-            print(code)
+            print(own_digits)
         case "group":
             from fugu.contract.envelope import Envelope
             from fugu.contract.groups import SharedWindow

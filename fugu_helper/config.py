@@ -1,6 +1,6 @@
 """A helper's file, and the signed documents of its groups.
 
-A running helper has them read in a process that ends at once: reading documents takes more memory than the helper has.
+A running helper reads them in a child process that then ends: to read documents takes more memory than to run.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MAX_DOCUMENTS = 2
 
 
 class HelperConfig(Document):
-    """A helper's file; names of files are relative to its folder.
+    """A helper's file; file names are relative to its folder.
 
     Attributes:
         root: file of the key that signs documents, opening keys and answers.
         members: file of the homes that are admitted.
-        groups: documents without fleet and helper; of a group at most two, the later `valid_from` being the newer.
+        groups: documents without fleet and helper; at most two of a group, the newer with the later `valid_from`.
     """
 
     fleet: Name
@@ -52,12 +52,12 @@ class HelperConfig(Document):
 
 
 def read_config(path: Path) -> HelperConfig:
-    """Read a helper's file; FuguError."""
+    """Read a helper's file. Raises FuguError if it cannot be read, or a field is wrong."""
     return read_toml(path, HelperConfig, FuguError)
 
 
 def root_of(path: Path) -> Ed25519PrivateKey:
-    """The helper's root key; FuguError if its file cannot be read, or others may read it."""
+    """Read the helper's root key. Raises FuguError if its file cannot be read, or others may read it."""
     try:
         if path.stat().st_mode & 0o077:
             raise FuguError(f"{path} may be read by others: chmod 600 it; if they may have, make a new one")
@@ -69,7 +69,10 @@ def root_of(path: Path) -> Ed25519PrivateKey:
 
 
 def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str, list[tuple[GroupDocument, bytes]]]:
-    """By group its documents, the newest first, each with its envelope's bytes; FuguError."""
+    """Sign the documents of each group. Return them by group, the newest first, each with its encoded envelope.
+
+    Raises FuguError for a wrong document, or too many documents of a group.
+    """
     helper_fields = {"fleet": config.fleet, "helper": root.public_key().public_bytes_raw().hex()}
     groups: dict[str, list[tuple[GroupDocument, bytes]]] = {}
     for fields in config.groups:
@@ -90,14 +93,14 @@ def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str,
 
 
 def running_config(path: Path) -> dict[str, Any]:
-    """Everything that the running helper needs, as JSON can carry it."""
+    """Return all settings and documents of a running helper, as JSON can carry them."""
     config = read_config(path)
     root = root_of(path.parent / config.root)
     groups = [
         [
             {
                 **{"fleet": document.fleet, "name": document.name, "digest": document.digest.hex()},
-                **{"envelope": envelope.hex(), "least": document.quorum, "numbers": document.numbers},
+                **{"envelope": envelope.hex(), "quorum": document.quorum, "numbers": document.numbers},
                 **{"first_us": document.begins_us(0), "window_us": document.length * document.period_us},
                 **{"deadline": document.deadline, "valid_from": document.valid_from},
             }

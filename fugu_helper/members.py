@@ -1,6 +1,6 @@
 """The helper's own list of members: a line for each home, its name and the 30 digits of its device's key.
 
-One name has one key, and one key one name. The site has no say in it: who could admit homes could invent all but one.
+One name has one key, and one key one name. The site cannot change the list: else it could invent all homes but one.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _BYTES, _HASH_PARTS = 13, 16
 _PRIME = 2**255 - 19
 _ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
-"""The y coordinates of points of order 1, 2, 4 and 8: with such a key everything has a signature."""
+"""The y coordinates of points of order 1, 2, 4 and 8: with such a key, anybody can sign any message."""
 
 
 def is_weak(public: bytes) -> bool:
-    """True if an Ed25519 key is of small order, in whatever encoding."""
+    """True if an Ed25519 key is of small order, in any encoding."""
     return (int.from_bytes(public, "little") & ((1 << 255) - 1)) % _PRIME in _WEAK
 
 
 class Members:
-    """The list in a file, which is read again when it has changed; in memory it is small."""
+    """The list of members in a file, which is read again when it has changed; in memory it is compact."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file_stamp: tuple[int, ...] = ()
         self._names: list[str] = []
         self._digits = b""
-        """Of each name in its order, as a number of `_BYTES` bytes."""
+        """The digits of each name, in the order of names, as numbers of `_BYTES` bytes."""
 
     def __len__(self) -> int:
         return len(self._names)
 
     def load(self) -> None:
-        """Read the file, if it has changed. Raises FuguError if that cannot be done, or a line is wrong."""
+        """Read the file, if it has changed. Raises FuguError if it cannot be read, or a line is wrong."""
         try:
             status = self.path.stat()
             file_stamp = status.st_ino, status.st_mtime_ns, status.st_size
@@ -57,14 +57,14 @@ class Members:
             raise FuguError(f"cannot read {self.path}: {getattr(error, 'strerror', None) or error}") from None
 
     def find(self, name: str, public: bytes) -> str:
-        """The name of a member with this name and key, as the list has it; empty if there is none. FuguError."""
+        """Return the listed name of the member with this name and key; "" if there is none. Raises FuguError."""
         self.load()
         index = bisect_left(self._names, name)
-        is_member = self._names[index : index + 1] == [name] and self._key_digits(index) == _number(digits(public))
+        is_member = self._names[index : index + 1] == [name] and self._key_digits(index) == _to_int(digits(public))
         return self._names[index] if is_member and not is_weak(public) else ""
 
     def admit(self, name: str, typed_digits: str) -> None:
-        """Add a member. FuguError if the name or the key has a line already."""
+        """Add a member by its digits. Raises FuguError if the name or the key has a line already."""
         check_device_name(name)
         try:
             new_digits = read_digits(typed_digits)
@@ -78,14 +78,14 @@ class Members:
         self._write(lines | {name: f"{name}: {new_digits}\n"})
 
     def remove(self, name: str) -> None:
-        """Take a member away; it is in no sum that is asked for from now on. FuguError if there is none."""
+        """Remove a member, which is in no later sum. Raises FuguError if there is no such member."""
         lines = self._lines()
         if lines.pop(name, None) is None:
             raise FuguError(f"{name!r:.80} is no member")
         self._write(lines)
 
     def _lines(self) -> dict[str, str]:
-        """The lines of the file, by name."""
+        """Return the lines of the file, by name."""
         self.load()
         return {name: f"{name}: {read_digits(f'{self._key_digits(i):030}')}\n" for i, name in enumerate(self._names)}
 
@@ -96,12 +96,12 @@ class Members:
         write_secret(self.path, "".join(line for _, line in sorted(lines.items())))
 
 
-def _number(text: str) -> int:
+def _to_int(text: str) -> int:
     return int(text.replace(" ", ""))
 
 
 def _read_members(lines: Iterable[str]) -> tuple[list[str], bytes]:
-    """Names in their order, and the digits of each as a number."""
+    """Read lines of members. Return the sorted names, and the digits of each as a number of `_BYTES` bytes."""
     names: list[str] = []
     key_numbers = bytearray()
     for line_number, line in enumerate(lines, 1):
@@ -109,11 +109,11 @@ def _read_members(lines: Iterable[str]) -> tuple[list[str], bytes]:
         try:
             check_device_name(name)
             names.append(name)
-            key_numbers += _number(read_digits(digit_text)).to_bytes(_BYTES, "big")
+            key_numbers += _to_int(read_digits(digit_text)).to_bytes(_BYTES, "big")
         except (FuguError, ValueError):
             raise ValueError(f"line {line_number} is no name, a colon and 30 digits") from None
     _refuse_duplicates(lambda index: bytes(key_numbers[_BYTES * index : _BYTES * (index + 1)]), len(names))
-    if any(name >= next_name for name, next_name in pairwise(names)):  # nobody but a person has written it so
+    if any(name >= next_name for name, next_name in pairwise(names)):  # a person has changed the file
         _refuse_duplicates(names.__getitem__, len(names))
         order = sorted(range(len(names)), key=names.__getitem__)
         return [names[i] for i in order], b"".join(key_numbers[_BYTES * i : _BYTES * (i + 1)] for i in order)
@@ -121,7 +121,7 @@ def _read_members(lines: Iterable[str]) -> tuple[list[str], bytes]:
 
 
 def _refuse_duplicates(value: Callable[[int], object], line_count: int) -> None:
-    """Refuse a value that two lines have; a part of them at a time, so that little memory is used."""
+    """Raise a ValueError if two lines have the same value; a part of the values at a time, to use little memory."""
     for part in range(_HASH_PARTS):
         values = set[object]()
         for line in range(line_count):

@@ -1,12 +1,12 @@
 """The helper's decisions: which masks it adds up, and that it does so once for each window. No I/O.
 
-*Keys.* An opening key is made in memory each day. It is dropped when its last window is over by a day: day + window +
-deadline + day after it was made, by a clock that nobody sets. A wall clock that is set drops all, as a restart would.
-So a report is opened by the one process that made its key, if at all.
+*Keys.* An opening key is made in memory each day. It is dropped a day after its last window: day + window + deadline +
+day after it was made, by a monotonic clock. A change of the wall clock drops all keys, as a restart would. So a report
+can only be opened by the process that made its key.
 
-*Once.* The first whole request for a window decides which set is added up. Whatever is asked for that window later gets
-the same bytes. A set with fewer than m + c members is final as well: who could ask again could try sets until one
-opens. Pages are taken in their order, and nothing is answered before the digest of all of them is right.
+*Once.* The first whole request for a window decides which set is added up. Every later request for the window gets the
+same bytes. A set with fewer than m + c members is final as well: else one could try sets until one opens. Pages are
+taken in their order, and nothing is answered before the digest of all pages is right.
 
 *Members.* A report counts if a member's key has signed it, for this very fleet, document, opening key and window, under
 the member's own name. The first report of a member counts.
@@ -47,22 +47,22 @@ _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 class GroupFacts(NamedTuple):
-    """One document of a group, as far as the helper needs it.
+    """The facts of a group's document that the helper needs.
 
     Attributes:
-        digest: of what is signed; `envelope` is the signed document.
-        least: members that have to be in a set.
-        numbers: sums of a window.
-        first_us, window_us: when window 0 begins, and how long each takes, in microseconds.
-        deadline: in seconds after a window's end.
-        valid_from: Unix seconds, from which windows are its own.
+        digest: digest of the document; `envelope` is the encoded envelope with the document and its signature.
+        min_members: smallest number of members in a set.
+        numbers: number of sums of a window.
+        first_us, window_us: begin of window 0, and length of a window, in microseconds.
+        deadline: seconds after a window's end within which reports count.
+        valid_from: Unix seconds; windows that begin from then on follow this document.
     """
 
     fleet: str
     name: str
     digest: bytes
     envelope: bytes
-    least: int
+    min_members: int
     numbers: int
     first_us: int
     window_us: int
@@ -77,7 +77,7 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Gathering:
-    """A request of which pages have come: what is added up so far, which nobody is told before the last page."""
+    """A request of which some pages have come, with the sums so far, which are told after the last page only."""
 
     request: bytes
     pages: int
@@ -91,13 +91,13 @@ class _Gathering:
 
 
 class Group:
-    """One group: its documents, the newest first, its keys, and what was answered.
+    """One group: its documents, the newest first, its keys, and its answers.
 
-    `find_member` gives the name of a member with a name and a key, empty if there is none. Times are in seconds:
-    `unix` of the wall clock, `elapsed` of one that nobody sets.
+    `find_member` returns the name of a member with a name and a key, "" if there is none. Times are in seconds: `unix`
+    of the wall clock, `elapsed` of a monotonic clock.
 
     Attributes:
-        document, opening_key: the newest, in their envelopes; no key before the first.
+        document, opening_key: the newest ones, as encoded envelopes; the key is empty before the first.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Group:
         self._gatherings: dict[tuple[bytes, int], _Gathering] = {}
 
     def maintain(self, unix: float, elapsed: float) -> bool:
-        """Make a key if it is time, and drop what is over; True if there is a new key to publish."""
+        """Make an opening key if one is due, and drop old keys and answers. True if there is a new key to publish."""
         self._keys = {digest: key for digest, key in self._keys.items() if key.expires_at > elapsed}
         self._answers = {window: answer for window, answer in self._answers.items() if answer[1] > elapsed}
         if self.opening_key and elapsed < self._key_due:
@@ -130,20 +130,20 @@ class Group:
         return True
 
     def forget(self) -> None:
-        """Drop all keys, and what is under way: a wall clock that was set is a restart."""
+        """Drop all keys, and requests under way: a change of the wall clock counts as a restart."""
         self._keys.clear()
         self._gatherings.clear()
         self.opening_key = b""
 
     def add_page(self, request: OpeningRequest, elapsed: float) -> bytes | None:
-        """Take a page of a request; the answer, in its envelope, if there is one now."""
+        """Take a page of a request. Return the answer as an encoded envelope; `None` if there is none now."""
         window = request.document, request.number
         if window in self._answers:
             return self._answers[window][0] if request.page == request.pages - 1 else None
         document = self._document_of(request)
         if document is None:
             is_last_page = request.page == request.pages - 1
-            return self._answer(request, "not-mine", bytes(-(-len(request.reports) // 8)), ()) if is_last_page else None
+            return self._signed(request, "not-mine", bytes(-(-len(request.reports) // 8)), ()) if is_last_page else None
         gathering = self._gatherings.get(window)
         if request.page == 0:
             while len(self._gatherings) >= _MAX_GATHERINGS and window not in self._gatherings:
@@ -161,8 +161,8 @@ class Group:
         del self._gatherings[window]
         if gathering.digest.digest() != gathering.request or len(self._answers) >= MAX_ANSWERS:
             return None
-        if not gathering.members and not gathering.key_gone:  # nobody of the group is in it: nothing to remember
-            return self._answer(request, "too-few", bytes(gathering.bitmap), ())
+        if not gathering.members and not gathering.key_gone:  # no member is in the set, so the answer need not be final
+            return self._signed(request, "too-few", bytes(gathering.bitmap), ())
         return self._sum_up(gathering, request, document, elapsed)
 
     @property
@@ -170,7 +170,10 @@ class Group:
         return max(2 * DAY + document.window_us / 1e6 + document.deadline for document in self.documents)
 
     def _document_of(self, request: OpeningRequest) -> GroupFacts | None:
-        """The document of a window: the newest from its beginning on, before it the one before."""
+        """Return the document of a request; `None` if its window does not follow it.
+
+        Windows that begin before the newest document's `valid_from` follow the document before.
+        """
         begin_of_newest = self.documents[0].valid_from * 1_000_000
         for age, document in enumerate(self.documents[:2]):
             if document.digest == request.document:
@@ -192,7 +195,7 @@ class Group:
     def _open_masks(
         self, gathering: _Gathering, report: SealedMasks, number: int, document: GroupFacts
     ) -> tuple[int, ...] | None:
-        """The masks of a member's first report in a set, if it can be opened."""
+        """Open the masks of a report; `None` if it is invalid, not a member's, or not the member's first in the set."""
         if report.device in gathering.members or report.count != document.numbers:
             return None
         if not (name := self._find_member(report.device, report.member)):
@@ -217,15 +220,15 @@ class Group:
 
     def _sum_up(self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts, elapsed: float) -> bytes:
         reason: NoSum = ""
-        if len(gathering.members) < document.least:
+        if len(gathering.members) < document.min_members:
             present_members = gathering.members | gathering.key_gone
-            reason = "key-gone" if len(present_members) >= document.least else "too-few"
+            reason = "key-gone" if len(present_members) >= document.min_members else "too-few"
         sums = () if reason else tuple(gathering.sums)
-        answer = self._answer(request, reason, bytes(gathering.bitmap), sums)
+        answer = self._signed(request, reason, bytes(gathering.bitmap), sums)
         self._answers[request.document, request.number] = answer, elapsed + self._lifetime
         return answer
 
-    def _answer(self, request: OpeningRequest, reason: NoSum, bitmap: bytes, sums: Sequence[int]) -> bytes:
+    def _signed(self, request: OpeningRequest, reason: NoSum, bitmap: bytes, sums: Sequence[int]) -> bytes:
         window = request.document, request.number, request.request
         message = OpeningAnswer(self.documents[0].fleet, self.name, *window, reason, bitmap, pack_numbers(sums))
         return sign("answer", message.encode(), [self._root]).encode()

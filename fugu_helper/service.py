@@ -1,4 +1,4 @@
-"""The running helper: requests in, answers out, and a key each day. Nothing is stored."""
+"""The running helper: it answers requests, and makes an opening key each day. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_DUMPABLE = 4  # PR_SET_DUMPABLE
 
 
 class Helper:
-    """A helper by its file. `unix` and `elapsed` are its clocks, in seconds."""
+    """A helper, configured by a file. `unix` and `elapsed` are its wall clock and monotonic clock, in seconds."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Helper:
         self._fleet: str = config["fleet"]
         self._groups = {
             documents[0].name: Group(documents, root, self._find_member)
-            for documents in (list(map(_facts, group)) for group in config["groups"])
+            for documents in (list(map(_group_facts, group)) for group in config["groups"])
         }
         self._requests = {topic_of("group_request", self._fleet, name): name for name in self._groups}
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class Helper:
         )
 
     def stop(self) -> None:
-        """Ask it to end; a signal handler may call this."""
+        """Ask the helper to end; a signal handler may call this."""
         self._stopping = True
         self._wake.set()
 
@@ -87,7 +87,7 @@ class Helper:
             self._link.stop()
 
     def _maintain(self) -> None:
-        """Make keys that are due; a wall clock that was set is a restart."""
+        """Make the keys that are due and publish them; after a change of the wall clock, drop all keys first."""
         with self._lock:
             offset = self._unix() - self._elapsed()
             if abs(offset - self._offset) > _STEP_SECONDS:
@@ -99,14 +99,14 @@ class Helper:
         self._publish(groups)
 
     def _publish(self, groups: Any) -> None:
-        """Say documents and keys; at a connection that comes later, all of them again."""
+        """Publish documents and opening keys of groups, retained."""
         for group in groups:
             self._link.publish(topic_of("group_document", self._fleet, group.name), group.document, retain=True)
             if group.opening_key:
                 self._link.publish(topic_of("group_key", self._fleet, group.name), group.opening_key, retain=True)
 
     def _on_request(self, topic: str, payload: bytes) -> None:
-        """Take a page in the network thread: while it is added up, no other is read, so that none piles up."""
+        """Take a page of a request, in the network thread: no other message is read meanwhile, so none piles up."""
         name = self._requests.get(topic)
         try:
             request = OpeningRequest.decode(payload)
@@ -128,7 +128,7 @@ class Helper:
 
 
 def lock_memory() -> bool:
-    """Keep what this process has in memory off the disk: no swap, no core file; True if the system allows it."""
+    """Keep this process's memory off the disk: no swap, no core file. True if the system allows it."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         dumps = libc.prctl(_NOT_DUMPABLE, 0, 0, 0, 0) == 0
@@ -137,19 +137,19 @@ def lock_memory() -> bool:
         return False
 
 
-def _facts(document: dict[str, Any]) -> GroupFacts:
+def _group_facts(document: dict[str, Any]) -> GroupFacts:
     return GroupFacts(
         **{**document, "digest": bytes.fromhex(document["digest"]), "envelope": bytes.fromhex(document["envelope"])}
     )
 
 
 def _config_of(path: Path) -> dict[str, Any]:
-    def work() -> dict[str, Any]:
+    def read() -> dict[str, Any]:
         from fugu_helper.config import running_config  # in the child alone
 
         return running_config(path)
 
-    answer = run_forked(work, "the check of the configuration", f" while reading {path}")()
+    answer = run_forked(read, "the check of the configuration", f" while reading {path}")()
     if "refused" in answer:
         raise FuguError(answer["detail"])
     return answer

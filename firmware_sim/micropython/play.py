@@ -1,4 +1,4 @@
-"""Runs under MicroPython's Unix port: an image whose sensors are recordings. Argument: a file of settings."""
+"""Run an image whose sensors are recordings, under MicroPython's Unix port. The argument is a file of settings."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ LOOK_MS = 20
 
 
 def patient_clock(streams: int):
-    """The machine's clock, which waits for the slowest of so many streams, so that no tick is late."""
+    """Return a clock of the machine that waits for the slowest of `streams` streams, so that no tick is late."""
     from sanitiser.clock import SystemClock
 
     class Clock(SystemClock):
@@ -22,7 +22,7 @@ def patient_clock(streams: int):
             return self._began + self.elapsed_us()
 
         def ticked(self, policy, tick):
-            """Wait for the tick after this one, which is due a period after it, however late this one was."""
+            """Note a drawn tick of a stream: the clock waits for the next tick, a period later, even if it was late."""
             now, period = self.elapsed_us(), policy.period_us
             first, begin = self._first.setdefault(policy.stream, (tick, now))
             self._until[policy.stream] = max(begin + (tick - first + 2) * period, now + period)
@@ -39,7 +39,7 @@ def patient_clock(streams: int):
 
 
 class Playing:
-    """Sensors that read what their recording has for the tick that is being drawn."""
+    """Sensors that read the value of a recording at the tick that is being drawn."""
 
     def __init__(self, clock) -> None:
         from fugu.core.ticks import Ticker
@@ -57,7 +57,7 @@ class Playing:
         Ticker._tick = ticking
 
     def sensor(self, states: str, readings: list):
-        """Reads from a file with a byte for the state of each tick, and the reading of each state."""
+        """Return a function that reads the current tick's reading; `states` is a file with a byte for each tick."""
         file = open(states, "rb")
         size = file.seek(0, 2)
 
@@ -69,12 +69,12 @@ class Playing:
 
 
 async def run(settings) -> None:
-    """Run the image until there is a file that says stop, or it ends."""
+    """Run the image until it ends, or the file `stop` of the settings exists."""
     import image
 
     from sanitiser import watchdog
 
-    watchdog.watchdog = lambda _board: lambda: None  # whoever has started this handles it
+    watchdog.watchdog = lambda _board: lambda: None  # the program that has started this one ends it
     from sanitiser.start import board
 
     clock = patient_clock(len(settings["streams"]))
@@ -92,9 +92,9 @@ async def run(settings) -> None:
 
 
 def main(file) -> None:
-    """Run what the settings say."""
-    with open(file) as opened:
-        settings = json.load(opened)
+    """Run the image that a file of settings names."""
+    with open(file) as source:
+        settings = json.load(source)
     sys.path.insert(0, settings["image"])
     os.chdir(settings["image"])
     asyncio.run(run(settings))

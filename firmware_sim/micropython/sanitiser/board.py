@@ -18,11 +18,11 @@ RESEND_MS = 10000
 MOST_RESEND_MS = 3600000
 STATUS_MS = 60000
 CODES = ("storage-full", "storage", "clock", "policy-inactive", "policy-expired", "stopped")
-"""The codes of a status, in the order that it has them in."""
+"""The codes of a status, in their order in it."""
 
 
 class Line:
-    """A stream of the image: its ticks, and what of it was sent and not acknowledged.
+    """A stream of the image: its ticks, its outbox, and how far the outbox was sent.
 
     Segments up to `sent` were sent on this connection; `patience` milliseconds after `moved` they are sent again.
     """
@@ -32,7 +32,7 @@ class Line:
         self.sent, self.patience, self.moved = 0, RESEND_MS, 0
 
     def begin_again(self, patience: int) -> None:
-        """Send again what is not known to be safe, from the oldest on."""
+        """Send all segments again that are not known to be safe, from the oldest on."""
         self.sent = self.outbox.oldest - 1
         self.patience = patience
         self.moved = time.ticks_ms()
@@ -41,16 +41,16 @@ class Line:
 class Board:
     """The program of a board.
 
-    `image` is burnt in, `trusted` was accepted of documents; `own`, the image's own policies, say which streams there
-    are; `policies` run, verified. `read`, the sensor, or a dictionary of those of each stream, gives an integer, or
-    None without a reading, and does not wait. `feed` keeps the watchdog quiet. An outbox of another stream is an
-    OutboxError.
+    `image` is burnt in, `trusted` has the accepted documents. `own`, the image's own policies, say which streams there
+    are; the verified `policies` run. `read` is the sensor, or a dictionary of the sensors by stream: a function that
+    returns an integer at once, or None without a reading. `feed` feeds the watchdog. Raises OutboxError for an outbox
+    of another clock.
     """
 
     def __init__(self, image, trusted, own, policies, read, feed, clock=None) -> None:
         fleet = "fugu/2/%s/" % own[0].fleet
         self._fleet, self._device, self._key = own[0].fleet, own[0].device, image.KEY
-        self._name = fleet + self._device + "/"
+        self._base = fleet + self._device + "/"
         self._feed = feed
         self._clock = Anchored(clock or SystemClock(), lambda wall: wall >= image.NOT_BEFORE)
         entropy = system_entropy(image.BOARD)
@@ -59,7 +59,7 @@ class Board:
             return Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
 
         version = policies[0].version if policies else trusted.version
-        self.following = Following(image, trusted, version, self._seconds, self._switch, self._idle, self._name, fleet)
+        self.following = Following(image, trusted, version, self._seconds, self._switch, self._idle, self._base, fleet)
         self.lines = []
         running = {policy.stream: policy for policy in policies}
         for pinned in own:
@@ -69,7 +69,7 @@ class Board:
             sensor = read[name] if isinstance(read, dict) else read
             ticker = Ticker(policy, self._clock, outbox, stream, sensor, self.following.silent)
             self.lines.append(Line(name, outbox, ticker, version))
-        self._fresh = asyncio.Event()
+        self._to_send = asyncio.Event()
         self.stopping = False
         self._randomness = image.RANDOMNESS
         will = messages.status(False, 0, ["connection-lost"], [], image.RANDOMNESS)
@@ -78,9 +78,9 @@ class Board:
             self._fleet + "-" + self._device,
             (image.USERNAME, image.PASSWORD),
             _context(image.CA),
-            (self._name + "status", will),
-            ([self._name + "committed"] if self._key else []) + self.following.topics,
-            self._delivered,
+            (self._base + "status", will),
+            ([self._base + "committed"] if self._key else []) + self.following.topics,
+            self._deliver,
         )
 
     async def run(self) -> None:
@@ -104,22 +104,22 @@ class Board:
         await self.link.close()
 
     def _idle(self) -> bool:
-        """Draw for ticks that have come; whether frames have ended."""
+        """Draw the ticks that have come. True if a segment was written."""
         self._feed()
-        ended = False
+        has_sealed = False
         for line in self.lines:
-            before = line.outbox.newest
+            newest = line.outbox.newest
             line.ticker.step()
-            ended = ended or line.outbox.newest != before
-        if ended:
-            self._fresh.set()
-        return ended
+            has_sealed = has_sealed or line.outbox.newest != newest
+        if has_sealed:
+            self._to_send.set()
+        return has_sealed
 
     def _seconds(self) -> int:
         return self._clock.now_us() // 1000000
 
     def _switch(self, trusted, policies) -> None:
-        """Store what is to be kept, and put policies in force with the next tick, if there are any."""
+        """Store a trust, and put policies in force with the next tick, unless they are None."""
         if policies is not None:
             for line in self.lines:
                 line.ticker.close()
@@ -130,42 +130,42 @@ class Board:
         for line in self.lines:
             line.ticker.switch(by_stream.get(line.name))
             line.version = trusted.version
-        self._fresh.set()
+        self._to_send.set()
 
     async def _drain(self) -> None:
         for _ in range(100):
             if all(line.outbox.next(line.sent) is None for line in self.lines):
                 return
             self._feed()
-            self._fresh.set()
+            self._to_send.set()
             await asyncio.sleep_ms(50)
 
     async def _send(self) -> None:
-        connection, payload, answer, due = 0, None, None, 0
+        connection, said, said_status, due = 0, None, None, 0
         while True:
-            self._fresh.clear()
+            self._to_send.clear()
             if not self.link.connected:
                 await asyncio.sleep_ms(100)
                 continue
             if connection != self.link.connections:
-                connection, payload, answer = self.link.connections, None, None
+                connection, said, said_status = self.link.connections, None, None
                 for line in self.lines:
                     line.begin_again(RESEND_MS)
             now = time.ticks_ms()
             codes = self._codes()
-            current = codes, [line.version for line in self.lines if line.ticker.policy]
-            if (payload != current or time.ticks_diff(now, due) >= 0) and await self._say(codes):
-                payload, due = current, time.ticks_add(now, STATUS_MS)
+            state = codes, [line.version for line in self.lines if line.ticker.policy]
+            if (said != state or time.ticks_diff(now, due) >= 0) and await self._say_status(codes):
+                said, due = state, time.ticks_add(now, STATUS_MS)
             if self.following.topics:
                 status = self.following.next_status(self._seconds())
-                if status != answer and await self.link.publish(self._name + "policy/status", status, True):
-                    answer = status
+                if status != said_status and await self.link.publish(self._base + "policy/status", status, True):
+                    said_status = status
             sent = False
             for line in self.lines:
                 sent = await self._send_next(line) or sent
             if not sent:
                 try:
-                    await asyncio.wait_for_ms(self._fresh.wait(), 1000)
+                    await asyncio.wait_for_ms(self._to_send.wait(), 1000)
                 except asyncio.TimeoutError:
                     pass
 
@@ -178,7 +178,7 @@ class Board:
         number, frames = batch
         for name, _, _, frame in frames:
             stream, _, window = name.partition("/")
-            topic = self._name + ("window/" if window else "symbols/") + stream
+            topic = self._base + ("window/" if window else "symbols/") + stream
             if not await self.link.publish(topic, frame):
                 return False
         line.sent = max(line.sent, number)
@@ -187,25 +187,25 @@ class Board:
         return True
 
     def _codes(self) -> list:
-        """Problems with storage, clock and policy; nothing here may depend on a reading."""
+        """Return the codes of problems with storage, clock and policy; none may depend on a reading."""
         troubles = [line.ticker.trouble for line in self.lines]
         silent = self.following.silent(self._seconds())
         if not self._clock.anchors or self._clock.jump:
             troubles.append("clock")
         return [code for code in CODES if code in troubles or code == silent]
 
-    async def _say(self, codes: list) -> bool:
+    async def _say_status(self, codes: list) -> bool:
         streams, depth = [], 0
         for line in self.lines:
             depth += max(0, line.outbox.depth)
             if line.ticker.policy:
                 streams.append([line.name, line.version, max(0, line.ticker.next_tick)])
         return await self.link.publish(
-            self._name + "status", messages.status(True, depth, codes, streams, self._randomness), True
+            self._base + "status", messages.status(True, depth, codes, streams, self._randomness), True
         )
 
-    def _delivered(self, topic: str, payload) -> None:
-        if topic != self._name + "committed":
+    def _deliver(self, topic: str, payload) -> None:
+        if topic != self._base + "committed":
             self.following.arrived(topic, payload)
             return
         try:
@@ -217,21 +217,21 @@ class Board:
         for line in self.lines:
             outbox = line.outbox
             outbox.counter = counter
-            before = outbox.oldest
-            own = [commit for commit in commits if commit[0].partition("/")[0] == line.name]
-            missed = outbox.forget_committed(own, line.sent)
-            if outbox.oldest != before:
+            oldest = outbox.oldest
+            own_commits = [commit for commit in commits if commit[0].partition("/")[0] == line.name]
+            missed = outbox.forget_committed(own_commits, line.sent)
+            if outbox.oldest != oldest:
                 line.patience, line.moved = RESEND_MS, time.ticks_ms()
             elif missed and time.ticks_diff(time.ticks_ms(), line.moved) > RESEND_MS // 2:
                 line.begin_again(line.patience)
 
 
 async def _for_ever(job) -> None:
-    """Begin a job anew when it fails, as it may without enough memory."""
+    """Start a job again whenever it fails, as it may for lack of memory."""
     while True:
         try:
             await job()
-        except Exception:  # whatever it is, ticks go on, and what is on the flash is sent later
+        except Exception:  # ticks go on after any error, and segments are sent later
             gc.collect()
             await asyncio.sleep_ms(1000)
 

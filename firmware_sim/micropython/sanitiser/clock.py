@@ -12,11 +12,11 @@ class SystemClock:
         self._elapsed = 0
 
     def now_us(self) -> int:
-        """Microseconds of Unix time."""
+        """Return microseconds of Unix time."""
         return time.time_ns() // 1000 + self._since
 
     def elapsed_us(self) -> int:
-        """Microseconds since the start; ask at least every few minutes, as the board's counter turns over."""
+        """Return microseconds since the start; call this at least every few minutes, as the board's counter wraps."""
         ticks = time.ticks_us()
         self._elapsed += time.ticks_diff(ticks, self._ticks)
         self._ticks = ticks

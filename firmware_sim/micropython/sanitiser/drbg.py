@@ -1,8 +1,8 @@
-"""Random bytes for a board without a good generator: from a secret that was provisioned, with its state in flash.
+"""Random bytes for a board without a good generator: from a provisioned secret, with the state in flash.
 
-Source: NIST SP 800-90A Rev. 1, section 10.1.2, HMAC_DRBG with SHA-256. The state in flash only ever makes seeds. A
-start takes a new one, and so does every so many blocks after it. The state behind a seed is durable before the seed is
-used. So a power cut at any moment, or many, never brings the same output again.
+Source: NIST SP 800-90A Rev. 1, section 10.1.2, HMAC_DRBG with SHA-256. The state in flash only ever makes seeds. Each
+start takes a new seed, and so does each `BLOCKS`-th block after it. The state after a seed is durable before the seed
+is used. So power cuts at any moment never bring the same output again.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ class Drbg:
         self.reseed(seed)
 
     def reseed(self, input_bytes: bytes = b"") -> None:
-        """Take something more in; also the function that the standard calls Update."""
+        """Mix further input bytes into the state; the function Update of the standard."""
         for mark in (b"\0", b"\x01") if input_bytes else (b"\0",):
             self.key = hmac(self.key, self.value + mark + input_bytes)
             self.value = hmac(self.key, self.value)
 
     def generate(self, size: int) -> bytes:
-        """At most 65,536 bytes."""
+        """Return `size` bytes, at most 65,536."""
         output = b""
         while len(output) < size:
             self.value = hmac(self.key, self.value)
@@ -44,17 +44,20 @@ class Drbg:
 
 
 def provisioned(hedge):
-    """A function that fills a buffer with random bytes, or raises OSError; nothing rests on the bytes of `hedge`."""
-    pool, block_left, blocks, child = bytearray(BLOCK), 0, 0, None
+    """Return a function that fills a buffer with random bytes, or raises OSError.
+
+    `hedge` gives further bytes for seeds; no guarantee rests on them.
+    """
+    pool, block_left, blocks, generator = bytearray(BLOCK), 0, 0, None
 
     def fill(buffer) -> None:
-        nonlocal block_left, blocks, child
+        nonlocal block_left, blocks, generator
         offset = 0
         while offset < len(buffer):
             if not block_left:
                 if not blocks:
-                    child, blocks = _seeded(hedge), BLOCKS
-                pool[:] = child.generate(BLOCK)
+                    generator, blocks = _new_generator(hedge), BLOCKS
+                pool[:] = generator.generate(BLOCK)
                 block_left, blocks = BLOCK, blocks - 1
             size = min(block_left, len(buffer) - offset)
             buffer[offset : offset + size] = pool[block_left - size : block_left]
@@ -64,16 +67,16 @@ def provisioned(hedge):
     return fill
 
 
-def _seeded(hedge) -> Drbg:
-    """A generator with a seed that nobody had before."""
-    root, counter, seed_digest = _state()
+def _new_generator(hedge) -> Drbg:
+    """Return a generator with a new seed, which was never used before."""
+    root, counter, seed_digest = _read_state()
     seed = root.generate(48)
     _write(root, counter + 1, seed_digest)
     return Drbg(seed + struct.pack(">Q", counter) + hedge(32))
 
 
-def _state() -> tuple:
-    """The state in flash, how many seeds it has made, and which provisioned seed it has taken last."""
+def _read_state() -> tuple:
+    """Return the generator in flash, the number of seeds it has made, and the digest of its last provisioned seed."""
     stored_state, seed = _read(STATE), _read(SEED)
     if stored_state is None and seed is None:
         raise OSError(_BAD)

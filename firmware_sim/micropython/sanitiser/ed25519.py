@@ -12,7 +12,10 @@ _cubes = b""
 
 
 def verify(public: bytes, message: tuple, signature: bytes, on_progress) -> bool:
-    """True if a key (32 bytes) has signed a message, in parts, with these 64 bytes; `on_progress` is called often."""
+    """True if a key (32 bytes) has signed a message, in parts, by `signature` (64 bytes).
+
+    `on_progress` is called often.
+    """
     if len(public) != 32 or len(signature) != 64:
         return False
     key, commitment = _point(public), _point(signature[:32])
@@ -25,7 +28,7 @@ def verify(public: bytes, message: tuple, signature: bytes, on_progress) -> bool
     base_minus_key, point = _add(base, minus_key), (0, 1, 1, 0)
     for bit in range(252, -1, -1):
         on_progress()
-        point = _twice(point)
+        point = _double(point)
         first, other = scalar >> bit & 1, challenge >> bit & 1
         if first or other:
             point = _add(point, (base_minus_key if other else base) if first else minus_key)
@@ -33,7 +36,7 @@ def verify(public: bytes, message: tuple, signature: bytes, on_progress) -> bool
 
 
 def _point(encoded: bytes):
-    """A point in extended coordinates; none if the bytes are none."""
+    """Decode a point, in extended coordinates; None if the bytes are no point."""
     y = int.from_bytes(encoded, "little")
     sign, y = y >> 255, y & ((1 << 255) - 1)
     if y >= _P:
@@ -58,7 +61,7 @@ def _add(first: tuple, other: tuple) -> tuple:
     return e * f % _P, g * h % _P, f * g % _P, e * h % _P
 
 
-def _twice(point: tuple) -> tuple:
+def _double(point: tuple) -> tuple:
     x, y, z, _ = point
     a, b = x * x, y * y
     h, g = a + b, a - b
@@ -67,7 +70,7 @@ def _twice(point: tuple) -> tuple:
 
 
 def _constants(count: int, power: int) -> bytes:
-    """The first 8 bytes of the fractions of the square or cube roots of the first primes."""
+    """Return the first 8 bytes of the fractions of the square or cube roots of the first `count` primes."""
     constants, prime = bytearray(8 * count), 1
     for offset in range(0, 8 * count, 8):
         prime = _next_prime(prime)
@@ -97,12 +100,12 @@ def _root(value: int, power: int) -> int:
     return low
 
 
-def _turned(word: int, by: int) -> int:
-    return (word >> by | word << (64 - by)) & _MASK
+def _rotated(word: int, bits: int) -> int:
+    return (word >> bits | word << (64 - bits)) & _MASK
 
 
 def _blocks(message: tuple):
-    """Blocks of 128 bytes, the last of them filled up; small pieces, as memory may be in pieces too."""
+    """Yield blocks of 128 bytes, the last padded; small pieces, as a board's free memory may be fragmented."""
     size, pending = 0, b""
     for part in message:
         size += len(part)
@@ -116,7 +119,7 @@ def _blocks(message: tuple):
 
 
 def sha512(message: tuple, on_progress) -> bytes:
-    """FIPS 180-4, of a message in parts."""
+    """Return the SHA-512 hash (FIPS 180-4) of a message in parts."""
     global _cubes
     if not _cubes:
         _cubes = _constants(80, 3)
@@ -129,12 +132,12 @@ def sha512(message: tuple, on_progress) -> bytes:
             slot = i & 15
             if i > 15:
                 two, fifteen = words[i - 2 & 15], words[i - 15 & 15]
-                schedule = _turned(fifteen, 1) ^ _turned(fifteen, 8) ^ fifteen >> 7
-                schedule += _turned(two, 19) ^ _turned(two, 61) ^ two >> 6
+                schedule = _rotated(fifteen, 1) ^ _rotated(fifteen, 8) ^ fifteen >> 7
+                schedule += _rotated(two, 19) ^ _rotated(two, 61) ^ two >> 6
                 words[slot] = (words[slot] + words[i - 7 & 15] + schedule) & _MASK
-            word = h + (_turned(e, 14) ^ _turned(e, 18) ^ _turned(e, 41)) + (e & f ^ ~e & _MASK & g)
+            word = h + (_rotated(e, 14) ^ _rotated(e, 18) ^ _rotated(e, 41)) + (e & f ^ ~e & _MASK & g)
             word += int.from_bytes(_cubes[8 * i : 8 * i + 8], "big") + words[slot]
-            two = (_turned(a, 28) ^ _turned(a, 34) ^ _turned(a, 39)) + (a & b ^ a & c ^ b & c)
+            two = (_rotated(a, 28) ^ _rotated(a, 34) ^ _rotated(a, 39)) + (a & b ^ a & c ^ b & c)
             h, g, f, e, d, c, b, a = g, f, e, (d + word) & _MASK, c, b, a, (word + two) & _MASK
         state = [(old + new) & _MASK for old, new in zip(state, (a, b, c, d, e, f, g, h))]
     return b"".join([word.to_bytes(8, "big") for word in state])

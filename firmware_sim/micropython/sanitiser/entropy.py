@@ -1,8 +1,8 @@
-"""Random bytes that are of cryptographic grade: on Unix the kernel's.
+"""Random bytes of cryptographic grade: on Unix those of the kernel.
 
-On an ESP32 the generator of the hardware is fed by the radio: without one that is on, nothing is drawn. On RP2040 and
-RP2350 `os.urandom` reads a ring oscillator, or a generator of 128 bits of state that is no cryptographic one, so theirs
-is HMAC_DRBG (`sanitiser.drbg`) from a secret that was provisioned.
+On an ESP32 the radio feeds the generator of the hardware: while no radio is on, nothing is drawn. On RP2040 and RP2350
+`os.urandom` reads a ring oscillator, or a generator with 128 bits of state that is not cryptographic. These boards use
+HMAC_DRBG (`sanitiser.drbg`) from a provisioned secret.
 """
 
 import os
@@ -11,7 +11,7 @@ _NO_DEVICE = 19
 
 
 def system_entropy(board: str):
-    """A function that fills a buffer with random bytes, or raises OSError."""
+    """Return a function that fills a buffer with random bytes, or raises OSError."""
     if board in ("rp2040", "rp2350"):
         from sanitiser.drbg import provisioned
 

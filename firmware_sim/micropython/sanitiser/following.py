@@ -1,6 +1,6 @@
-"""A board's fleet: policies, roots, the time, and stops; docs/firmware.md has the rules.
+"""The signed documents that a board follows: policies, roots, the time, and stops; docs/firmware.md has the rules.
 
-What is accepted is stored first and then put in force, between two ticks.
+An accepted document is stored first and then put in force, between two ticks.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ _TIME_MS = 3600000
 class Following:
     """Documents that a board of a fleet follows; `image` is burnt in, `trusted` was accepted before.
 
-    `version` is of the policies that run; `now` gives Unix time in seconds. `switch` puts policies in force, once what
-    is to be kept is stored: called with both, policies may be None. `on_progress` is called often while judging.
-    `name` is of the topics of this device, `fleet` of the fleet's.
+    `version` is that of the policies that run; `now` returns Unix time in seconds. `switch(trusted, policies)` stores
+    the trust, then puts the policies in force; policies may be None. `on_progress` is called often while judging.
+    `name` and `fleet` are the beginnings of the topics of this device and of the fleet.
     """
 
     def __init__(self, image, trusted, version: int, now, switch, on_progress, name: str, fleet: str) -> None:
@@ -40,10 +40,10 @@ class Following:
         self._reason = self._detail = ""
         self._refused = 0
         self._arrived = asyncio.Event()
-        self._again = self._time_from = None
+        self._retry_at = self._time_from = None
 
     def arrived(self, topic: str, payload) -> None:
-        """Take what has arrived; the newest of each kind counts."""
+        """Take a document that has arrived; the newest of each kind counts. None stands for one that is too large."""
         kind = self._kinds.get(topic)
         if kind is None or payload == b"":
             return
@@ -57,18 +57,18 @@ class Following:
             self._arrived.set()
 
     def silent(self, seconds: int):
-        """Why nothing may be drawn at a Unix time in seconds, if that is so."""
+        """Return why nothing may be drawn at a Unix time in seconds; None if it may."""
         return self.trusted.silent(seconds, self.version)
 
     def next_status(self, seconds: int) -> bytes:
-        """The status of documents."""
+        """Return the encoded policy status at a Unix time in seconds."""
         stale = self.trusted.stale(seconds, self._image.FRESH_SECONDS)
         return messages.policy_status(
             self.trusted.version, self._judged, self._reason, self._detail[:200], self._refused, stale
         )
 
     async def run(self, link) -> None:
-        """Judge what arrives, for ever."""
+        """Judge the documents that arrive, for ever."""
         while True:
             try:
                 await asyncio.wait_for_ms(self._arrived.wait(), _RETRY_MS // 4)
@@ -82,10 +82,10 @@ class Following:
                     self._judge(kind, payload)
                     payload = None
                     await asyncio.sleep_ms(3 * time.ticks_diff(time.ticks_ms(), begin))
-            if self._again is not None and time.ticks_diff(time.ticks_ms(), self._again) >= 0 and link.connected:
-                self._again = None
+            if self._retry_at is not None and time.ticks_diff(time.ticks_ms(), self._retry_at) >= 0 and link.connected:
+                self._retry_at = None
                 try:
-                    await link.ask()  # instead of keeping what may be judged otherwise by now
+                    await link.ask()  # the board keeps no refused documents, so the broker sends them again
                 except OSError:
                     pass
 
@@ -111,7 +111,7 @@ class Following:
                 raise
             except MemoryError:
                 raise RefusedError("judge", "the check of a document needs more memory than there is") from None
-            except Exception:  # what nobody thought of is a refusal
+            except Exception:  # an unexpected error refuses the document
                 raise RefusedError("unexpected", "an error that nobody has foreseen") from None
             finally:
                 release(*JUDGES)
@@ -130,9 +130,9 @@ class Following:
         if kind == "time":
             fresh = self._image.FRESH_SECONDS * 500 or _TIME_MS
             self._time_from = time.ticks_add(time.ticks_ms(), min(fresh, _TIME_MS))
-        if kind == "root" and trusted is not None:  # what was refused may be of keys that were not known
+        if kind == "root" and trusted is not None:  # keys that were not known may have signed refused documents
             self._answered = {kind: name}
-            self._again = time.ticks_ms()
+            self._retry_at = time.ticks_ms()
         if kind == "policy":
             self._judged, self._reason, self._detail = name[:8], "", ""
 
@@ -142,6 +142,6 @@ class Following:
         if kind == "time":
             self._time_from = time.ticks_add(time.ticks_ms(), _RETRY_MS)
         if error.reason in _PASSING:
-            self._again = time.ticks_add(time.ticks_ms(), _RETRY_MS)
+            self._retry_at = time.ticks_add(time.ticks_ms(), _RETRY_MS)
         else:
             self._answered[kind] = name

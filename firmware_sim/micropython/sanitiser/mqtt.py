@@ -1,6 +1,6 @@
-"""MQTT 3.1.1 for a board: one connection that comes back by itself, QoS 1 with one message under way, a last will.
+"""MQTT 3.1.1 for a board: one connection that reconnects by itself, QoS 1 with one message under way, a last will.
 
-A client of our own: a quarter of the bytecode of the usual one, `mqtt_as`, which also manages the wireless network.
+This client takes a quarter of the bytecode of the usual one, `mqtt_as`, which also manages the wireless network.
 """
 
 import asyncio
@@ -17,29 +17,29 @@ _MOST_WAIT = 60
 
 
 class LinkError(Exception):
-    """The broker says no, or something that is no MQTT."""
+    """The broker refuses, or sends something that is no MQTT."""
 
 
 def _text(text) -> bytes:
-    data = text if isinstance(text, bytes) else text.encode()
-    return struct.pack(">H", len(data)) + data
+    encoded = text if isinstance(text, bytes) else text.encode()
+    return struct.pack(">H", len(encoded)) + encoded
 
 
 def _packet(kind: int, body: bytes) -> bytes:
-    head, payload = bytearray([kind]), len(body)
+    head, length = bytearray([kind]), len(body)
     while True:
-        byte, payload = payload & 127, payload >> 7
-        head.append(byte | (128 if payload else 0))
-        if not payload:
+        byte, length = length & 127, length >> 7
+        head.append(byte | (128 if length else 0))
+        if not length:
             return bytes(head) + body
 
 
 class Link:
-    """A connection to a broker, `at` host and port; an account of empty strings is none; a context switches TLS on.
+    """A connection to a broker, `at` host and port. `account` is user and password, empty for none.
 
-    `client_id` names the session; `will` is topic and bytes that the broker publishes, retained, when the connection
-    dies. `on_message` is called with topic and bytes, or None instead of more bytes than a board has room for.
-    `connected` says whether the broker has accepted the connection and the subscriptions.
+    A `context` switches TLS on. `client_id` names the session. `will` is topic and bytes that the broker publishes,
+    retained, when the connection is lost. `on_message` is called with topic and bytes, or None in the place of more
+    bytes than a board has room for. `connected`: the broker has accepted the connection and the subscriptions.
     """
 
     def __init__(self, at, client_id, account, context, will, subscriptions, on_message, keep_alive=30) -> None:
@@ -64,12 +64,12 @@ class Link:
                 pass
             if self.connected:
                 wait = 1
-            self._lost()
+            self._drop()
             await asyncio.sleep_ms(500 * wait + random.getrandbits(9) * wait)
             wait = min(2 * wait, _MOST_WAIT)
 
     async def publish(self, topic: str, payload: bytes, retain: bool = False) -> bool:
-        """Publish a message; whether the broker has acknowledged it."""
+        """Publish a message. True if the broker has acknowledged it."""
         if not self.connected:
             return False
         self._number = self._number % 65535 + 1
@@ -83,12 +83,12 @@ class Link:
             )
             await asyncio.wait_for(self._answered.wait(), _PATIENCE)
         except (OSError, asyncio.TimeoutError):
-            self._lost()
+            self._drop()
             return False
         return self.connected and writer is self._writer
 
     async def ask(self) -> None:
-        """Subscribe, perhaps again: the broker then sends what it retains."""
+        """Subscribe, perhaps again: the broker then sends its retained messages."""
         if self._writer is not None and self._subscriptions:
             body = b"".join([_text(topic) + b"\x01" for topic in self._subscriptions])
             await self._write(self._writer, _packet(0x82, b"\x00\x01" + body))
@@ -97,15 +97,15 @@ class Link:
         """Disconnect in order: the broker forgets the will."""
         if self._writer is not None:
             await self._write(self._writer, b"\xe0\x00")
-            self._lost()
+            self._drop()
 
-    async def _write(self, writer, data: bytes) -> None:
-        """One task after the other: a stream of MicroPython takes no two at a time."""
+    async def _write(self, writer, packet: bytes) -> None:
+        """Write a packet, one task at a time: a stream of MicroPython cannot be written by two."""
         async with self._writing:
-            writer.write(data)
+            writer.write(packet)
             await writer.drain()
 
-    def _lost(self) -> None:
+    def _drop(self) -> None:
         self.connected = False
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -129,7 +129,7 @@ class Link:
             await self.ask()
             while kind >> 4 != _SUBACK:
                 kind, answer = await asyncio.wait_for(self._receive(reader), _PATIENCE)
-                await self._take(kind, answer)
+                await self._handle(kind, answer)
         self._number = 1
         self.connections += 1
         self.connected = True
@@ -144,7 +144,7 @@ class Link:
                 await self._write(self._writer, b"\xc0\x00")
                 continue
             silent = False
-            await self._take(kind, answer)
+            await self._handle(kind, answer)
 
     async def _receive(self, reader) -> tuple:
         kind = (await reader.readexactly(1))[0]
@@ -167,11 +167,11 @@ class Link:
             raise LinkError("a packet that is too large")
         body += await reader.readexactly(topic_length + 2)
         size -= len(body)
-        while size:  # a little at a time: if there were no room, the broker would send it again for ever
+        while size:  # read and dropped in pieces: without it the broker would send the packet again for ever
             size -= len(await reader.readexactly(min(size, _PIECE)))
         return kind & 15 | _TOO_LARGE << 4, body
 
-    async def _take(self, kind: int, body: bytes) -> None:
+    async def _handle(self, kind: int, body: bytes) -> None:
         action = kind >> 4
         if action == _PUBACK:
             if len(body) >= 2 and struct.unpack_from(">H", body)[0] == self._waits_for:

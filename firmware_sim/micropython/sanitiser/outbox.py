@@ -1,12 +1,12 @@
-"""Everything that must outlast a power cut, in sealed segments: written once, whole, and deleted when they are safe.
+"""The outbox of a stream on a board: sealed segments, each written once, as a whole, and deleted when it is safe.
 
-A segment holds the frames that ended at one tick and all that a restart has to know. That is which ticks may have been
-drawn, the last framed tick and window, the clock's shift, and the newest watermark's counter. The file system littlefs
-takes a file at one moment, when it is closed. Other file systems are told apart by checksums. So a power cut leaves a
-segment or none. The newest whole segment says what was reserved: no tick at or below that is ever drawn again. What a
-restart has to know is there twice, so that no bit that turns in the flash takes it away; it may take frames.
+A segment holds the frames that ended at one tick, and the state for a restart. The state has the last reserved tick,
+the last framed tick and window, the clock's shift, and the newest watermark's counter. The file system littlefs writes
+a file at one moment, when it is closed; on other file systems checksums show torn files. So a power cut leaves a whole
+segment or none. No tick up to the reserved tick of the newest whole segment is ever drawn again. Each segment has the
+state twice, so that a bit that turns in the flash may cost frames, but never the state.
 
-A frame is one segment, its last write also reserves the ticks of the next. The newest segment stays, even if all its
+To write a segment with a frame also reserves the ticks of the next frame. The newest segment stays, even if all its
 frames are safe elsewhere.
 """
 
@@ -21,16 +21,16 @@ _SPARE_BLOCKS = 4
 
 
 class OutboxError(Exception):
-    """The outbox belongs to another stream, or has no room."""
+    """The outbox is that of a stream with another clock."""
 
 
 class Outbox:
-    """The segments of one stream, in a folder that is made; OutboxError if what is there has another clock.
+    """The segments of one stream, in a folder that is made. OutboxError if its segments are of another clock.
 
-    No tick above `reserved` may have been drawn. `last_framed` is the last tick of the newest frame. `indices` has, by
-    the name of a window, the index of the last one that was released. `clock` is epoch and period in microseconds.
-    Numbers are ahead of the wall clock by `shift` ticks from the tick `since` on. `counter` is of the newest watermark
-    that was taken, `newest` the id of the newest segment, 0 for none.
+    No tick above `reserved` was ever drawn. `last_framed` is the last tick of the newest frame. `indices` has, by the
+    name of a window, the index of the last one that was released. `clock` is epoch and period in microseconds. Numbers
+    are ahead of the wall clock by `shift` ticks from the tick `since` on. `counter` is that of the newest watermark.
+    `newest` and `oldest` are the ids of the newest and the oldest segment; `newest` is 0 if there is none.
     """
 
     def __init__(self, folder: str, policy) -> None:
@@ -66,12 +66,12 @@ class Outbox:
                 offset += 9 + size
 
     def expect(self, policy) -> None:
-        """Have room for frames of a policy."""
+        """Let `fits` check for room for a frame of this policy."""
         self._frame_bytes = 256 + policy.frame_ticks * policy.bits // 8
 
     @property
     def depth(self) -> int:
-        """Segments whose frames are not known to be safe elsewhere, roughly."""
+        """Number of segments whose frames are not known to be safe elsewhere, roughly."""
         return self.newest - self.oldest + 1
 
     def fits(self) -> bool:
@@ -80,20 +80,20 @@ class Outbox:
         return free >= _SPARE_BLOCKS + self._frame_bytes // block
 
     def reserve(self, last_tick: int) -> None:
-        """Make sure that ticks up to this one are never drawn again; after an OSError they must not be drawn."""
+        """Reserve ticks up to this one, so that they are never drawn twice; after an OSError they must not be drawn."""
         if last_tick > self.reserved or self._waiting:
             self.seal([], last_tick)
 
     def set_shift(self, shift: int, since_tick: int) -> None:
-        """Let the next tick be one of another shift."""
+        """Store a shift that holds from a tick on."""
         if (shift, since_tick) != (self.shift, self.since):
             self.seal([], self.reserved, shift, since_tick)
 
     def seal(self, frames: list, reserved: int, shift=None, since_tick=None) -> None:
-        """Write frames that have ended, (sequence, previous, last, bytes), and what is reserved: one file, closed once.
+        """Write a segment with ended frames, each (sequence, previous, last, bytes), and the last reserved tick.
 
         Raises:
-            OSError: not written; they stay in memory, and go with the next. Nothing may be drawn until then.
+            OSError: nothing was written. The frames stay in memory for the next segment; draw nothing until then.
         """
         self._waiting += frames
         if shift is None:
@@ -126,7 +126,7 @@ class Outbox:
         self.shift, self.since = shift, since_tick
 
     def next(self, after_id: int):
-        """The id of the next segment with frames that are not known to be safe, and those; none if there is none."""
+        """Return the id of the next segment with frames that are not known to be safe, and these; None without one."""
         number = max(after_id + 1, self.oldest)
         while number <= self.newest:
             segment = self._read(number)
@@ -138,14 +138,14 @@ class Outbox:
         return None
 
     def forget(self, number: int) -> None:
-        """Forget the oldest segment, or an older one: the broker has it."""
+        """Forget segments up to this one, which the broker has."""
         if number >= self.oldest:
             self._drop(number)
 
     def forget_committed(self, commits: list, sent: int) -> bool:
-        """Forget what is durable elsewhere: (sequence, through, gaps) of each; of what was sent, up to a segment.
+        """Forget frames that are durable elsewhere, by (sequence, through, gaps), up to the segment `sent`.
 
-        It returns whether the oldest that is left is missed there, though later ones have arrived.
+        True if the gateway misses the oldest segment that is left, though it has later frames.
         """
         for name, last_tick, gaps in commits:
             self._covered[name] = last_tick, gaps
@@ -164,7 +164,7 @@ class Outbox:
     def _drop(self, number: int) -> None:
         while self.oldest <= number:
             if self.oldest == self.newest:
-                self._spent = self.newest  # it goes when there is a newer one
+                self._spent = self.newest  # it is removed when there is a newer one
             else:
                 self._remove(self.oldest)
             self.oldest += 1
@@ -173,23 +173,23 @@ class Outbox:
         try:
             os.remove(self._path(number))
         except OSError:
-            pass  # one that never was, or it is found at the next start
+            pass  # it does not exist, or the next start finds it
 
     def _path(self, number: int) -> str:
         return "%s/%08x" % (self._folder, number)
 
     def _read(self, number: int):
-        """Read the facts for a restart, and the frames of a segment; none if it is not there, or not whole."""
+        """Read the state and the frames of a segment; None if it is missing, or its state is damaged."""
         try:
             with open(self._path(number), "rb") as file:
                 segment = file.read()
         except OSError:
             return None
         end = len(segment) - 2
-        state, second_state = _state(segment, 0), None
+        state, second_state = _read_state(segment, 0), None
         if end > 0:
             begin = end - struct.unpack_from(">H", segment, end)[0]
-            second_state = _state(segment, begin) if begin > 0 else None
+            second_state = _read_state(segment, begin) if begin > 0 else None
             if second_state is not None and begin + len(second_state) != end:
                 second_state = None
         size = len(state or second_state or b"")
@@ -199,15 +199,15 @@ class Outbox:
         if state is None or len(body) <= _CHECK or _digest(body[:-_CHECK]) != body[-_CHECK:]:
             # Damaged in the middle, or cut off before the end.
             return None if second_state is None else (second_state, [])
-        return state, _frames(body)
+        return state, _decode_frames(body)
 
 
 def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()[:_CHECK]
 
 
-def _state(segment: bytes, begin: int):
-    """Facts for a restart, with their checksum, if it is there and whole."""
+def _read_state(segment: bytes, begin: int):
+    """Return the state that begins at an offset, with its checksum; None if it is damaged."""
     offset = begin + struct.calcsize(_HEAD)
     if begin < 0 or segment[begin : begin + 4] != _MAGIC or offset > len(segment):
         return None
@@ -219,8 +219,8 @@ def _state(segment: bytes, begin: int):
     return state if state[-_CHECK:] == _digest(state[:-_CHECK]) else None
 
 
-def _frames(body: bytes) -> list:
-    """(sequence, previous, last, bytes) of each frame of a segment."""
+def _decode_frames(body: bytes) -> list:
+    """Return (sequence, previous, last, bytes) of each frame of a segment."""
     offset, frames = 1, []
     for _ in range(body[0]):
         name, previous, last, size = struct.unpack_from(">BqqH", body, offset)

@@ -1,10 +1,10 @@
-"""Signatures of documents; what checks them is in memory only meanwhile."""
+"""Signatures of documents; the module that verifies them is in memory only meanwhile."""
 
 from fugu.core.loading import release
 
 
 def all_match(checks: list, on_progress) -> bool:
-    """Verify signatures: of each the public key, the message in parts, and the signature."""
+    """True if all signatures match; each check is a public key, a message in parts, and a signature."""
     from sanitiser.ed25519 import verify
 
     try:

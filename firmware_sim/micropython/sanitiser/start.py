@@ -11,12 +11,12 @@ _THRESHOLD = 16384
 
 
 def accepted(image, on_progress):
-    """Read stored documents, the image's own policies, and those to run: of the newest document, or the own.
+    """Return the stored trust, the image's own policies, and the policies to run: the stored ones, or the image's.
 
-    OSError if what was kept is damaged, RefusedError if the image's own policies may not run.
+    OSError if the stored trust is damaged, RefusedError if the image's own policies may not run.
     """
     if hasattr(gc, "threshold"):
-        gc.threshold(_THRESHOLD)  # collected seldom, memory falls to pieces
+        gc.threshold(_THRESHOLD)  # if garbage is collected seldom, memory is fragmented
     from fugu.core.derived import check_policies
 
     trusted = trust.load(TRUST_FILE, image.ROOT)
@@ -33,7 +33,7 @@ def accepted(image, on_progress):
 
 
 def board(image, read_sensor, clock=None):
-    """An image's board, ready to run; from now on, its watchdog has to be fed."""
+    """Make an image's board, ready to run; from now on, its watchdog has to be fed."""
     feed = watchdog(image.BOARD)
     accepted_image = accepted(image, feed)
     from sanitiser.board import Board
@@ -42,7 +42,7 @@ def board(image, read_sensor, clock=None):
 
 
 def run(read_sensor) -> None:
-    """Run the image on this board, for ever; `read_sensor` is as of `sanitiser.board.Board`."""
+    """Run the image on this board, for ever; `read_sensor` is the `read` of `sanitiser.board.Board`."""
     import asyncio
 
     import image

@@ -1,18 +1,18 @@
-"""The watchdog of a board that hangs: the hardware's timer, which has to be fed; on the Unix port a process.
+"""The watchdog, which ends a board that hangs: the timer of the hardware; on the Unix port a process.
 
-That one kills the board. On a busy machine `WATCHDOG_SECONDS` in the environment says how long a loop may take.
+The process kills the board. On a busy machine `WATCHDOG_SECONDS` in the environment says how long a loop may take.
 """
 
 import os
 import time
 
-_ESP32_MS = 60000  # it may wait that long for a name server
+_ESP32_MS = 60000  # a board may wait so long for a name server
 _LONGEST_MS = 8300  # of the Raspberry Pi's chips
 _UNIX_SECONDS = 60
 
 
 def watchdog(board: str):
-    """A function that has to be called more often than every few seconds, from now on and for ever."""
+    """Start the watchdog, and return a function that feeds it; call this every few seconds from now on."""
     if board == "unix":
         return _process(int(os.getenv("WATCHDOG_SECONDS") or _UNIX_SECONDS))
     from machine import WDT
@@ -28,7 +28,10 @@ if [ $missed -ge $most ]; then kill -9 $board; exit; fi; done; rm -f $file) </de
 
 
 def _process(seconds: int):
-    """A process that looks for a file every second, removes it, and kills this one if there was none for too long."""
+    """Start a process that kills this one unless a file appears in time. Return a function that makes the file.
+
+    The process looks every second, and removes the file.
+    """
     name = ".alive-%s" % "".join(["%02x" % byte for byte in os.urandom(8)])
     fed = None
 
