@@ -141,25 +141,25 @@ class Board:
             await asyncio.sleep_ms(50)
 
     async def _send(self) -> None:
-        connection, said, said_status, due = 0, None, None, 0
+        connection, last_state, last_status, due = 0, None, None, 0
         while True:
             self._to_send.clear()
             if not self.link.connected:
                 await asyncio.sleep_ms(100)
                 continue
             if connection != self.link.connections:
-                connection, said, said_status = self.link.connections, None, None
+                connection, last_state, last_status = self.link.connections, None, None
                 for line in self.lines:
                     line.begin_again(RESEND_MS)
             now = time.ticks_ms()
             codes = self._codes()
             state = codes, [line.version for line in self.lines if line.ticker.policy]
-            if (said != state or time.ticks_diff(now, due) >= 0) and await self._say_status(codes):
-                said, due = state, time.ticks_add(now, STATUS_MS)
+            if (last_state != state or time.ticks_diff(now, due) >= 0) and await self._say_status(codes):
+                last_state, due = state, time.ticks_add(now, STATUS_MS)
             if self.following.topics:
                 status = self.following.next_status(self._seconds())
-                if status != said_status and await self.link.publish(self._base + "policy/status", status, True):
-                    said_status = status
+                if status != last_status and await self.link.publish(self._base + "policy/status", status, True):
+                    last_status = status
             sent = False
             for line in self.lines:
                 sent = await self._send_next(line) or sent
