@@ -51,7 +51,7 @@ class GroupFacts(NamedTuple):
 
     Attributes:
         digest: digest of the document; `envelope` is the encoded envelope with the document and its signature.
-        min_members: smallest number of members in a set.
+        quorum: smallest number of members in a set.
         numbers: number of sums of a window.
         first_us, window_us: begin of window 0, and length of a window, in microseconds.
         deadline: seconds after a window's end within which reports count.
@@ -62,7 +62,7 @@ class GroupFacts(NamedTuple):
     name: str
     digest: bytes
     envelope: bytes
-    min_members: int
+    quorum: int
     numbers: int
     first_us: int
     window_us: int
@@ -220,9 +220,9 @@ class Group:
 
     def _sum_up(self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts, elapsed: float) -> bytes:
         reason: NoSum = ""
-        if len(gathering.members) < document.min_members:
+        if len(gathering.members) < document.quorum:
             present_members = gathering.members | gathering.key_gone
-            reason = "key-gone" if len(present_members) >= document.min_members else "too-few"
+            reason = "key-gone" if len(present_members) >= document.quorum else "too-few"
         sums = () if reason else tuple(gathering.sums)
         answer = self._signed(request, reason, bytes(gathering.bitmap), sums)
         self._answers[request.document, request.number] = answer, elapsed + self._lifetime
