@@ -229,7 +229,7 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
 def value_of(table: Table, file: str, column: str | None, skipped_columns: Sequence[str]) -> str:
     """Return the name of the column of readings: `column` if the table has it, else the only candidate.
 
-    Columns that are `skipped_columns` have another meaning.
+    Columns in `skipped_columns` have another meaning.
 
     Raises:
         QuestionError: several columns may be the readings.
@@ -247,15 +247,15 @@ def value_of(table: Table, file: str, column: str | None, skipped_columns: Seque
     candidates = [
         name for name in candidates if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))
     ]
-    values = [name for name in candidates if not _KEY.fullmatch(_plain_name(name))] or candidates
-    values = [name for name in values if not all(map(is_missing, table.columns[name]))]
-    values = [name for name in values if not _counts_rows(table.columns[name])] or values
-    if not values:
+    names = [name for name in candidates if not _KEY.fullmatch(_plain_name(name))] or candidates
+    names = [name for name in names if not all(map(is_missing, table.columns[name]))]
+    names = [name for name in names if not _counts_rows(table.columns[name])] or names
+    if not names:
         raise FuguError(f"{file} has no column of readings; it has {', '.join(table.columns)[:200] or 'no columns'}")
-    if len(values) > 1:
-        options = [Option(("--column", name), "its readings") for name in values]
-        raise QuestionError("column", f"{file} has {len(values)} columns that may be the readings", options)
-    return values[0]
+    if len(names) > 1:
+        options = [Option(("--column", name), "its readings") for name in names]
+        raise QuestionError("column", f"{file} has {len(names)} columns that may be the readings", options)
+    return names[0]
 
 
 def _counts_rows(cells: Sequence[str]) -> bool:

@@ -231,7 +231,7 @@ def stream(
         if truth is not None:
             if not isinstance(policies[0], Policy):
                 raise UsageError("what was read is held against symbols and windows, not against points")
-            true_states = truth_by(policies[0], truth, read_options(**reading.words()))
+            true_states = truth_by(policies[0], truth, read_options(**reading.texts()))
         audit = audit_stream(
             policies, audiences, config,
             messages=messages, truth=true_states, loop=loop, known_one_in=known, trials=trials,

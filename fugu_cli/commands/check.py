@@ -46,7 +46,7 @@ def policy(
       fugu check policy policy.json --recording mine.csv
     """
     with working("deriving what the streams lose"):
-        return checked_policy(checked(file, recording, ceiling=ceiling, **reading.words()))
+        return checked_policy(checked(file, recording, ceiling=ceiling, **reading.texts()))
 
 
 @command(app, "attack", shows=True)
@@ -76,15 +76,15 @@ def attack(
     from fugu.planning.recorded_policy import StretchTrial, Trial, attack_released_stretches
     from fugu_cli.view.audit import attacked_recordings
 
-    promise = load_policy(policy)
+    any_policy = load_policy(policy)
     trials, stretches = list[Trial](), list[StretchTrial]()
     with working("attacking") as progress:
         for file in files:
             progress(file.name)
-            for release in drawn_releases(promise, file, **reading.words()):
+            for release in drawn_releases(any_policy, file, **reading.texts()):
                 trials += release.attacked(known)
-                stretches += attack_released_stretches(promise, *release[:4])
-    conditions = [sum_window.condition for sum_window in promise.sums] if isinstance(promise, Policy) else []
+                stretches += attack_released_stretches(any_policy, *release[:4])
+    conditions = [sum_window.condition for sum_window in any_policy.sums] if isinstance(any_policy, Policy) else []
     return attacked_recordings(trials, stretches, conditions)
 
 

@@ -401,7 +401,7 @@ def _add_command(operation: str, help_text: str) -> None:
     @app.command(operation, help=help_text + example)
     def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
         with closing(Registry(registry)) as registry_db:
-            rollout_number = _under_way(registry_db) if number is None else number
+            rollout_number = _active_number(registry_db) if number is None else number
             Rollouts(registry_db).operate(rollout_number, operation, actor=operator(), time_us=now_us())
             show_result(shown_rollout(registry_db, rollout_number))
 
@@ -412,7 +412,7 @@ _add_command("resume", "Go on with a rollout that is paused.")
 _add_command("abort", "End a rollout.\n\nDevices stay where they are, and the way back is said.")
 
 
-def _under_way(registry: Registry) -> int:
+def _active_number(registry: Registry) -> int:
     """Return the number of the only active rollout; FuguError if there are none or several."""
     active = Rollouts(registry).active()
     if not active:

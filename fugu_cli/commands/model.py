@@ -72,10 +72,10 @@ def fit(
         _refuse(context, "with --grid, places make the states", state_options)
         if len(files) > 1:
             raise UsageError("--grid fits one file")
-        return fit_places(files[0], read_options(**reading.words()), cell, order, output)
+        return fit_places(files[0], read_options(**reading.texts()), cell, order, output)
     _refuse(context, "only with --grid", ("cell",))
     rules = {"column": reading.column, "threshold": threshold, "baseline": baseline}
-    options = replace(read_options(**reading.words()), column=None)
+    options = replace(read_options(**reading.texts()), column=None)
     return fit_recordings(files, options, rules, name, 2 if order == 2 else 1, epsilon, output)
 
 

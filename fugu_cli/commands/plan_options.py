@@ -274,7 +274,7 @@ class RecordingOptions:
         Option(metavar="RULE", help="Do not ask: keys, step, order, codes, names, hold or zone; again for more."),
     ] = None
 
-    def words(self) -> dict[str, Any]:
+    def texts(self) -> dict[str, Any]:
         """Return these options as arguments of `fugu.recordings.options.read_options`."""
         return {field.name: getattr(self, field.name) for field in fields(RecordingOptions)}
 

@@ -37,4 +37,4 @@ def _read(
       fugu read bath.csv --missing-values -127,85 -o plain.csv
       fugu read motion.csv.gz --json
     """
-    read_file(file, output, reading.words(), as_json=as_json)
+    read_file(file, output, reading.texts(), as_json=as_json)

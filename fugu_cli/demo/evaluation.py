@@ -130,7 +130,7 @@ class Replay:
             frame = frames[first_tick]
             # If the device has missed ticks of a window, the true count is unknown.
             if isinstance(frame, WindowFrame) and frame.observed == self.window.length:
-                window_rows.append((first_tick, *self.counts(first_tick)))
+                window_rows.append((first_tick, *self.true_counts(first_tick)))
                 counts.append(frame.counts)
         if not window_rows:
             return None
@@ -284,7 +284,7 @@ class Replay:
         first_tick = window.start + -(-max(mean_from - window.start, 0) // window.stride) * window.stride
         return range(first_tick, self.states.size - window.length + 1, window.stride)
 
-    def counts(self, first_tick: int) -> tuple[Ints, Ints]:
+    def true_counts(self, first_tick: int) -> tuple[Ints, Ints]:
         """Return the true counts (g,) of a window, and the number of ticks (g,) that each is of."""
         window, clock, query = self.window, self.policy.clock, self.window.query
         span = self.states[first_tick : first_tick + window.length]
@@ -302,7 +302,7 @@ class Replay:
         """Return frames of all windows by first tick, with the policy's noise, as a device would send them."""
         window, frames, rng = self.window, dict[int, AnyFrame](), np.random.default_rng()
         for first_tick in self.windows:
-            true_counts, _ = self.counts(first_tick)
+            true_counts, _ = self.true_counts(first_tick)
             noisy_counts = true_counts + laplace_noise(Fraction(window.scale), true_counts.shape, rng)
             index, length = (first_tick - window.start) // window.stride, window.length
             frames[first_tick] = WindowFrame(

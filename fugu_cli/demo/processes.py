@@ -22,7 +22,7 @@ from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker, Link
 from fugu_cli.view.terminal import say
 
-__all__ = ["Listener", "await_that", "end", "find_mosquitto", "gateway", "kill", "launch", "program", "start_broker"]
+__all__ = ["Listener", "end", "find_mosquitto", "gateway", "kill", "launch", "program", "start_broker", "wait_for"]
 
 
 class Listener:
@@ -140,7 +140,7 @@ _GATEWAY_SECONDS = 900.0
 _STOP_SECONDS = 120.0
 
 
-def await_that(goal_words: str, condition: Callable[[], bool], seconds: float) -> None:
+def wait_for(goal_words: str, condition: Callable[[], bool], seconds: float) -> None:
     """Wait for a condition; `goal_words` name it in the error.
 
     Raises:
@@ -211,5 +211,5 @@ def gateway(
     file.write_text("\n".join([*lines, f"broker = {{port = {port}}}", ""]))
     with program("fugu", ["gateway", "run", "--verbose", str(file)], log) as process:
         if wait:
-            await_that("the gateway has started", lambda: "has started" in log.read_text(), _GATEWAY_SECONDS)
+            wait_for("the gateway has started", lambda: "has started" in log.read_text(), _GATEWAY_SECONDS)
         yield process

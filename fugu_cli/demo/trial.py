@@ -19,7 +19,7 @@ from fugu_cli.demo.processes import find_mosquitto
 from fugu_cli.demo.session import show_recording
 from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
 
-__all__ = ["numbers_of", "recorded", "run", "show_readings"]
+__all__ = ["numbers_of", "readings_of", "run", "show_readings"]
 
 _NOT_YET = [["", "Useful?", "It is being planned."], ["", "Private?", "It is being planned."]]
 _OURS = RECORDINGS / "hr_sleep_N10.csv.gz"
@@ -43,7 +43,7 @@ def run(
         if numbers.drawn:
             numbers.publish()
             return 0
-    readings = recorded(path, options)
+    readings = readings_of(path, options)
     find_mosquitto("auto")
     choices = Queue[int](1)
     with Page(browser=browser, posted=partial(_receive, choices)) as page:
@@ -72,7 +72,7 @@ def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private:
     return TrialNumbers(path, (replace(options, fleet=DEVICE, device=DEVICE), not_private), broker)
 
 
-def recorded(path: Path, options: AutoOptions) -> Readings | None:
+def readings_of(path: Path, options: AutoOptions) -> Readings | None:
     """Return the readings of a recording; None if it is planned as places. Errors as of `run`."""
     question = question_asked(options)
     reading = reading_options(options, question)

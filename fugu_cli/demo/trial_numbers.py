@@ -23,7 +23,7 @@ from fugu.contract.topics import available_topic, discovery_topic, parse_topic, 
 from fugu.host.files import read_text, write_secret
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.link import Will
-from fugu_cli.demo.processes import await_that
+from fugu_cli.demo.processes import wait_for
 from fugu_cli.view.terminal import say
 
 __all__ = ["DEVICE", "TrialNumbers"]
@@ -80,7 +80,7 @@ class TrialNumbers:
         )
         link.start()
         try:
-            await_that("what is published is heard", lambda: link.subscribed, _CONNECTED_SECONDS)
+            wait_for("what is published is heard", lambda: link.subscribed, _CONNECTED_SECONDS)
             yield
         finally:
             link.stop()

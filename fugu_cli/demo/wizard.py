@@ -44,7 +44,7 @@ from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.connection import broker_of
 from fugu_cli.demo.page import Page, fault_text, queue_request
 from fugu_cli.demo.topic_sensor import topic_sensor
-from fugu_cli.demo.trial import recorded, show_readings
+from fugu_cli.demo.trial import readings_of, show_readings
 from fugu_cli.view.terminal import say
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class _Wizard:
         empty_fields: dict[str, Any] = {name: [] for name in names}
         self.page.show(stage="reading", paste=None, report=None, step=2, **empty_fields)
         options = _plan_options(fields)
-        readings = recorded(self._recording, options)
+        readings = readings_of(self._recording, options)
         show_readings(self.page, readings)
         self._plan = plan_and_draw(self.page, self._recording, readings, options, _QUESTION)
         self.page.show(step=3 if is_answer(self._plan) else 2)

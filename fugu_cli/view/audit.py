@@ -195,8 +195,8 @@ def attacked_stream(audit: StreamAudit) -> Result:
 def _stream_document(audit: StreamAudit) -> dict[str, Any]:
     audiences = []
     for audience in audit.audiences:
-        finite = {"promised": _finite(audience.promised), "certified": _finite(audience.certified)}
-        audiences.append({**audience._asdict(), **finite, "refuted": audience.refuted})
+        bounds = {"promised": _finite(audience.promised), "certified": _finite(audience.certified)}
+        audiences.append({**audience._asdict(), **bounds, "refuted": audience.refuted})
     return {
         "confirmed": not audit.findings,
         "audiences": audiences,

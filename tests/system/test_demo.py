@@ -45,7 +45,7 @@ def replay() -> Replay:
 def window(replay: Replay, index: int, off: int, observed: int = BEATS) -> WindowFrame:
     """A window whose count is off the truth by a number."""
     first = index * BEATS
-    [true], _ = replay.counts(first)
+    [true], _ = replay.true_counts(first)
     return WindowFrame(1, "above", index - 1, index, first, BEATS, observed, (int(true) + off,))
 
 
@@ -119,7 +119,7 @@ def test_what_would_leave_is_simulated_with_the_noise_of_the_policy(replay: Repl
     ready = replay.simulated_frames()
     assert list(ready) == list(replay.windows)
     counts = [frame.counts[0] for frame in ready.values() if isinstance(frame, WindowFrame)]
-    off = [count - int(replay.counts(first)[0][0]) for first, count in zip(ready, counts, strict=True)]
+    off = [count - int(replay.true_counts(first)[0][0]) for first, count in zip(ready, counts, strict=True)]
     scale = float(Fraction(replay.policy.windows[0].scale))
     assert 0.4 * scale < np.abs(off).mean() < 2.0 * scale  # of 55 draws, whose mean is the scale
 

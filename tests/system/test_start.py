@@ -176,7 +176,7 @@ def test_an_error_that_nobody_thought_of_ends_nothing_and_tells_no_reading(
 
     with wizard_in(tmp_path) as visitor:
         assert visitor.ask("POST", "/upload?name=a.csv", f"t,value\n0,{SECRET}\n60,1\n120,2\n".encode())[0] == 201
-        monkeypatch.setattr(wizard, "recorded", broken)
+        monkeypatch.setattr(wizard, "readings_of", broken)
         assert visitor.do("plan") == 202
         wait_until(lambda: visitor.state()["stalled"], "a word")
         state = visitor.state()

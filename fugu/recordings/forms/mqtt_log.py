@@ -95,18 +95,18 @@ def _reader_of(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File
             for chunk in chunks(packet for packet in messages(file) if topic is None or packet.topic == topic):
                 reasons = [*map(omission_reason, chunk)]
                 counts.update(filter(None, reasons))
-                live = [packet for packet, reason in zip(chunk, reasons, strict=True) if not reason]
-                documents = parse_texts([packet.payload.strip() for packet in live])
+                packets = [packet for packet, reason in zip(chunk, reasons, strict=True) if not reason]
+                documents = parse_texts([packet.payload.strip() for packet in packets])
                 has_columns = [isinstance(document, dict | list) for document in documents]
-                columns = {"time": [packet.time for packet in live], "topic": [packet.topic for packet in live]}
+                columns = {"time": [packet.time for packet in packets], "topic": [packet.topic for packet in packets]}
                 if not any(columns["time"]):
                     del columns["time"]
                 if not all(has_columns):
-                    cells = zip(live, has_columns, strict=True)
+                    cells = zip(packets, has_columns, strict=True)
                     columns["payload"] = ["" if is_nested else packet.payload for packet, is_nested in cells]
                 paths = columns_of(documents, file).items()
                 columns |= {f"payload.{path}" if path in _OWN else path: cells for path, cells in paths}
-                yield [packet.line for packet in live], columns
+                yield [packet.line for packet in packets], columns
 
         table = table_of(LOG, file, blocks(), keys=("topic",))
         notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])
