@@ -6,7 +6,7 @@
     print(plan.verdict[0])
     plan.save("plan")
 
-Names load when they are first used: a device has only those that need the standard library and its few packages.
+Names load when they are first used: a device lacks the packages that most of them need.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fugu.mqtt.subscription import Subscription as Subscription
     from fugu.recordings.errors import QuestionError as QuestionError
 
-_HOME = {
+_NAMES_BY_MODULE = {
     "contract.errors": "FuguError",
     "contract.measure_policy": "MeasurePolicy",
     "contract.policy": "Policy",
@@ -53,15 +53,15 @@ _HOME = {
     "recordings.errors": "QuestionError",
     "mqtt.subscription": "AsyncSubscription Subscription",
 }
-_MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
-__all__ = sorted(_MODULE)
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULE:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'fugu' has no attribute {name!r}")
-    return getattr(import_module(f"fugu.{_MODULE[name]}"), name)
+    return getattr(import_module(f"fugu.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

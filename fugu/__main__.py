@@ -1,4 +1,4 @@
-"""`python -m fugu`: the same as the command `fugu`."""
+"""Run the command `fugu` by `python -m fugu`."""
 
 from __future__ import annotations
 

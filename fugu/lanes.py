@@ -1,6 +1,6 @@
-"""Lanes on one axis of time: what stays, what leaves, what an attacker can say, as numbers and as SVG.
+"""Draw lanes on one axis of time, as numbers and as SVG: readings that stay, releases that leave, an attacker's odds.
 
-`lanes.js` of the live page draws the same numbers in a browser; a test compares their points.
+`lanes.js` of the live page draws the same numbers in a browser; a test compares the points of both.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = [
 Look: TypeAlias = Literal["stays", "leaves", "attacker"]
 
 LEFT, TOP, FOOT, AXIS_FOOT = 8, 14, 10, 30
-"""Margins of a lane: its words are above, marks of time below."""
+"""Margins of a lane in pixels: words are above it, marks of time below."""
 _LETTER = 7.6
-"""Width of a letter of 12 px, in the widest of the usual fonts."""
+"""The width of a letter of 12 px in pixels, in the widest of the usual fonts."""
 
 
 class Shape(NamedTuple):
-    """Shape of numbers, in the units of its lane.
+    """A shape of a lane, in the lane's units.
 
     Attributes:
         kind: "line" and "dots" have points (x, y), "range" and "band" (x, low, high). "bars" have (begin, end, low,
             high). "level" has one (y,), with words, and "zone" one (low, high).
-        look: a class of the style.
-        points: in the order of time.
-        words: of a level, or of one dot.
+        look: class of the style sheet.
+        points: points in the order of time.
+        words: label of a level, or of a single dot.
     """
 
     kind: Literal["line", "range", "band", "dots", "bars", "level", "zone"]
@@ -43,16 +43,17 @@ class Shape(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """A strip of a picture, with its words beside it.
+    """A strip of a picture, with words beside it.
 
     Attributes:
-        look: what it is about.
-        title, number, words: beside it: the largest of them is the number. All are empty where a caption has them.
-        head: what is drawn, above.
-        height: in pixels; 0 is a map, as wide as high.
-        span, marks: of the level axis, and words below it at some places; without words where another lane has them.
-        range, levels: of the upright axis, and words beside it.
-        middles: marks are of the middles of parts, so that the first of them has room.
+        look: subject of the lane.
+        title, number, words: words beside the lane, the number in large type; all empty if a caption has them.
+        head: words above the lane that say what is drawn.
+        height: height in pixels; 0 for a map, which is square.
+        span, marks: ends of the horizontal axis, and labels below it; no labels if another lane has them.
+        range, levels: ends of the vertical axis, and labels beside it.
+        shapes: shapes that are drawn.
+        middles: marks stand at the middles of parts, so that the first label has room.
     """
 
     look: Look
@@ -70,7 +71,7 @@ class Lane(NamedTuple):
 
 
 def lanes_document(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
-    """Lanes for `lanes.js`, whose numbers have five digits."""
+    """Convert lanes for `lanes.js`; numbers have five digits, and infinite ones are `None`."""
 
     def rounded(point: Sequence[float]) -> list[float | None]:
         return [float(f"{number:.5g}") if math.isfinite(number) else None for number in point]
@@ -84,17 +85,17 @@ def lanes_document(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
 
 
 def _unbroken(words: str) -> str:
-    """Words whose numbers stay with their per cent."""
+    """Keep numbers and their per cent sign on one line, by no-break spaces."""
     return words.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def percent_marks(shares: Sequence[float]) -> list[tuple[float, str]]:
-    """Shares, in percent."""
+    """Label shares in percent."""
     return [(share, f"{100 * share:g} %") for share in shares]
 
 
-def _in_percent(lane: Lane) -> Lane:
-    """The lane, with the ends and the middle of its upright axis in percent."""
+def _percent_axis(lane: Lane) -> Lane:
+    """Label the ends and the middle of a lane's vertical axis in percent."""
     low, high = lane.range
     return lane._replace(levels=percent_marks((low, (low + high) / 2, high)))
 
@@ -108,8 +109,8 @@ def shares_lane(
     shapes: Sequence[Shape] = (),
     top: float = 1.0,
 ) -> Lane:
-    """A lane of what leaves, as shares up to the top."""
-    return _in_percent(Lane("leaves", "Leaves", number, words, head, height, span, (), (0.0, top), (), shapes))
+    """A lane of released shares from 0 up to `top`."""
+    return _percent_axis(Lane("leaves", "Leaves", number, words, head, height, span, (), (0.0, top), (), shapes))
 
 
 def certainty_lane(
@@ -121,8 +122,8 @@ def certainty_lane(
     shapes: Sequence[Shape] = (),
     marks: Sequence[tuple[float, str]] = (),
 ) -> Lane:
-    """A lane of how sure an attacker is, from 50 % on."""
-    return _in_percent(Lane("attacker", "Attacker", number, words, head, height, span, marks, (0.5, 1.0), (), shapes))
+    """A lane of an attacker's certainty, from 50 % to 100 %."""
+    return _percent_axis(Lane("attacker", "Attacker", number, words, head, height, span, marks, (0.5, 1.0), (), shapes))
 
 
 _SCALES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -138,26 +139,26 @@ _STEPS = (
 
 
 def time_marks(hours: float) -> list[tuple[float, str]]:
-    """Words along an axis of time that begins at 0: eight at most."""
+    """At most eight labels along an axis of time that begins at 0."""
     step, unit, per_hour = next((step_unit for step_unit in _STEPS[::-1] if hours >= 4 * step_unit[0]), _STEPS[0])
     step *= max(1, math.ceil(hours / step / 8))
     return [(step * n, f"{step * n * per_hour:g} {unit}") for n in range(1, int(hours / step + 1e-9) + 1)]
 
 
 def share_scale(shares: Iterable[float]) -> float:
-    """The end of an axis that has room for shares."""
+    """The least usual end of an axis that has room for all shares."""
     largest = min(max(shares, default=0.0), 1.0)
     return next(scale for scale in _SCALES if largest <= scale)
 
 
 def share_shapes(
-    times: Sequence[float], released: Sequence[float], truth: Sequence[float], reach: float, top: float
+    times: Sequence[float], released: Sequence[float], truth: Sequence[float], half_width: float, top: float
 ) -> list[Shape]:
-    """Released shares over time, with what 95 % are within, and the truth where it may be drawn."""
+    """Draw released shares over time with a band of `half_width`, and the truth, which may be empty."""
     points = [*zip(times, released, strict=True)]
-    band = [(x, max(share - reach, 0.0), min(share + reach, top)) for x, share in points]
+    band = [(x, max(share - half_width, 0.0), min(share + half_width, top)) for x, share in points]
     return [
-        Shape("band", "within", band if reach else ()),
+        Shape("band", "within", band if half_width else ()),
         Shape("line", "truth", [*zip(times, truth, strict=False)]),
         Shape("line", "got", points),
         Shape("dots", "point", points if len(points) <= _MOST_DOTS else ()),
@@ -165,11 +166,11 @@ def share_shapes(
     ]
 
 
-def part_shapes(released: Sequence[float], truth: Sequence[float], within: float, top: float) -> list[Shape]:
-    """Released shares of the parts of a day, a bar for each, and the truth where it may be drawn."""
+def part_shapes(released: Sequence[float], truth: Sequence[float], half_width: float, top: float) -> list[Shape]:
+    """Draw released shares of the parts of a day as bars with error ranges, and the truth, which may be empty."""
     bars = [(part + 0.2, part + 0.8, 0.0, share) for part, share in enumerate(released)]
     ranges = [
-        (part + 0.475, part + 0.525, max(share - within, 0.0), min(share + within, top))
+        (part + 0.475, part + 0.525, max(share - half_width, 0.0), min(share + half_width, top))
         for part, share in enumerate(released)
     ]
     rules = [(part + 0.1, part + 0.9, share, share) for part, share in enumerate(truth)]
@@ -177,17 +178,17 @@ def part_shapes(released: Sequence[float], truth: Sequence[float], within: float
 
 
 def room_beside(lanes: Sequence[Lane]) -> float:
-    """Pixels that the words of all levels of some lanes need."""
+    """The pixels that the labels of all vertical axes need."""
     return 14 + _LETTER * max((len(words) for lane in lanes for _, words in lane.levels), default=0)
 
 
 class Plot:
-    """Places of the numbers of a lane in a picture of some width.
+    """The pixel positions of a lane's numbers.
 
     Args:
-        lane: what is drawn.
-        width: in pixels.
-        label_width: of them, for the words of levels; of all lanes of a picture the same, as time is.
+        lane: lane that is drawn.
+        width: width of the picture in pixels.
+        label_width: part of the width for labels of levels; equal for all lanes of a picture, like the axis of time.
     """
 
     def __init__(self, lane: Lane, width: float, label_width: float) -> None:
@@ -198,17 +199,17 @@ class Plot:
         self.bottom = self.height - foot_height
 
     def x(self, position: float) -> float:
-        """Place on the level axis."""
+        """The pixel of a position on the horizontal axis."""
         first, last = self.lane.span
         return LEFT + (position - first) / (last - first) * (self.right - LEFT)
 
     def y(self, value: float) -> float:
-        """Place on the upright axis, held inside the lane."""
+        """The pixel of a value on the vertical axis, clamped to the lane."""
         low, high = self.lane.range
         return self.bottom - (min(max(value, low), high) - low) / (high - low) * (self.bottom - TOP)
 
     def path(self, shape: Shape) -> str:
-        """Path of a shape."""
+        """The SVG path of a shape."""
         x, y = self.x, self.y
         match shape.kind:
             case "line":
@@ -238,7 +239,7 @@ class Plot:
                 return f"M{_places([(LEFT, y(low)), (LEFT, y(high)), (self.right, y(high)), (self.right, y(low))])}Z"
 
     def shown_marks(self) -> list[tuple[float, str]]:
-        """Every so many of the words along the level axis, so that none is on another."""
+        """The labels of the horizontal axis with their pixels, thinned out so that none overlap."""
         marks = self.lane.marks
         mark_width = _LETTER * max((len(words) for _, words in marks), default=0) + 12
         mark_stride = max(1, math.ceil(mark_width * len(marks) / (self.right - LEFT)))
@@ -247,19 +248,19 @@ class Plot:
         return [(x, words) for x, words in placed_marks if x >= 0.5 * _LETTER * len(words)]
 
     def drawing(self) -> Iterator[str]:
-        """Everything of the lane, as SVG."""
+        """Yield all SVG elements of the lane."""
         for value, words in self.lane.levels:
             yield f'<path class="grid" d="M{_places([(LEFT, self.y(value)), (self.right, self.y(value))])}"/>'
-            yield _text(self.right + 8, self.y(value) + 4, words)
+            yield _text_element(self.right + 8, self.y(value) + 4, words)
         for x, words in self.shown_marks():
-            yield _text(x, self.height - 8, words, "mark")
+            yield _text_element(x, self.height - 8, words, "mark")
         for shape in self.lane.shapes:
             yield f'<path class="shape {shape.look}" d="{self.path(shape)}"/>'
         for shape in self.lane.shapes:
             if shape.words:
                 *times, value = shape.points[0]
                 x, y = self.x(*times) + 3 if times else LEFT, self.y(value)
-                yield _text(x + 4, y - 6 if y > TOP + 16 else y + 17, shape.words, f"words {shape.look}")
+                yield _text_element(x + 4, y - 6 if y > TOP + 16 else y + 17, shape.words, f"words {shape.look}")
 
 
 _LIGHT = (
@@ -317,28 +318,28 @@ _BESIDE, _WIDTH, _NARROW, _HEAD = 190, 860, 420, 20
 
 
 def lanes_svg(title: str, lanes: Sequence[Lane], *, dark: bool | None = None, narrow: bool = False) -> str:
-    """A picture of lanes: below one another with words beside them, or maps side by side.
+    """Draw a picture of lanes one below another with words beside them, or of maps side by side.
 
     Args:
-        title: for screen readers.
-        lanes: of one picture.
-        dark: its colours; by default those that a reader prefers.
-        narrow: for a page: words are above, nothing moves, and letters are large enough on a phone.
+        title: title for screen readers.
+        lanes: lanes of the picture; either all or none are maps.
+        dark: dark or light colours; by default those that the reader prefers.
+        narrow: for a page on a phone: words are above the lanes, nothing moves, and letters are larger.
     """
-    maps = not lanes[0].height
+    are_maps = not lanes[0].height
     width = _NARROW if narrow else _WIDTH
-    column, label_width = (width / len(lanes) if maps else width), (0 if maps or narrow else _BESIDE)
+    column_width, label_width = (width / len(lanes) if are_maps else width), (0 if are_maps or narrow else _BESIDE)
     parts, x, top, bottom = list[str](), 0.0, 0.0, 0.0
-    headers = [_HEAD if label_width else _above(lane, column) for lane in lanes]
-    for lane, header in zip(lanes, [max(headers)] * len(lanes) if maps else headers, strict=True):
-        panel, height = _panel(lane, column, label_width, header, room_beside(lanes))
-        drawing = panel if maps or narrow else _swept(panel)
+    headers = [_HEAD if label_width else _header_height(lane, column_width) for lane in lanes]
+    for lane, header in zip(lanes, [max(headers)] * len(lanes) if are_maps else headers, strict=True):
+        panel, height = _panel(lane, column_width, label_width, header, room_beside(lanes))
+        drawing = panel if are_maps or narrow else _with_sweep(panel)
         parts.append(f'<g class="{lane.look}" transform="translate({x:.0f} {top:.0f})">{drawing}</g>')
         bottom = max(bottom, top + height)
         if lane is not lanes[-1]:
             edge = "edge" if lane.look == "stays" else "grid"
-            x, top = (x + column, 0.0) if maps else (0.0, bottom)
-            line = f"M{x:.0f} 1V{bottom:.0f}" if maps else f"M1 {top:.0f}H{width - 1}"
+            x, top = (x + column_width, 0.0) if are_maps else (0.0, bottom)
+            line = f"M{x:.0f} 1V{bottom:.0f}" if are_maps else f"M1 {top:.0f}H{width - 1}"
             parts.append(f'<path class="{edge}" d="{line}"/>')
     card = f'<rect class="card" x=".5" y=".5" width="{width - 1}" height="{bottom - 1:.0f}" rx="14"/>'
     return (
@@ -348,7 +349,7 @@ def lanes_svg(title: str, lanes: Sequence[Lane], *, dark: bool | None = None, na
 
 
 def _style(dark: bool | None) -> str:
-    """Rules that hold within pictures of this module and nowhere else: a page or notebook has others."""
+    """The style sheet; its rules apply only within pictures of this module, not to the page around them."""
     colours = f".fugu{{{_DARK if dark else _LIGHT}}}"
     if dark is None:
         colours += f"@media (prefers-color-scheme:dark){{.fugu{{{_DARK}}}}}"
@@ -356,20 +357,20 @@ def _style(dark: bool | None) -> str:
     return f"<style>{colours}{rules}{_SWEEP}</style>"
 
 
-def _above(lane: Lane, width: float) -> float:
-    """Pixels that all words of a lane need above it."""
+def _header_height(lane: Lane, width: float) -> float:
+    """The pixels that a lane needs above it for all its words."""
     return (76 if lane.number else 14) + 16 * (len(_lines(lane.words, width)) + len(_lines(lane.head, width)))
 
 
-def _panel(lane: Lane, width: float, label_width: float, header: float, axis: float) -> tuple[str, float]:
-    """A lane with its words, beside or above it, and its height."""
-    plot = Plot(lane, width - (label_width or 2 * LEFT), axis)
+def _panel(lane: Lane, width: float, label_width: float, header: float, axis_width: float) -> tuple[str, float]:
+    """Draw a lane with its words beside or above it. Return the SVG and its height."""
+    plot = Plot(lane, width - (label_width or 2 * LEFT), axis_width)
     height = plot.height + header
-    words = [_text(18, 28, lane.title, "title"), _text(18, 62, lane.number, "number")]
-    words += [_text(18, 84 + 16 * i, line) for i, line in enumerate(_lines(lane.words, label_width or width))]
+    words = [_text_element(18, 28, lane.title, "title"), _text_element(18, 62, lane.number, "number")]
+    words += [_text_element(18, 84 + 16 * i, line) for i, line in enumerate(_lines(lane.words, label_width or width))]
     header_lines = [lane.head] if label_width else _lines(lane.head, width)
     words += [
-        _text(label_width + LEFT if label_width else 18, header - 4 - 16 * i, line)
+        _text_element(label_width + LEFT if label_width else 18, header - 4 - 16 * i, line)
         for i, line in enumerate(header_lines[::-1])
     ]
     frame = f'<rect class="inside" x="1" y="1" width="{width - 2:.0f}" height="{height - 1:.0f}" rx="13"/>'
@@ -377,22 +378,22 @@ def _panel(lane: Lane, width: float, label_width: float, header: float, axis: fl
     return f"{frame if lane.look == 'stays' else ''}{''.join(words)}{drawing}", height
 
 
-def _swept(drawing: str) -> str:
-    """The same, with all shapes that come in the course of time in a group of their own."""
+def _with_sweep(drawing: str) -> str:
+    """Put all shapes that depend on time into groups that an animation reveals."""
     return re.sub(
         r'((?:<path class="shape (?!promise|nobody|allowed|later)[^>]*/>)+)', r'<g class="sweep">\1</g>', drawing
     )
 
 
-def _lines(words: str, room: float) -> list[str]:
-    """Words in lines of so many pixels."""
-    return textwrap.wrap(_unbroken(words), int((room - 22) / _LETTER) + 2)
+def _lines(words: str, width: float) -> list[str]:
+    """Break words into lines of `width` pixels."""
+    return textwrap.wrap(_unbroken(words), int((width - 22) / _LETTER) + 2)
 
 
 def _places(places: Iterable[tuple[float, float]]) -> str:
-    """Places one after the other, as in a path."""
+    """Write pixel positions as in an SVG path."""
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 
-def _text(x: float, y: float, words: str, look: str = "") -> str:
+def _text_element(x: float, y: float, words: str, look: str = "") -> str:
     return f'<text{look and f" class={look!r}"} x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'

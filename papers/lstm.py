@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from fugu.attackers.learning import Attacker, folded
+from fugu.attackers.learning import Attacker, cross_validated
 from fugu.attackers.outputs import Knowledge, Outputs, SymbolOutputs
 from fugu.chains.arrays import Floats, Ints
 
@@ -28,7 +28,7 @@ def lstm_attacker(folds: int) -> Attacker:
     Args:
         folds: each is attacked by a network that has not seen its truth.
     """
-    return folded(_trained, folds)
+    return cross_validated(_trained, folds)
 
 
 def _trained(outputs: Outputs, _knowledge: Knowledge, truth: Ints) -> Floats:

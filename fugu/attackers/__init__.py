@@ -1,1 +1,1 @@
-"""Attackers: what an adversary really achieves against sanitised outputs whose truth is known; no noise is set here."""
+"""Attackers: measure what an adversary achieves against outputs whose truth is known; no noise is planned here."""

@@ -1,7 +1,7 @@
-"""Attackers who know a stream's public description: what its messages tell whoever believes one chain of its class.
+"""Attackers who know a stream's public description, and believe one chain of its class.
 
-Of intervals of q and r 16 chains are believed, the ends among them, evenly spaced in the logarithm; of a
-bound on odds ratios the typical chain. Answers are plain numbers, for a process that has no numpy.
+Of intervals of q and r they believe 16 chains, evenly spaced in the logarithm, with the ends among them. Of a bound on
+odds ratios they believe the typical chain. Answers are plain numbers, for a process without numpy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fugu.attackers.learning import EXACT_TICKS, Attacker, single, smoothing
+from fugu.attackers.learning import EXACT_TICKS, Attacker, separate_ticks, smoothing
 from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains
@@ -23,31 +23,32 @@ from fugu.contract.noise_table import NoiseTable
 __all__ = ["believed_chains", "read_counts", "read_symbols"]
 
 EACH_WAY = 4
-"""Values of q, and of r, from an interval, its ends among them."""
+"""The number of values of q, and of r, taken from an interval, with its ends."""
 _MOST_CELLS = 400_000_000
-"""Cells of the likelihoods of all windows that are read: some seconds."""
+"""The most cells in the likelihoods of all windows that are read, which takes some seconds."""
 _NO_CHAIN = (
     "The class is all chains whose steps' odds ratios are bounded, and names no chain that an attacker could believe."
 )
 _UNFIT = "The messages do not fit the description of the stream: no attacker can read them."
 
 Answer = dict[str, Any]
-"""Probabilities, least and greatest over the chains; or under `none` a sentence that says why there are none.
+"""The least and largest probabilities over the chains; or under `none` a sentence that says why there are none.
 
-`low`, `high` (rows, g) are given all messages, `low_alone`, `high_alone` (g,) given the newest one alone, `low_before`,
-`high_before` (g,) given none. `guesses` are the likeliest of the newest row, by any of the `chains`, a number.
+`low` and `high` (rows, g) are given all messages, `low_alone` and `high_alone` (g,) given only the newest message,
+`low_before` and `high_before` (g,) given none. `guesses` lists the groups that some chain finds likeliest in the newest
+row; `chains` is the number of chains.
 """
 
 
 class Belief(NamedTuple):
-    """A chain: transition matrix (n, n), and the state of the stream that each of its states shows (n,)."""
+    """A believed chain: its transition matrix (n, n), and the stream's state (n,) that each of its states shows."""
 
     transition: Floats
     shows: Ints
 
 
 def believed_chains(description: Description) -> list[Belief]:
-    """List the chains that attackers of a stream believe; none if its class names none, or another stream."""
+    """List the chains that attackers of a stream believe; empty if its class names no chain, or not this stream."""
     chains = description.chains
     if isinstance(chains, BinaryChains):
         grid = product(_spaced_values(*chains.q), _spaced_values(*chains.r))
@@ -62,7 +63,7 @@ def believed_chains(description: Description) -> list[Belief]:
 
 
 def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:
-    """Read the symbols of consecutive ticks, -1 where there is none; a row is a tick, and has every state."""
+    """Read the symbols of consecutive ticks, -1 for none; each row of the answer is a tick, each column a state."""
 
     def outputs(shows: Ints, symbols: Ints) -> Outputs:
         weights = np.array(NoiseTable(description.table or ()).weights(), dtype=np.float64)[shows]
@@ -82,10 +83,10 @@ def read_counts(
     groups: Sequence[tuple[int, ...]],
     counts: Sequence[tuple[int, ...]],
 ) -> Answer:
-    """Read noisy counts of whole windows, each by itself; a row is a window, and has averages over its ticks.
+    """Read noisy counts of whole windows, each by itself; each row of the answer averages over a window's ticks.
 
-    Each of the `groups` of states is counted. Of a single group the answer has all other states, and then that. Where
-    it would take long the newest windows are read, and the rest has no row.
+    Each of the `groups` of states is counted. If there is a single group, the answer has a first column for all other
+    states. If reading all windows would take long, only the newest are read, and the others have no row.
     """
 
     def outputs(shows: Ints, counts: Ints) -> Outputs:
@@ -104,7 +105,7 @@ def read_counts(
 
 
 class _Question(NamedTuple):
-    """A question about `groups` of states, from what was heard of rows of `length` ticks each, the newest at last."""
+    """A question about `groups` of states, and the heard rows of `length` ticks each, the newest last."""
 
     groups: Sequence[tuple[int, ...]]
     outputs: Callable[[Ints, Ints], Outputs]
@@ -113,7 +114,7 @@ class _Question(NamedTuple):
     length: int
 
     def answer(self, chains: Sequence[Belief]) -> Answer:
-        """Answer by each of the chains that are believed."""
+        """Answer by every believed chain; the answer has the least and largest probabilities."""
         if not chains:
             return {"none": _NO_CHAIN}
         try:
@@ -130,7 +131,7 @@ class _Question(NamedTuple):
         }
 
     def _read_by_chain(self, transition: Floats, shows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Probabilities of the groups: of each row given all (rows, g), given the newest alone, and before (g,)."""
+        """Group probabilities by a chain: of each row (rows, g), given the newest row alone (g,), and prior (g,)."""
         members = np.array([[x in group for group in self.groups] for x in shows], dtype=np.float64)
 
         def read_groups(attacker: Attacker, rows: Ints) -> Floats:
@@ -140,7 +141,7 @@ class _Question(NamedTuple):
             return np.asarray(posteriors.reshape(-1, self.length, len(self.groups)).mean(axis=1))
 
         prior = Knowledge(transition, np.zeros(1, dtype=np.int64)).distribution @ members
-        return read_groups(smoothing, self.heard_rows), read_groups(single, self.newest_rows)[-1], prior
+        return read_groups(smoothing, self.heard_rows), read_groups(separate_ticks, self.newest_rows)[-1], prior
 
 
 def _spaced_values(low: float, high: float) -> list[float]:

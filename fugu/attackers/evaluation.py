@@ -1,6 +1,6 @@
-"""Attackers by name, and what they reach on a recording, against what epsilon allows.
+"""Run attackers on a recording, and compare their success with the ceiling that epsilon allows.
 
-Each is judged by the gain over itself without the outputs, on the same blocks; the interval is for that gain.
+Each attacker is judged by its gain over itself without the outputs, on the same blocks; intervals are for that gain.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TIMES_PER_BLOCK = 10.0
 
 
 def mean_interval(series: Floats, confidence: float) -> tuple[float, float]:
-    """Low and high for the mean of a series (n,) of dependent numbers, one a tick; infinite for fewer than eight.
+    """A confidence interval for the mean of a series (n,) of dependent numbers, one per tick; infinite for n < 8.
 
     Means of blocks of ten times the integrated autocorrelation time, if there are eight, count as independent.
 
@@ -47,7 +47,7 @@ def mean_interval(series: Floats, confidence: float) -> tuple[float, float]:
     time = _autocorrelation_time(series)
     length = min(series.size // FEWEST_BLOCKS, max(1, round(_TIMES_PER_BLOCK * time)))
     mean, half_width = _mean_and_width(block_sums(series, length), confidence)
-    if time > 1.0:  # neighbouring blocks share about one autocorrelation time of what they know
+    if time > 1.0:  # neighbouring blocks overlap, in information, by about one autocorrelation time
         half_width /= (1.0 - min(0.5, time / length)) ** 0.5
     return mean - half_width, mean + half_width
 
@@ -59,7 +59,7 @@ def lowest_mean(sums: Floats, confidence: float) -> float:
 
 
 def block_sums(series: Floats, length: int) -> Floats:
-    """Means (blocks,) of consecutive blocks of equal length, the last one up to twice as long, weighed equally."""
+    """Means (blocks,) of consecutive blocks of equal length; the last block is up to twice as long."""
     edges = np.arange(max(1, series.size // length)) * length
     return np.asarray(np.add.reduceat(series, edges) / np.diff(np.append(edges, series.size)))
 
@@ -70,7 +70,7 @@ def _mean_and_width(values: Floats, confidence: float) -> tuple[float, float]:
 
 
 def _autocorrelation_time(series: Floats) -> float:
-    """At least 1: twice the sum of pairs of autocorrelations, as long as they are positive, less 1."""
+    """The integrated autocorrelation time in ticks, at least 1: twice the sum of positive pairs, less 1."""
     n = series.size
     centred = series - series.mean()
     transform_size = 1 << (2 * n - 1).bit_length()
@@ -80,12 +80,12 @@ def _autocorrelation_time(series: Floats) -> float:
     if not covariance[0] > 0.0:
         return 1.0
     pair_sums = covariance.reshape(-1, 2).sum(axis=1) / covariance[0]
-    first_negative = np.flatnonzero(pair_sums <= 0.0)
-    return max(1.0, 2.0 * float(pair_sums[: first_negative[0] if first_negative.size else None].sum()) - 1.0)
+    cut = np.flatnonzero(pair_sums <= 0.0)
+    return max(1.0, 2.0 * float(pair_sums[: cut[0] if cut.size else None].sum()) - 1.0)
 
 
 def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = None) -> Floats:
-    """The most that any attacker can reach who must name the state of one tick.
+    """The largest possible success of an attacker who must name the state of one tick.
 
     With one epsilon it is the largest, over j, of E / (E - 1 + j) times the prior probability of the j likeliest
     states, E = e^epsilon. Proof: let s_x be the probability of naming x when it is true. Naming x is at most E times as
@@ -123,12 +123,18 @@ _THRESHOLDS = (0.0, 0.5, 1.0, 2.0)
 def epsilon_bound(truth: Ints, prior: Floats, evidence: Floats, epsilon: float, confidence: float) -> float:
     """A lower confidence bound on epsilon in nats, at least 0; the promised `epsilon` sets only the thresholds.
 
-    Each test says "state x" where its log-odds rose by more than a threshold (0, 1/2, 1 and 2 epsilon: chosen before
-    the data). Epsilon promises Pr(test | x) <= e^epsilon Pr(test | not x) on every tick. Weighed by 1 / prior, both
-    sides are means over ticks, and over 32 blocks; the largest epsilon that the blocks refute is the answer. Where
-    fewer than ten blocks have a false alarm no mean is normal, and their share of blocks is bounded instead (Clopper
-    and Pearson). Confidence is shared out among all tests. Of judged ticks are `truth` (n,), `prior` (n, k) under the
-    true chain without the outputs, and `evidence` (n, k), the change of each state's log-odds by the outputs, in nats.
+    Each test says "state x" if the log-odds of x rose by more than a threshold (0, 1/2, 1 and 2 epsilon, chosen before
+    the data). Epsilon promises Pr(test | x) <= e^epsilon Pr(test | not x) on every tick. Weighted by 1 / prior, both
+    sides are means over ticks, and over 32 blocks. The result is the largest epsilon that the blocks refute. If fewer
+    than ten blocks have a false alarm, their mean is not normal, and the share of such blocks is bounded instead
+    (Clopper and Pearson). Confidence is divided among all tests.
+
+    Args:
+        truth: (n,) true states of the judged ticks.
+        prior: (n, k) probabilities under the true chain without the outputs.
+        evidence: (n, k) change of each state's log-odds by the outputs, in nats.
+        epsilon: the promised epsilon, in nats.
+        confidence: of the bound.
     """
     n, k = prior.shape
     if n < 2 * _BLOCKS:
@@ -168,36 +174,36 @@ def _refuted_epsilon(hits: Floats, alarms: Floats, confidence: float) -> float:
 
 
 _BELIEVERS = {"single symbol", "single window", "forward-backward", "Viterbi"}
-"""Those who believe a chain from the beginning. Epsilon bounds their odds if it is in the class, and nobody else's."""
+"""Attackers who believe a chain from the beginning; epsilon bounds only their odds, if the chain is in the class."""
 
 _LARGEST_LOG = 700.0
-"""The logarithm of the largest factor that is told apart from certainty: it fits a float."""
+"""The logarithm of the largest factor that is distinguished from certainty; the factor fits a float."""
 
 _HARMFUL_EXCESS = 0.05
-"""Success above the ceiling that a recording must be long enough to show."""
+"""The excess of success over the ceiling that a recording must be long enough to show."""
 
 DRAWS = 6
-"""Draws of the noise for those who learn, whose gain differs from one to the next.
+"""Draws of the noise for attackers who learn, as their gain differs from draw to draw.
 
-The median draw is between the least and the largest of six with a probability of 97 %.
+The median over all draws lies between the least and the largest of six with a probability of 97 %.
 """
 
 
 @dataclass(frozen=True)
 class Attack:
-    """Result of one attacker.
+    """The result of one attacker.
 
     Attributes:
-        success: share of the judged ticks whose state it named.
-        low, high: the guess and the interval of the gain over it, corrected for the number of attackers. It is exactly
-            the guess for an attacker who never leaves it.
-        ceiling: the most that epsilon allows at the prior of the attacker who believes the chain, if the readings are
-            in the class. Who learns rates that drift may exceed it and break no theorem.
+        success: share of judged ticks whose state the attacker named.
+        low, high: interval of the success: the guess and the gain over it, corrected for the number of attackers. Both
+            equal the guess for an attacker who never departs from it.
+        ceiling: the largest success that epsilon allows at the prior of the attacker who believes the chain, if the
+            readings are in the class. An attacker who learns drifting rates may exceed it without breaking a theorem.
         guess: success of the same attacker without the outputs.
-        epsilon_low: no epsilon below this explains what was reached, at the same confidence; 0 if any does.
-        beyond: share of the judged ticks on which the outputs changed the odds between two states by more than
-            e^epsilon. `None` for an attacker who names a path, and so has no odds.
-        furthest: the largest factor of any tick; `None` likewise.
+        epsilon_low: lower confidence bound on epsilon by this attack; 0 if it refutes none.
+        beyond: share of judged ticks on which the outputs changed the odds between two states by more than e^epsilon.
+            `None` for an attacker who names a path, and so has no odds.
+        furthest: the largest change of odds on any tick, as a factor; `None` without odds.
     """
 
     attacker: str
@@ -212,18 +218,18 @@ class Attack:
 
     @property
     def refutes(self) -> bool:
-        """True if the outputs helped beyond doubt, to what may be more than epsilon allows.
+        """True if the outputs helped beyond doubt, and the success may be above the ceiling.
 
-        A gain whose interval includes 0 refutes nothing: where one state is rare the ceiling is the guess, and any
+        A gain whose interval includes 0 refutes nothing: if one state is rare, the ceiling equals the guess, and any
         other answer may exceed it by chance.
         """
         return self.low > self.guess and self.high > self.ceiling
 
     @property
     def unclear(self) -> bool:
-        """True if the outputs may have helped to 0.05 and more above what epsilon allows, but not beyond doubt.
+        """True if the success may be 0.05 or more above the ceiling, but the gain is not beyond doubt.
 
-        The recording is then too short to tell. Who was right less often than without the outputs gained nothing.
+        The recording is then too short to tell. Without a gain in success the result is clear.
         """
         return self.low <= self.guess < self.success and self.high > self.ceiling + _HARMFUL_EXCESS
 
@@ -242,12 +248,12 @@ def attack(
     """Attack outputs whose truth is known; the most successful attacker comes first.
 
     Args:
-        states: (n,) true states, -1 where there is none. Those are not judged, nor are ticks that the attacker knows.
-        segments: (n,) equal inside a stretch without gaps.
-        epsilon: what was promised, in nats.
-        transition: (k, k) the chain that attackers believe; `None`: the recording's own mean chain.
-        known: (n,) true states that attackers are given, -1 elsewhere.
-        attackers: `None`: all that can read these outputs.
+        states: (n,) true states, -1 for none. Ticks without a state are not judged, nor are ticks that attackers know.
+        segments: (n,) equal within a stretch without gaps.
+        epsilon: the promised epsilon, in nats.
+        transition: (k, k) the chain that attackers believe; `None` for the recording's own mean chain.
+        known: (n,) true states that attackers know, -1 elsewhere.
+        attackers: attackers by name; `None` for all that can read these outputs.
         confidence: of all intervals together (Bonferroni).
 
     Raises:
@@ -259,51 +265,51 @@ def attack(
         raise ValueError("an attack needs a state, a segment and an output for every tick, and a tick to judge")
     believed_chain = mean_transitions(states, segments, k) if transition is None else transition
     knowledge = Knowledge(believed_chain, segments, known, states)
-    named = attackers or (COUNT_ATTACKERS if isinstance(outputs, CountOutputs) else ATTACKERS)
-    level = 1 - (1 - confidence) / len(named)
+    by_name = attackers or (COUNT_ATTACKERS if isinstance(outputs, CountOutputs) else ATTACKERS)
+    level = 1 - (1 - confidence) / len(by_name)
     no_outputs = without(outputs)
     truth = states[is_judged]
     prior = knowledge.prior[is_judged]
     slack = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
     best_guess = float((prior.argmax(axis=1) == truth).mean())
     attacks = []
-    for name, attacker in named.items():
-        after, before = (attacker(heard, knowledge)[is_judged] for heard in (outputs, no_outputs))
-        is_right, guessed = after.argmax(axis=1) == truth, before.argmax(axis=1) == truth
-        guess = float(guessed.mean())
-        with np.errstate(invalid="ignore"):  # whoever was certain before has not learned anything
-            evidence = np.nan_to_num(_log_odds(after) - _log_odds(before), nan=0.0, posinf=np.inf, neginf=-np.inf)
-        gain = is_right.astype(np.int64) - guessed
-        least, most = mean_interval(_residuals(gain, truth * k + before.argmax(axis=1)), level)
+    for name, attacker in by_name.items():
+        posterior, baseline = (attacker(heard, knowledge)[is_judged] for heard in (outputs, no_outputs))
+        is_right, is_guessed = posterior.argmax(axis=1) == truth, baseline.argmax(axis=1) == truth
+        guess = float(is_guessed.mean())
+        with np.errstate(invalid="ignore"):  # an attacker who was certain before has learned nothing
+            evidence = np.nan_to_num(_log_odds(posterior) - _log_odds(baseline), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        gain = is_right.astype(np.int64) - is_guessed
+        low_gain, high_gain = mean_interval(_residuals(gain, truth * k + baseline.argmax(axis=1)), level)
         success = float(is_right.mean())
-        low, high = max(0.0, success + least), min(1.0, success + most)
+        low, high = max(0.0, success + low_gain), min(1.0, success + high_gain)
         ceiling = min(1.0, max(guess, best_guess) + slack)
         bound = epsilon_bound(truth, prior, evidence, epsilon, level)
         figures: tuple[float, float] | tuple[None, None] = (None, None)
-        if not (after.max(axis=1) == 1.0).all():
-            factors = _log_odds_range(after, before)
+        if not (posterior.max(axis=1) == 1.0).all():
+            factors = _log_odds_range(posterior, baseline)
             figures = (float((factors > epsilon * (1 + 1e-9)).mean()), math.exp(min(_LARGEST_LOG, factors.max())))
         attacks.append(Attack(name, success, low, high, ceiling, guess, bound, *figures))
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 
 def learners(outputs: Outputs) -> dict[str, Attacker]:
-    """Attackers on such outputs who learn habits, and have odds."""
+    """The attackers, by name, who can read these outputs, learn habits, and have odds."""
     attackers = COUNT_ATTACKERS | COUNT_LEARNERS if isinstance(outputs, CountOutputs) else ATTACKERS
     return {name: attacker for name, attacker in attackers.items() if name not in _BELIEVERS and "Viterbi" not in name}
 
 
 def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
-    """The attacker whose odds moved furthest, of those who do not know the chain beforehand; `None` without any."""
+    """The attack whose odds moved furthest, by an attacker who does not know the chain before; `None` without any."""
     learners = [attack for attack in attacks if attack.attacker not in _BELIEVERS and attack.furthest is not None]
     return max(learners, key=lambda learner: (learner.beyond, learner.furthest), default=None)
 
 
 def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smoothing) -> Floats:
-    """ln of the largest factor (n,) by which outputs move an attacker's odds between two states; in nats, at least 0.
+    """The logarithm (n,) of the largest factor by which outputs move an attacker's odds between two states, in nats.
 
-    By default it uses every output under the chain it believes (forward-backward). If that is in the class, the factor
-    stays within e^epsilon, whatever the truth is. Who learns the chain may exceed it.
+    By default the attacker uses every output under the believed chain (forward-backward). If that chain is in the
+    class, the factor stays within e^epsilon, whatever the truth is. An attacker who learns the chain may exceed it.
     """
     return _log_odds_range(attacker(outputs, knowledge), attacker(without(outputs), knowledge))
 
@@ -314,19 +320,19 @@ def _log_odds_range(after: Floats, prior: Floats) -> Floats:
     return np.asarray(np.nanmax(log_ratios, axis=1) - np.nanmin(log_ratios, axis=1))
 
 
-def mean_transitions(states: Ints, segments: Ints, k: int, *, more: float = 0.5) -> Floats:
-    """The chain (k, k) with a recording's own transitions, each counted so many times more than it was seen."""
-    counts = count_transitions(states, segments, k) + more
+def mean_transitions(states: Ints, segments: Ints, k: int, *, pseudocount: float = 0.5) -> Floats:
+    """The chain (k, k) of a recording's own transition counts, each increased by `pseudocount`."""
+    counts = count_transitions(states, segments, k) + pseudocount
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
 def _residuals(gain: Ints, strata: Ints) -> Floats:
-    """Residuals of gains (n,) after subtracting the mean of every stratum."""
+    """Subtract from gains (n,) the mean gain of their stratum."""
     sums, sizes = np.bincount(strata, gain), np.bincount(strata)
     return np.asarray(gain - (sums / np.maximum(sizes, 1))[strata])
 
 
 def _log_odds(probabilities: Floats) -> Floats:
-    others = probabilities.sum(axis=1, keepdims=True) - probabilities
+    complement = probabilities.sum(axis=1, keepdims=True) - probabilities
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(probabilities) - np.log(np.maximum(others, 0.0)))
+        return np.asarray(np.log(probabilities) - np.log(np.maximum(complement, 0.0)))

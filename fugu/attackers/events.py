@@ -1,9 +1,9 @@
-"""Attackers of all that is heard around a tick: how often an event happens under each of two states.
+"""Attack all outputs heard around a tick by an event: count how often it happens under each of two states.
 
-They suppose nothing of how draws depend on each other. Draws are simulated by a policy's own numbers, or were really
-made. An event is chosen on simulated trials, and counted on others. It is that the likelihood ratio of all that is
-heard is above the threshold that promises the largest bound. For counts of pairs of symbols alone, or windows whose
-likelihood is too large, it is that a weighted sum of counts is.
+The attack assumes nothing about how draws depend on each other. Draws are simulated by a policy's own numbers, or are
+a device's real draws. An event is chosen on simulated trials, and counted on other trials. It happens if the likelihood
+ratio of all outputs exceeds the threshold that promises the largest bound. A weighted sum of counts takes the place of
+the ratio for counts of pairs of symbols alone, and for windows whose likelihood takes too long.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ _MOST_PAIRS = 12
 _MOST_CELLS = 4000
 _LARGEST_LOG = 700.0
 Statistic = Callable[[Heard], Floats]
-"""(trials,) numbers that are larger under the one state than under the other."""
+"""A function to numbers (trials,) that are larger under one state than under the other."""
 _FEWEST_HITS = 8
 _THRESHOLDS = 40
 
 
 class Event(NamedTuple):
-    """An event, counted in trials of each of two states: hits under the one, alarms under the other.
+    """An event, counted in equally many trials of two states: hits under the first, alarms under the second.
 
-    Epsilon is at least `least`; `states` is `None` if nothing could be counted; `ticks` were heard.
+    Epsilon is at least `epsilon_low`. `states` is `None` if nothing could be counted; `ticks` is the number of ticks
+    that were heard.
     """
 
-    least: float
+    epsilon_low: float
     trials: int
     hits: int
     alarms: int
@@ -69,15 +70,16 @@ def pick_event(
     level: float,
     pairs: Container[tuple[int, int]] | None = None,
 ) -> Event:
-    """The event that promises most, counted.
+    """Choose the event that promises the largest bound, and count it.
 
     Args:
-        mechanisms: what is heard, by how many ticks on each side are.
-        chains: that paths are drawn of: one that promises most is taken.
-        trials: to count it on, of each of the two states; fewer where one takes long.
-        real_draws: draws that were really made; `None` to simulate them.
+        mechanisms: the mechanism that is heard, as a function of the ticks on each side.
+        chains: chains to draw paths from; the one that promises the largest bound is used.
+        generator: source of random numbers.
+        trials: trials of each of the two states; fewer if a trial takes long.
+        real_draws: a device's real draws; `None` to simulate draws.
         level: the probability that the bound is wrong.
-        pairs: of states that are told apart; `None` for all.
+        pairs: pairs of states to tell apart; `None` for all.
     """
     best_event: _EventCandidate | None = None
     for chain in chains:
@@ -110,7 +112,7 @@ def pick_event(
 
 
 def ticks_to_forget(chain: MarkovChain, times: float) -> int:
-    """Ticks on each side that may tell of a tick: so many of the times in which the chain forgets."""
+    """The ticks on each side that may tell of a tick: `times` times the chain's forgetting time, at least 2."""
     second_eigenvalue = float(np.sort(np.abs(np.linalg.eigvals(chain.transition)))[-2])
     return max(2, math.ceil(times / max(1 - second_eigenvalue, 1e-9)))
 
@@ -119,12 +121,12 @@ def _candidates(
     mechanism: Mechanism,
     chain: MarkovChain,
     generator: np.random.Generator,
-    size: int,
+    trial_count: int,
     level: float,
     allowed_pairs: Container[tuple[int, int]] | None,
 ) -> Iterator[_EventCandidate]:
     outputs = _attackable(mechanism)
-    trials = min(_CHOICE_TRIALS, max(size, _LEAST_TRIALS), _affordable_trials(outputs))
+    trials = min(_CHOICE_TRIALS, max(trial_count, _LEAST_TRIALS), _affordable_trials(outputs))
     pairs = [pair for pair in secret_pairs(mechanism) if allowed_pairs is None or pair in allowed_pairs][:_MOST_PAIRS]
     heard = {
         state: release(mechanism, paths(chain, mechanism, state, trials, generator), Simulated(generator))
@@ -134,26 +136,26 @@ def _candidates(
     for x, z in pairs:
         if outputs is not None:
             statistic: Statistic = _ratio_statistic(outputs, chain, x, z)
-            values, others = (_clip_logs(logs[state][:, x] - logs[state][:, z]) for state in (x, z))
+            ratios, other_ratios = (_clip_logs(logs[state][:, x] - logs[state][:, z]) for state in (x, z))
         else:
             statistic, first_trial = _weighted_sum(heard[x], heard[z])
-            values, others = (statistic(Heard({}, heard[state].counts[first_trial:])) for state in (x, z))
-        threshold, promise = _best_threshold(values, others, size, level)
-        yield _EventCandidate(promise, threshold, statistic, mechanism, chain, (x, z), size)
+            ratios, other_ratios = (statistic(Heard({}, heard[state].counts[first_trial:])) for state in (x, z))
+        threshold, promise = _best_threshold(ratios, other_ratios, trial_count, level)
+        yield _EventCandidate(promise, threshold, statistic, mechanism, chain, (x, z), trial_count)
 
 
-def _best_threshold(values: Floats, others: Floats, trials: int, level: float) -> tuple[float, float]:
-    """The threshold that promises the largest bound when so many trials of each are counted, and that bound.
+def _best_threshold(ratios: Floats, other_ratios: Floats, trials: int, level: float) -> tuple[float, float]:
+    """The threshold that promises the largest bound for a number of trials of each state, and that bound.
 
-    `values` and `others` are (n,) log-likelihood ratios of x over x' in trials under x, and under x'.
+    `ratios` and `other_ratios` (n,) are log-likelihood ratios of x over x', in trials under x and under x'.
     """
     best_epsilon, threshold = 0.0, math.inf
-    sorted_others = np.sort(others)
-    for limit in np.unique(np.quantile(values, np.linspace(0, 1, _THRESHOLDS))):
-        hit_share = float((values >= limit).mean())
-        alarm_share = float(sorted_others.size - np.searchsorted(sorted_others, limit)) / sorted_others.size
+    sorted_ratios = np.sort(other_ratios)
+    for limit in np.unique(np.quantile(ratios, np.linspace(0, 1, _THRESHOLDS))):
+        hit_share = float((ratios >= limit).mean())
+        alarm_share = float(sorted_ratios.size - np.searchsorted(sorted_ratios, limit)) / sorted_ratios.size
         hits, alarms = int(hit_share * trials), math.ceil(alarm_share * trials)
-        if hit_share * values.size < _FEWEST_HITS:
+        if hit_share * ratios.size < _FEWEST_HITS:
             break
         epsilon = least_epsilon(hits, alarms, trials, level)
         if epsilon > best_epsilon:
@@ -164,21 +166,21 @@ def _best_threshold(values: Floats, others: Floats, trials: int, level: float) -
 def least_epsilon(hits: int, alarms: int, trials: int, level: float) -> float:
     """A lower bound of log( Pr(event | x) / Pr(event | x') ), wrong with a probability of at most `level`.
 
-    Hits are of trials under x, alarms of as many under x'; half of the level is given to each probability.
+    `hits` counts events in trials under x, `alarms` in equally many under x'; each probability gets half of the level.
     """
     hit_share, alarm_share = share_bounds(hits, trials, level / 2)[0], share_bounds(alarms, trials, level / 2)[1]
     return max(0.0, math.log(hit_share / alarm_share)) if hit_share > 0.0 else 0.0
 
 
 def _attackable(mechanism: Mechanism) -> Mechanism | None:
-    """Outputs to attack: all that is heard, or the symbols if counts make it too large; `None` without any."""
-    if mechanism.telling and mechanism.cells <= _MOST_CELLS:
+    """The outputs to attack: all that is heard, or only symbols if counts take too long; `None` without symbols."""
+    if mechanism.followed and mechanism.cells <= _MOST_CELLS:
         return mechanism
     return mechanism._replace(counts=()) if any(source.heard for source in mechanism.sources) else None
 
 
 def _affordable_trials(outputs: Mechanism | None) -> int:
-    """How many trials the work of one leaves time for."""
+    """The number of trials that can be computed in acceptable time."""
     return max(_LEAST_TRIALS, _WORK_PER_COUNT // (1 if outputs is None else outputs.work))
 
 
@@ -191,7 +193,7 @@ def _ratio_statistic(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -
 
 
 def _weighted_sum(heard: Heard, other_heard: Heard) -> tuple[Statistic, int]:
-    """The sum of counts that differs most between two states (Fisher), found on a half of the trials; and how many."""
+    """Find the sum of counts that best separates two states (Fisher), on half of the trials; also return the half."""
     half_trials = len(heard.counts) // 2
     counts, other_counts = (
         heard.counts[:half_trials].astype(np.float64),

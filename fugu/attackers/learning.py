@@ -1,4 +1,4 @@
-"""Attackers who learn: a chain from symbols (EM), drift from counts, or outputs from the truth of another time."""
+"""Attackers who believe a chain, or learn: a chain from symbols, drift from counts, outputs from another time."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fugu.chains.counting import count_marginals
 from fugu.chains.inference import filter_beliefs, posterior_marginals, viterbi
 from fugu.chains.learning import LearnedChain, baum_welch
 
-__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "COUNT_LEARNERS", "EXACT_TICKS", "Attacker", "single", "smoothing"]
+__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "COUNT_LEARNERS", "EXACT_TICKS", "Attacker", "separate_ticks", "smoothing"]
 
 Attacker: TypeAlias = Callable[[Outputs, Knowledge], Floats]
-"""From n ticks of outputs and what else is known to (n, k) probabilities; the same input gives the same answer."""
+"""A function from n ticks of outputs and other knowledge to probabilities (n, k) of states; it is deterministic."""
 
 EXACT_TICKS = 1000
-"""Windows up to this length are smoothed exactly: time and memory grow with its square."""
+"""Windows up to this length are smoothed exactly; time and memory grow with its square."""
 
 
-def single(outputs: Outputs, knowledge: Knowledge) -> Floats:
-    """An attacker who takes ticks for independent: each symbol, or each window, for itself."""
+def separate_ticks(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """An attacker who takes ticks for independent, and reads each symbol, or each window, by itself."""
     return smoothing(outputs, knowledge, np.tile(knowledge.distribution, (outputs.states, 1)))
 
 
-def path(outputs: Outputs, knowledge: Knowledge) -> Floats:
-    """An attacker who names the most probable path under the believed chain (Viterbi): probabilities 0 and 1."""
+def viterbi_path(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """An attacker who names the most probable path under the believed chain (Viterbi), as probabilities 0 and 1."""
     assert isinstance(outputs, SymbolOutputs)
     symbols, table = knowledge.learn_from(outputs.symbols, outputs.emission)
     if np.all(symbols < 0):
@@ -43,8 +43,8 @@ def path(outputs: Outputs, knowledge: Knowledge) -> Floats:
 def smoothing(outputs: Outputs, knowledge: Knowledge, chain: Floats | None = None) -> Floats:
     """An attacker who believes a chain (k, k), of `knowledge` by default, and uses every output (forward-backward).
 
-    One count of windows up to 1,000 ticks is exact, and so are two of which one has what the other leaves; the rest is
-    by `tilted_marginals`.
+    Posteriors are exact for windows up to 1,000 ticks with one count, or with two counts that cover all ticks. All
+    others are approximated by `tilted_marginals`.
     """
     initial, transition = knowledge.distribution, knowledge.transition if chain is None else chain
     heard = outputs.seen() if isinstance(outputs, CountOutputs) else outputs
@@ -57,7 +57,7 @@ def smoothing(outputs: Outputs, knowledge: Knowledge, chain: Floats | None = Non
         return tilted_marginals(outputs, symbols, table, initial, transition, knowledge.lengths)
     adds = np.zeros((outputs.ticks, outputs.states), dtype=np.int64)
     adds[:, outputs.groups[-1]] = outputs.present[:, None]
-    # Of two groups, the other one's count is what is left.
+    # With two groups, the other group's count is the remainder.
     counts = np.arange(outputs.length + 1)
     distances = np.abs(outputs.counts[:, -1:] - counts)
     if len(outputs.groups) == 2:
@@ -73,12 +73,12 @@ _TILT_ROUNDS = 40
 def tilted_marginals(
     outputs: CountOutputs, symbols: Ints, table: Floats, initial: Floats, transition: Floats, lengths: Ints
 ) -> Floats:
-    """Posteriors (n, k) when each count multiplies the odds of its states by one factor on all ticks of its window.
+    """Approximate posteriors (n, k): each count multiplies the odds of its states by one factor on its whole window.
 
-    The factor is e^(what one more tick would change the log-likelihood of the released count by), at the count that is
-    expected given everything. Noise of scale s is taken for normal with variance 2 s^2, but never says more than 1/s a
+    The logarithm of the factor is the change of the released count's log-likelihood by one more counted tick, at the
+    expected count. Noise of scale s is treated as normal with variance 2 s^2, but changes log-odds by at most 1/s per
     tick. In long windows counts concentrate, and this is the leading term of the posterior. `symbols` (n,) of `table`
-    (k, m) are those beside the counts, known states included; `lengths` are the ticks of each stretch.
+    (k, m) are those beside the counts, with known states; `lengths` are the ticks of each stretch.
     """
     scale = float(outputs.scale)
     members = np.array([[x in group for x in range(outputs.states)] for group in outputs.groups], dtype=np.float64)
@@ -86,9 +86,9 @@ def tilted_marginals(
     cells = np.where((outputs.present > 0) & (windows >= 0), windows, w)
     codes = np.where(symbols < 0, table.shape[1], symbols) * (w + 1) + cells
     likelihoods = np.concatenate([table, np.ones((outputs.states, 1))], axis=1)
-    # A step towards the wanted tilt that is short enough never to overshoot: a count's variance is at most this.
-    second = float(np.sort(np.abs(np.linalg.eigvals(transition)))[-2])
-    variance = min(outputs.length**2, outputs.length * (1 + second) / max(1 - second, 1e-9)) / 4
+    # A count's variance is at most this, so that a step towards the target tilt never overshoots.
+    second_eigenvalue = float(np.sort(np.abs(np.linalg.eigvals(transition)))[-2])
+    variance = min(outputs.length**2, outputs.length * (1 + second_eigenvalue) / max(1 - second_eigenvalue, 1e-9)) / 4
     step = 1 / (1 + variance / (2 * scale**2))
     tilts = np.zeros(outputs.counts.shape)
     for _ in range(_TILT_ROUNDS):
@@ -111,11 +111,11 @@ _FIRST_ROUNDS = 15
 _ROUNDS = 150
 _TOLERANCE = 1e-7
 _MOST_WORK = 2e9
-"""Multiplications that an attacker spends; with many states and ticks it learns from fewer starts, or fewer regimes."""
+"""The multiplications that an attacker spends; with more states and ticks it uses fewer starts, or regimes."""
 
 
-def learned(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, decode: bool = False) -> Floats:
-    """An attacker who learns a chain from the symbols, and then uses every symbol, or names the most probable path.
+def chain_learner(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, decode: bool = False) -> Floats:
+    """An attacker who learns a chain from the symbols (EM), then smooths, or with `decode` names the likeliest path.
 
     The chain may switch slowly between `regimes`; the hidden state is then (regime, state).
     """
@@ -126,7 +126,7 @@ def learned(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, decode:
     k, lengths = outputs.states, knowledge.lengths
     rounds = int(_MOST_WORK / (2 * symbols.size * (k * regimes) ** 2))
     if rounds < 2 * _FIRST_ROUNDS and regimes > 1:
-        return learned(outputs, knowledge, regimes - 1)
+        return chain_learner(outputs, knowledge, regimes - 1)
     starts = list(islice(_start_chains(knowledge.transition, regimes), max(1, rounds // (2 * _FIRST_ROUNDS))))
     tiled_table = np.tile(table, (regimes, 1))
     uniform = np.full(k * regimes, 1 / (k * regimes))
@@ -147,7 +147,7 @@ def learned(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, decode:
 
 
 def _start_chains(believed_chain: Floats, regimes: int) -> Iterator[Floats]:
-    """First guesses: the believed chain, stickier and looser ones; or regimes of speeds, distributions or phases."""
+    """Yield start chains: the believed chain and sticky ones; or regimes of speeds, distributions or phases."""
     k = len(believed_chain)
     chains = [_sticky_chain(np.full(k, 1 / k), stay) for stay in (0.5, 0.9, 0.99)]
     if regimes == 1:
@@ -163,7 +163,7 @@ def _start_chains(believed_chain: Floats, regimes: int) -> Iterator[Floats]:
                 distributions[k:] = [np.full(k, 1 / k)] * (regimes - k)
             yield _joint_chain(switch, [_sticky_chain(distribution, state_stay) for distribution in distributions])
         yield _joint_chain(switch, chain_of_regime)
-    # A state passes through its regimes as phases, and only then goes on to the next one: lengths of stay, and cycles.
+    # A state passes through its regimes as phases before the next state follows: lengths of stay, and cycles.
     phase_order = np.arange(regimes * k).reshape(regimes, k).T.ravel()
     phase_chain = np.zeros((regimes * k, regimes * k))
     phase_chain[phase_order, np.roll(phase_order, -1)] = 1.0
@@ -172,12 +172,12 @@ def _start_chains(believed_chain: Floats, regimes: int) -> Iterator[Floats]:
 
 
 def _sticky_chain(distribution: Floats, stay: float) -> Floats:
-    """A chain (k, k) with a given stationary distribution, which a state keeps with a probability, else draws anew."""
+    """A chain (k, k) that stays in its state with probability `stay`, and otherwise draws from `distribution`."""
     return stay * np.eye(distribution.size) + (1 - stay) * distribution
 
 
 def _joint_chain(switch: Floats, chains: list[Floats]) -> Floats:
-    """The chain of (regime, state), regime-major: the regime switches, and the state moves as in the new one."""
+    """The chain of (regime, state), regime-major: the regime switches, then the state moves by the new regime."""
     return np.block([[switch[i, j] * chain for j, chain in enumerate(chains)] for i in range(len(chains))])
 
 
@@ -186,12 +186,12 @@ _LEVEL_STEPS = (0.01, 0.03, 0.1, 0.3, 1.0)
 _SPREADS = (0.3, 1.0, 3.0, 10.0, 30.0)
 
 
-def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
-    """A share for every window that drifts; how fast, and how far counts scatter about it, is what is most likely.
+def level_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """An attacker who estimates a drifting share for every window; step size and spread maximise the likelihood.
 
-    A share drifts by a normal step, and now and then anywhere. The count of L ticks at a share p is normal with mean L
-    p and variance spread L p (1 - p) + 2 scale^2. On every tick of a window the odds of each counted state are
-    multiplied by what they are for its expected share, over what they were.
+    A share drifts by a normal step, and sometimes jumps anywhere. The count of L ticks at a share p is normal with mean
+    L p and variance spread L p (1 - p) + 2 scale^2. On every tick of a window the odds of each counted state are
+    multiplied by the odds of its expected share over the usual odds.
     """
     assert isinstance(outputs, CountOutputs)
     if not outputs.counts.size:
@@ -202,7 +202,7 @@ def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
 
 
 def _multiply_odds(outputs: CountOutputs, knowledge: Knowledge, shares: Iterable[Floats]) -> Floats:
-    """Multiply odds (n, k), on every tick of a window, by those of each group's share there (w,) over the usual."""
+    """Multiply prior odds (n, k), on a window's ticks, by the odds of each group's share (w,) over the usual odds."""
     windows, odds = outputs.windows(), knowledge.prior.copy()
     for group, share in zip(outputs.groups, shares, strict=True):
         usual_share = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
@@ -211,7 +211,7 @@ def _multiply_odds(outputs: CountOutputs, knowledge: Knowledge, shares: Iterable
 
 
 def _level_models(outputs: CountOutputs, counts: Ints, grid: Floats) -> Iterator[tuple[float, Floats]]:
-    """Log-likelihood and posterior of the levels (w, levels) for every pair of step and spread."""
+    """Yield the log-likelihood and the posterior (w, levels) of levels for every pair of step and spread."""
     length, noise, uniform = outputs.length, 2 * float(outputs.scale) ** 2, np.full(grid.size, 1 / grid.size)
     for spread in _SPREADS:
         variance = spread * length * grid * (1 - grid) + noise
@@ -225,13 +225,13 @@ def _level_models(outputs: CountOutputs, counts: Ints, grid: Floats) -> Iterator
 
 
 def _table(logs: Floats) -> tuple[Ints, Floats, float]:
-    """Symbols (w,) and a table of their likelihoods `logs` (w, k) up to a factor for each; and the factors' logarithm.
+    """Turn log-likelihoods (w, k) into symbols (w,) and a table of likelihoods. Return them and the lost log-factor.
 
-    Each symbol comes once. A further one, which never comes, makes rows distributions.
+    Each symbol occurs once. A further symbol that never occurs makes the table's rows distributions.
     """
-    top = logs.max(axis=1, keepdims=True)
-    table = np.exp(logs - top).T / (len(logs) + 1)
-    return np.arange(len(logs)), np.hstack([table, 1 - table.sum(axis=1, keepdims=True)]), float(top.sum())
+    largest = logs.max(axis=1, keepdims=True)
+    table = np.exp(logs - largest).T / (len(logs) + 1)
+    return np.arange(len(logs)), np.hstack([table, 1 - table.sum(axis=1, keepdims=True)]), float(largest.sum())
 
 
 _EM_ROUNDS, _CHAIN_ROUNDS = 40, 3
@@ -239,12 +239,12 @@ _LEAST_SHARE = 1e-3
 _FIRST_QUANTILES, _FIRST_STAYS = (0.1, 0.3), (0.8, 0.98)
 
 
-def learned_two_regimes(outputs: Outputs, knowledge: Knowledge) -> Floats:
-    """Two regimes, each with a share of its own, that windows switch between: learned by expectation maximisation.
+def regime_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """An attacker who learns two regimes of windows by expectation maximisation, each with its own share.
 
-    In a regime the count of L ticks at a share p is normal with mean L p and a variance of its own, at least that of
-    the noise. On every tick of a window the odds of each counted state are multiplied. The factor is the odds of its
-    expected share over the usual odds.
+    In a regime the count of L ticks at a share p is normal with mean L p and its own variance, at least that of the
+    noise. On every tick of a window the odds of each counted state are multiplied by the odds of its expected share
+    over the usual odds.
     """
     assert isinstance(outputs, CountOutputs)
     if len(outputs.counts) < 2:
@@ -258,7 +258,7 @@ def learned_two_regimes(outputs: Outputs, knowledge: Knowledge) -> Floats:
 
 
 def _fit_two_regimes(counts: Floats, noise: float, quantile: float, stay: float) -> tuple[float, Floats, Floats]:
-    """Log-likelihood, probabilities (w, 2) of the regimes at each window, and their mean counts (2, g)."""
+    """Fit two regimes. Return the log-likelihood, the regimes' probabilities (w, 2), and their mean counts (2, g)."""
     w = len(counts)
     means = np.quantile(counts, (quantile, 1 - quantile), axis=0)
     variances = np.full_like(means, noise + np.square(means[1] - means[0]).mean() / 4)
@@ -285,32 +285,32 @@ _WINDOWS = (1, 3, 9, 27)
 _RIDGE_PENALTY = 1.0
 _NEWTON_STEPS = 10
 _MOST_TICKS = 5000
-"""Ticks that are learned from, evenly taken from all: neighbours say nearly the same."""
+"""The number of ticks used for training, taken evenly from all, as neighbours are nearly alike."""
 
 
-def supervised(outputs: Outputs, knowledge: Knowledge, truth: Ints) -> Floats:
-    """Logistic regression on sums of outputs over windows of several widths around each tick, one state at a time.
+def truth_learner(outputs: Outputs, knowledge: Knowledge, truth: Ints) -> Floats:
+    """Attack by logistic regression on means of outputs over windows of several widths, one state at a time.
 
-    The odds of each tick under the believed chain given known states are a feature too. It learns from `truth` (n,),
-    -1 where that is held back.
+    The prior odds of each tick under the believed chain, given known states, are a feature too. The regression learns
+    from `truth` (n,), -1 where it is held back.
     """
     prior = knowledge.prior
     if not (truth >= 0).any():
         return prior
-    chosen = np.flatnonzero(truth >= 0)
-    chosen = chosen[:: -(-chosen.size // _MOST_TICKS)]
+    taught = np.flatnonzero(truth >= 0)
+    taught = taught[:: -(-taught.size // _MOST_TICKS)]
     posteriors = np.empty_like(prior)
     for x in range(outputs.states):
         odds = np.log(np.clip(prior[:, x], 1e-9, 1.0)) - np.log(np.clip(1 - prior[:, x], 1e-9, 1.0))
         features = np.column_stack([np.ones(outputs.ticks), odds - odds.mean(), *_features(outputs, knowledge, x)])
-        posteriors[:, x] = np.clip(expit(features @ _regression(features[chosen], truth[chosen] == x)), 1e-12, 1.0)
+        posteriors[:, x] = np.clip(expit(features @ _regression(features[taught], truth[taught] == x)), 1e-12, 1.0)
     return np.asarray(posteriors / posteriors.sum(axis=1, keepdims=True))
 
 
-def folded(attacker: Callable[[Outputs, Knowledge, Ints], Floats], folds: int) -> Attacker:
-    """An attacker that learns from the truth, judged on contiguous folds.
+def cross_validated(attacker: Callable[[Outputs, Knowledge, Ints], Floats], folds: int) -> Attacker:
+    """Make an attacker of one that learns from the truth, by contiguous folds.
 
-    Each fold is attacked with its own truth, and a tenth of its length on both sides, held back.
+    In the attack on a fold, the truth of the fold, and of a tenth of its length on both sides, is held back.
     """
 
     def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
@@ -329,7 +329,7 @@ def folded(attacker: Callable[[Outputs, Knowledge, Ints], Floats], folds: int) -
 
 
 def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats]:
-    """Standardised features (n,) for a state: what symbols say for it, and counts that it is in, else all counts."""
+    """Yield standardised features (n,) for state x: scores of symbols, and counts that include x, else all counts."""
     heard = outputs.beside if isinstance(outputs, CountOutputs) else outputs
     if heard is not None:
         scores = np.append(np.log(heard.emission[x]) - np.log(heard.emission.mean(axis=0)), 0.0)
@@ -347,7 +347,7 @@ def _standardise(column: Floats) -> Floats:
 
 
 def _window_means(series: Floats, segments: Ints, widths: tuple[int, ...]) -> list[Floats]:
-    """Means of a series (n,) over centred windows of odd widths, cut off where its segment ends."""
+    """Means of a series (n,) over centred windows of odd widths, cut off at the ends of its segment."""
     n = series.size
     sums = np.concatenate([[0.0], np.cumsum(series)])
     edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [n]])
@@ -358,7 +358,7 @@ def _window_means(series: Floats, segments: Ints, widths: tuple[int, ...]) -> li
 
 
 def _regression(features: Floats, labels: Floats) -> Floats:
-    """A logistic regression's weights (f,), with a small ridge, by Newton's method."""
+    """Fit the weights (f,) of a logistic regression with a small ridge, by Newton's method."""
     weights = np.zeros(features.shape[1])
     ridge = np.full(weights.size, _RIDGE_PENALTY)
     for _ in range(_NEWTON_STEPS):
@@ -372,24 +372,24 @@ def _regression(features: Floats, labels: Floats) -> Floats:
 
 
 ATTACKERS: dict[str, Attacker] = {
-    "single symbol": single,
+    "single symbol": separate_ticks,
     "forward-backward": smoothing,
-    "Viterbi": path,
-    "learned chain": learned,
-    "learned chain, Viterbi": partial(learned, decode=True),
-    "2 learned regimes": partial(learned, regimes=2),
-    "3 learned regimes": partial(learned, regimes=3),
-    "supervised": folded(supervised, 5),
+    "Viterbi": viterbi_path,
+    "learned chain": chain_learner,
+    "learned chain, Viterbi": partial(chain_learner, decode=True),
+    "2 learned regimes": partial(chain_learner, regimes=2),
+    "3 learned regimes": partial(chain_learner, regimes=3),
+    "supervised": cross_validated(truth_learner, 5),
 }
-"""Those who read symbols."""
+"""The attackers who read symbols."""
 
 COUNT_ATTACKERS: dict[str, Attacker] = {
-    "single window": single,
+    "single window": separate_ticks,
     "forward-backward": smoothing,
-    "learned levels": learned_levels,
-    "supervised": folded(supervised, 5),
+    "learned levels": level_learner,
+    "supervised": cross_validated(truth_learner, 5),
 }
-"""Those who read counts of windows."""
+"""The attackers who read counts of windows."""
 
-COUNT_LEARNERS: dict[str, Attacker] = {"2 learned regimes": learned_two_regimes}
-"""More of those, who are asked only how far the odds of learners move."""
+COUNT_LEARNERS: dict[str, Attacker] = {"2 learned regimes": regime_learner}
+"""Further attackers who read counts, used only to find how far the odds of learners move."""

@@ -1,9 +1,8 @@
-"""All that an audience hears of streams around one tick, drawn for many paths at once, and its exact likelihood.
+"""Draw all outputs that an audience hears around one tick, for many paths at once, and compute their exact likelihood.
 
-The likelihood adds up all paths and all counts that are under way. It goes forward over the chain, with a count beside
-the state for every window that has begun and not ended. Counts of symbols that are heard say nothing that the symbols
-do not, and are left out. So are counts of pairs of symbols, whose likelihood is too large: `fugu.attackers.witness` has
-it.
+The likelihood sums over all paths and all running counts. It goes forward over the chain, with a count beside the state
+for every window that has begun and not ended. Counts of heard symbols add nothing to the symbols, and are left out.
+Counts of pairs of symbols are left out too, as their likelihood takes too long; see `fugu.attackers.witness`.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ __all__ = ["Counted", "Heard", "Mechanism", "Recorded", "Simulated", "Source", "
 
 
 _CELLS_PER_ARRAY = 4_000_000
-"""Numbers of one array: trials are taken a part at a time."""
+"""The most numbers in one array; trials are computed in parts."""
 
 
 class Source(NamedTuple):
-    """Source of the symbols of one stream, heard or not: (k, m) probabilities, given each state of the chain.
+    """The source of one stream's symbols, heard or not: probabilities (k, m) of symbols given each state of the chain.
 
-    `shows` is the state of the stream that each state of the chain shows.
+    `shows` lists the stream's state that each state of the chain shows.
     """
 
     emission: Floats
@@ -39,10 +38,10 @@ class Source(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """A count with `terms` discrete Laplace noises added up, over the ticks from `first` on.
+    """A count over `length` ticks from `first` on, with `terms` discrete Laplace noises added up.
 
-    `members` are the counted states of the chain, or symbols of the source `symbols`, or pairs of symbols z m + z' if
-    `consecutive` ones are counted, two at a time.
+    `members` are the counted states of the chain, or counted symbols of the source `symbols`. If `consecutive`, they
+    are counted pairs z m + z' of consecutive symbols.
     """
 
     name: str
@@ -56,10 +55,10 @@ class Counted(NamedTuple):
 
 
 class Mechanism(NamedTuple):
-    """Releases about some ticks, of which the one `secret` is attacked: symbols of sources, and counts.
+    """The releases about some ticks, symbols of sources and counts; the tick `secret` is attacked.
 
-    `shown` is what each state of the chain shows, which is what is secret; empty if that is the state. With more than
-    one tick in a row the secret is the state that they all show (`stretch`).
+    `shown` lists the secret that each state of the chain shows; empty if the state itself is secret. If `stretch` is
+    more than one tick, the secret is the state that all these ticks show.
     """
 
     ticks: int
@@ -72,53 +71,53 @@ class Mechanism(NamedTuple):
 
     @property
     def secrets(self) -> Ints:
-        """(k,) what each state of the chain shows."""
+        """The secret (k,) that each state of the chain shows."""
         return np.array(self.shown or range(self.states))
 
     @property
     def independent_counts(self) -> tuple[int, ...]:
-        """The counts that do not follow from symbols that are heard."""
+        """The indices of counts that do not follow from heard symbols."""
         is_heard = [source.heard for source in self.sources]
         return tuple(n for n, count in enumerate(self.counts) if count.symbols is None or not is_heard[count.symbols])
 
     @property
-    def telling(self) -> tuple[int, ...]:
-        """Those of them whose likelihood is computed."""
+    def followed(self) -> tuple[int, ...]:
+        """The indices of independent counts whose likelihood is computed."""
         return tuple(n for n in self.independent_counts if not self.counts[n].consecutive)
 
     @property
-    def drawn(self) -> tuple[int, ...]:
-        """The sources that anything which is heard is made of."""
+    def drawn_sources(self) -> tuple[int, ...]:
+        """The indices of sources that are heard or counted."""
         counted_sources = {count.symbols for count in self.counts}
         return tuple(n for n, source in enumerate(self.sources) if source.heard or n in counted_sources)
 
     def noise_uses(self, name: str) -> int:
-        """How many noises of a name are drawn."""
+        """The number of counts of a name, each with its own noise."""
         return sum(count.name == name for count in self.counts)
 
     @property
     def cells(self) -> int:
-        """The numbers that the likelihood of one trial holds at a time, at most."""
-        telling = [range(count.first, count.first + count.length) for count in (self.counts[n] for n in self.telling)]
-        sizes_by_tick = ([tick - ticks.start + 2 for ticks in telling if tick in ticks] for tick in range(self.ticks))
+        """The most numbers that the likelihood of one trial holds at a time."""
+        spans = [range(count.first, count.first + count.length) for count in (self.counts[n] for n in self.followed)]
+        sizes_by_tick = ([tick - ticks.start + 2 for ticks in spans if tick in ticks] for tick in range(self.ticks))
         return max(map(math.prod, sizes_by_tick), default=1) * self.states
 
     @property
     def work(self) -> int:
-        """About how many steps the likelihood of one trial takes."""
+        """The approximate number of steps for the likelihood of one trial."""
         most_symbols = max((source.emission.shape[1] for source in self.sources), default=1)
         return self.cells * self.ticks * self.states * most_symbols
 
 
 class Heard(NamedTuple):
-    """Symbols (trials, ticks) of every source that is drawn from, and counts (trials, counts)."""
+    """Drawn outputs: symbols (trials, ticks) by source, and counts (trials, counts)."""
 
     symbols: dict[int, Ints]
     counts: Ints
 
 
 class Simulated:
-    """Draws by the probabilities of a table, and by the stated scales."""
+    """Simulate draws by the probabilities of a table, and by the stated scales."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -138,10 +137,10 @@ class Simulated:
 
 
 class Recorded:
-    """Draws that were really made: by the state that they were made in, and noises by the name of their count.
+    """A device's real draws: symbols by the state in which they were drawn, and noises by the name of their count.
 
-    Given the true state, a symbol is a draw of the table's row; given the true count, the rest is a draw of noise. Put
-    on other paths, each used once, they are what the same device would have published of those.
+    Given the true state, a symbol is a draw from the table's row; a published count less the true count is a draw of
+    noise. Used once each on other paths, these are outputs that the same device could have published.
     """
 
     def __init__(self, drawn: Sequence[Ints], noises: Mapping[str, Ints]) -> None:
@@ -149,17 +148,17 @@ class Recorded:
         self.rewind()
 
     def rewind(self) -> None:
-        """Begin with the first draws again."""
+        """Start again with the first draws."""
         self._symbols = [0] * len(self.drawn)
         self._noise = dict.fromkeys(self.noises, 0)
 
     def trials(self, mechanism: Mechanism, chain: MarkovChain) -> int:
-        """About how many trials of each of two states the draws are enough for."""
+        """The approximate number of trials of each of two states for which the draws suffice."""
         limit = min(
             (self.noises[count.name].size // (2 * mechanism.noise_uses(count.name)) for count in mechanism.counts),
             default=10**9,
         )
-        for n in mechanism.drawn:
+        for n in mechanism.drawn_sources:
             assert chain.initial is not None
             distribution = np.bincount(mechanism.sources[n].shows, chain.initial)
             demands = 2 * np.maximum(mechanism.ticks * distribution, 1.0)
@@ -167,11 +166,11 @@ class Recorded:
         return limit
 
     def paths_covered(self, mechanism: Mechanism, *states: Ints) -> int:
-        """For how many of the paths (trials, ticks) of each of some hypotheses the draws are enough."""
+        """The number of paths (trials, ticks) of each hypothesis for which the draws suffice."""
         limit = len(states[0])
         for count in mechanism.counts:
             limit = min(limit, self.noises[count.name].size // (len(states) * mechanism.noise_uses(count.name)))
-        for n, (x, rows) in product(mechanism.drawn, enumerate(self.drawn)):
+        for n, (x, rows) in product(mechanism.drawn_sources, enumerate(self.drawn)):
             shown_states = np.array(mechanism.sources[n].shows)
             draws_used = np.cumsum(sum((shown_states[state] == x).sum(axis=1) for state in states))
             limit = min(limit, int(np.searchsorted(draws_used, rows.size, side="right")))
@@ -195,7 +194,7 @@ class Recorded:
 
 
 def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, generator: np.random.Generator) -> Ints:
-    """Paths (trials, ticks) of a stationary chain that show a secret at its ticks."""
+    """Draw paths (trials, ticks) of a stationary chain that show a secret at the secret ticks."""
     distribution, forward = _distribution(chain), chain.transition
     backward = (distribution[:, None] * forward).T / distribution[:, None]
     paths = np.empty((trials, mechanism.ticks), dtype=np.int64)
@@ -214,7 +213,7 @@ def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, ge
 
 
 def _stay_probabilities(mechanism: Mechanism, chain: MarkovChain, secret: int) -> Floats:
-    """(stretch, k) how likely all later ticks of the stretch show a secret too, from each state that does; scaled."""
+    """For each tick of the stretch, the scaled probability (k,) that all later ones show the secret too, by state."""
     shows_secret = (mechanism.secrets == secret).astype(np.float64)
     probabilities = [shows_secret]
     for _ in range(1, mechanism.stretch):
@@ -229,8 +228,8 @@ def _draw_next_states(states: Ints, transition: Floats, generator: np.random.Gen
 
 
 def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded) -> Heard:
-    """Draw the outputs that are heard of paths (trials, ticks)."""
-    symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn}
+    """Draw the outputs of paths (trials, ticks)."""
+    symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn_sources}
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
     for n, count in enumerate(mechanism.counts):
         values = (states if count.symbols is None else symbols[count.symbols])[
@@ -244,7 +243,7 @@ def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded
 
 
 def log_likelihoods(mechanism: Mechanism, chain: MarkovChain, heard: Heard) -> Floats:
-    """(trials, s) log-likelihoods of all that is heard, given each of s secrets, up to a number for each trial."""
+    """The log-likelihoods (trials, s) of heard outputs given each of s secrets, up to a constant for each trial."""
     size = max(1, _CELLS_PER_ARRAY // mechanism.cells)
     chunks, secrets = [], range(int(mechanism.secrets.max()) + 1)
     silence = Heard({}, np.zeros((1, 0), dtype=np.int64))
@@ -266,7 +265,7 @@ def _distribution(chain: MarkovChain) -> Floats:
 
 
 def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int) -> Floats:
-    """(trials,) logarithms of the likelihood of what is heard, and of a secret."""
+    """The logarithm (trials,) of the joint probability of heard outputs and a secret."""
     total = np.zeros(len(heard.counts))
     weights = _distribution(chain)[None, :].copy()  # (trials or 1, k, counts of each window under way)
     open_counts: list[int] = []
@@ -275,7 +274,7 @@ def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: 
             weights = _predict_states(weights, chain.transition)
         if mechanism.secret <= tick < mechanism.secret + mechanism.stretch:
             weights[:, mechanism.secrets != secret] = 0.0
-        for n in mechanism.telling:
+        for n in mechanism.followed:
             if mechanism.counts[n].first == tick:
                 open_counts.append(n)
                 weights = weights[..., None]
@@ -283,7 +282,7 @@ def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: 
             weights = _predict_counts(weights, [mechanism.counts[n] for n in open_counts], mechanism.sources)
         for source, symbols in heard.symbols.items():
             if mechanism.sources[source].heard:
-                weights = _condition_on(weights, mechanism.sources[source].emission[:, symbols[:, tick]].T)
+                weights = _condition_on_symbols(weights, mechanism.sources[source].emission[:, symbols[:, tick]].T)
         for n in [n for n in open_counts if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
             weights = _condition_on_count(weights, 2 + open_counts.index(n), mechanism.counts[n], heard.counts[:, n])
             open_counts.remove(n)
@@ -298,19 +297,19 @@ def _predict_states(weights: Floats, transition: Floats) -> Floats:
     return np.moveaxis(np.tensordot(weights, transition, axes=(1, 0)), -1, 1)
 
 
-def _condition_on(weights: Floats, likelihoods: Floats) -> Floats:
-    """Weights times (trials, k) likelihoods of a symbol, whatever the counts."""
+def _condition_on_symbols(weights: Floats, likelihoods: Floats) -> Floats:
+    """Multiply weights by the likelihoods (trials, k) of a symbol, for all counts."""
     return weights * likelihoods.reshape(likelihoods.shape + (1,) * (weights.ndim - 2))
 
 
 def _predict_counts(weights: Floats, counts: Sequence[Counted], sources: Sequence[Source]) -> Floats:
-    """One more tick in all windows under way."""
-    grown = np.zeros((*weights.shape[:2], *(size + 1 for size in weights.shape[2:])))
-    used = sorted({count.symbols for count in counts if count.symbols is not None})
+    """Add one tick to all running counts."""
+    next_weights = np.zeros((*weights.shape[:2], *(size + 1 for size in weights.shape[2:])))
+    source_numbers = sorted({count.symbols for count in counts if count.symbols is not None})
     for x in range(weights.shape[1]):
         chances: dict[tuple[int, ...], float] = {}
-        for draw in product(*(range(sources[n].emission.shape[1]) for n in used)):
-            symbols = dict(zip(used, draw, strict=True))
+        for drawn_symbols in product(*(range(sources[n].emission.shape[1]) for n in source_numbers)):
+            symbols = dict(zip(source_numbers, drawn_symbols, strict=True))
             chance = float(np.prod([sources[n].emission[x, z] for n, z in symbols.items()]))
             step = tuple(
                 int((x if count.symbols is None else symbols[count.symbols]) in count.members) for count in counts
@@ -318,13 +317,13 @@ def _predict_counts(weights: Floats, counts: Sequence[Counted], sources: Sequenc
             chances[step] = chances.get(step, 0.0) + chance
         for step, chance in chances.items():
             shifted_cells = tuple(slice(s, s + size) for s, size in zip(step, weights.shape[2:], strict=True))
-            target = grown[:, x][(slice(None), *shifted_cells)]
+            target = next_weights[:, x][(slice(None), *shifted_cells)]
             target += chance * weights[:, x]
-    return grown
+    return next_weights
 
 
 def _condition_on_count(weights: Floats, axis: int, count: Counted, released_counts: Ints) -> Floats:
-    """The end of a window: its count is added up with the probability that noise makes of it what was told."""
+    """Sum out the count of a window that ends, weighted by the probability of the released count."""
     size = weights.shape[axis]
     distances = released_counts[:, None] - np.arange(size)
     noise_weights = np.exp(_log_noise_weights(count, distances))
@@ -334,7 +333,7 @@ def _condition_on_count(weights: Floats, axis: int, count: Counted, released_cou
 
 
 def _log_noise_weights(count: Counted, distance: Ints) -> Floats:
-    """Log-probabilities of noise, up to a number for each row."""
+    """Log-probabilities of noise, up to a constant for each row."""
     distances = np.abs(distance)
     if count.terms == 1:
         return np.asarray(-(distances - distances.min(axis=1, keepdims=True)) / float(count.scale))

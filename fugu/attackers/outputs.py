@@ -1,4 +1,4 @@
-"""An attacker's view of a stream: symbols, noisy counts of windows or both, and knowledge or beliefs beside."""
+"""An attacker's view of a stream: symbols, noisy counts of windows or both, and the attacker's other knowledge."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SymbolOutputs:
-    """A symbol (n,) for every tick, or which of m points; -1 where nothing tells of any state.
+    """A symbol (n,) for every tick, or the index of one of m points; -1 if the output does not depend on any state.
 
-    Everybody knows `emission` (k, m), Pr(symbol | state): the policy's table.
+    `emission` (k, m) is the policy's public table, Pr(symbol | state).
     """
 
     symbols: Ints
@@ -56,11 +56,14 @@ class CountOutputs:
     """Noisy counts of consecutive windows that share no tick.
 
     Attributes:
-        counts: (w, g) counts of g groups of states, each with discrete Laplace noise of its own.
+        counts: (w, g) counts of g groups of states, each with its own discrete Laplace noise.
         first: (w,) first tick of each window, increasing.
-        scale: of the noise, in ticks.
-        groups: of states that are counted; a histogram has one for each state.
-        present: (n,) 1 where a tick has a state, else 0; whoever sees the counts knows.
+        length: ticks of a window.
+        scale: scale of the noise, in ticks.
+        groups: groups of states that are counted together; a histogram has one for each state.
+        ticks: number of ticks n.
+        states: number of states k.
+        present: (n,) 1 for a tick with a state, else 0; known to everybody who sees the counts.
         beside: symbols of the same ticks, if they are released too.
     """
 
@@ -75,14 +78,14 @@ class CountOutputs:
     beside: SymbolOutputs | None = None
 
     def windows(self) -> Ints:
-        """The window that each tick is in (n,), or -1."""
+        """The index (n,) of the window that holds each tick, or -1."""
         window_of_tick = np.full(self.ticks, -1, dtype=np.int64)
         for w, first in enumerate(self.first):
             window_of_tick[first : first + self.length] = w
         return window_of_tick
 
     def seen(self) -> SymbolOutputs:
-        """The symbols beside the counts; of a single meaningless kind where there are none."""
+        """The symbols beside the counts; without any, outputs of -1 for every tick."""
         no_symbols = SymbolOutputs(np.full(self.ticks, -1, dtype=np.int64), np.ones((self.states, 1)))
         return self.beside or no_symbols
 
@@ -91,16 +94,16 @@ Outputs: TypeAlias = SymbolOutputs | CountOutputs
 
 
 def without(outputs: Outputs) -> Outputs:
-    """The same stream with nothing released."""
+    """The outputs of the same stream if nothing were released."""
     if isinstance(outputs, SymbolOutputs):
         return replace(outputs, symbols=np.full_like(outputs.symbols, -1))
     return replace(outputs, counts=outputs.counts[:0], first=outputs.first[:0], beside=None)
 
 
 def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Generator) -> SymbolOutputs:
-    """Symbols as a device would draw them, for simulations only.
+    """Draw symbols as a device would, for simulations only.
 
-    Where a true state is -1 the symbol comes from a public distribution, and counts as unobserved.
+    A tick with state -1 has a symbol from a public distribution, which counts as unobserved.
     """
     weights = np.array(table.weights(), dtype=np.int64)
     emission, limits = weights / weights.sum(axis=1, keepdims=True), np.cumsum(weights, axis=1)
@@ -120,10 +123,11 @@ def release_counts(
     *,
     k: int,
 ) -> CountOutputs:
-    """Noisy counts of tumbling windows as a device would release them, for simulations only.
+    """Draw noisy counts of tumbling windows as a device would release them, for simulations only.
 
-    States (n,) of -1 are not counted. Segments (n,) number stretches without gaps; windows of `length` ticks do not go
-    beyond, and the rest is not released. The states of each group are counted together; `scale` is in ticks.
+    States (n,) of -1 are not counted. Segments (n,) number stretches without gaps. Windows of `length` ticks do not
+    cross gaps, and remaining ticks are not released. The states of each group are counted together; `scale` is in
+    ticks.
     """
     counts, first = window_counts(states, segments, length, groups)
     noise = laplace_noise(scale, counts.shape, generator)
@@ -144,17 +148,17 @@ def window_counts(states: Ints, segments: Ints, length: int, groups: Sequence[Se
 
 
 def laplace_noise(scale: Fraction, shape: tuple[int, ...], generator: np.random.Generator) -> Ints:
-    """Discrete Laplace noise, for simulations only: the difference of two geometric numbers of ratio exp(-1/scale)."""
+    """Draw discrete Laplace noise, for simulations only: a difference of two geometric numbers, ratio e^(-1/scale)."""
     rises, falls = generator.geometric(-math.expm1(-1 / float(scale)), (2, *shape))
     return np.asarray(rises - falls, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Knowledge and beliefs of an attacker beside the outputs.
+    """The knowledge and beliefs of an attacker beside the outputs.
 
-    The chain `transition` (k, k) is believed; segments (n,) number stretches without gaps. True states `known` (n,) are
-    -1 elsewhere; so is `truth` (n,), the same person's states of a time to learn from, where it is held back.
+    The attacker believes the chain `transition` (k, k). Segments (n,) number stretches without gaps. `known` (n,) holds
+    known true states, else -1. `truth` (n,) holds the same person's states to learn from, -1 where held back.
     """
 
     transition: Floats
@@ -176,13 +180,13 @@ class Knowledge:
 
     @cached_property
     def lengths(self) -> Ints:
-        """Ticks of each stretch without gaps."""
+        """The ticks of each stretch without gaps."""
         return np.diff(np.concatenate([[0], np.flatnonzero(np.diff(self.segments)) + 1, [self.segments.size]]))
 
     def learn_from(self, symbols: Ints, emission: Floats) -> tuple[Ints, Floats]:
-        """Symbols and a table in which the symbol m + x says that state x is known.
+        """Add known states to symbols and a table: the symbol m + x says that state x is known.
 
-        Every likelihood is halved, which changes no posterior, and so the rows of the table remain distributions.
+        Every likelihood is halved, so that the rows of the table remain distributions; posteriors do not change.
         """
         if self.known is None:
             return symbols, emission
@@ -191,5 +195,5 @@ class Knowledge:
 
 
 def known_ticks(states: Ints, tick_stride: int | None) -> Ints | None:
-    """True states (n,) at every so many ticks, -1 elsewhere, or none; with 2, both neighbours of the others."""
+    """True states (n,) at every `tick_stride`-th tick, -1 elsewhere; `None` if the stride is `None`."""
     return None if tick_stride is None else np.where(np.arange(states.size) % tick_stride == 0, states, -1)

@@ -1,9 +1,9 @@
-"""Attackers of stretches: who knows all other days, and asks about a stretch of this one as a whole.
+"""Attack whole stretches by attackers who know all other days.
 
-They believe one chain, know every true state outside the day around a stretch, and see all that is released. They ask
-whether a state took more of the stretch than it usually does, at least half of it, or began in it. Their odds on such a
+The attackers believe one chain, know every true state outside the day around a stretch, and see all outputs. They ask
+whether a state took more of the stretch than usual, took at least half of it, or began in it. Their odds on such a
 secret, before and after the outputs, are computed over all courses of that day (forward, over pairs of a state and a
-count). If the chain is in the class, no output moves them by more than the promise for the stretch.
+count). If the chain is in the class, no output moves the odds by more than the promise for the stretch.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["FEWEST", "MOST_FOLLOWED", "PARTS", "Odds", "StretchAttack", "anywher
 
 SECRETS = ("more than usual", "at least half", "begins in it")
 FEWEST, MOST = 200, 800
-"""Stretches that are scored where the recording is long enough; those of symbols overlap where it is not."""
+"""The least and the largest number of scored stretches; stretches of symbols overlap in a short recording."""
 MOST_FOLLOWED = 3000
-"""Ticks of a stretch, or of a window, whose courses are followed; it takes long beyond."""
+"""The most ticks of a stretch, or of a window, whose courses are computed; more would take long."""
 PARTS = 8
-"""At most so many stretches of a window are asked about."""
+"""The largest number of stretches within one window that are attacked."""
 _LARGEST_LOG = 700.0
 
 
 class StretchAttack(NamedTuple):
-    """Result of attackers on stretches of so many ticks, about one secret.
+    """The result of attacks on `scored` stretches of `ticks` ticks, about one secret.
 
     `success` is the share of stretches on which the likelier answer is true, `low` and `high` its 95 % interval, and
-    `guess` the same without outputs. `ceiling` is the most that epsilon allows. Epsilon is at least `epsilon_low` at 95
-    %. `furthest` is the largest factor by which outputs moved odds, `typical` a median.
+    `guess` the same share without outputs. `ceiling` is the largest success that epsilon allows. Epsilon is at least
+    `epsilon_low` at 95 %. `furthest` is the largest factor by which outputs moved odds, `typical` the median.
     """
 
     secret: str
@@ -54,7 +54,7 @@ class StretchAttack(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A stretch, the ticks around it that are unknown, and what is released of these."""
+    """A stretch from tick `first` on, the unknown ticks begin..end around it, and their counts."""
 
     first: int
     begin: int
@@ -74,22 +74,23 @@ def attack_stretches(
 ) -> tuple[StretchAttack, ...]:
     """Attack stretches of outputs whose truth is known; one result for each of `SECRETS`.
 
-    Of counts a stretch is a part of one window, or as many whole windows as fit into so many ticks.
+    For counts, a stretch is a part of one window, or as many whole windows as fit into `ticks`.
 
     Args:
-        states: (n,) true states, -1 where there is none: of no tick that is unknown, nor of the two beside them.
-        segments: (n,) equal inside a stretch without gaps; nothing that is unknown goes beyond.
-        outputs: symbols; or counts, of windows that count `counted` together (what is beside them is not read).
+        states: (n,) true states, -1 for none. Unknown ticks, and the two ticks beside them, must have a state.
+        segments: (n,) equal within a stretch without gaps; unknown ticks lie within one.
+        outputs: symbols; or counts of windows that count `counted` together (symbols beside them are not read).
         counted: the states that the secrets are about.
-        ticks: of a stretch, at least 1.
-        unknown: how many ticks, those of the stretch and around it, are unknown.
-        epsilon: what is promised about such a stretch, in nats.
-        transition: (k, k) the chain that is believed; by default the recording's own mean chain.
+        ticks: ticks of a stretch, at least 1.
+        unknown: number of unknown ticks, in the stretch and around it.
+        epsilon: the promise about such a stretch, in nats.
+        transition: (k, k) the believed chain; by default the recording's own mean chain.
 
-    Returns nothing where no stretch can be scored, or no count is of `counted`.
+    Returns:
+        The results; empty if no stretch can be scored, or no count is that of `counted`.
     """
     chain = mean_transitions(states, segments, outputs.states) if transition is None else transition
-    hits = np.isin(np.arange(outputs.states), counted)
+    is_counted = np.isin(np.arange(outputs.states), counted)
     if isinstance(outputs, CountOutputs):
         if counted not in outputs.groups:
             return ()
@@ -101,25 +102,25 @@ def attack_stretches(
     scored_stretches = scored_stretches[:: max(1, len(scored_stretches) // MOST)]
     if not scored_stretches:
         return ()
-    courses = [hits[states[stretch.first - 1 : stretch.first + ticks]] for stretch in scored_stretches]
-    usual = float(np.median([course[1:].sum() for course in courses]))
-    odds = Odds(chain, hits, ticks, usual, outputs)
+    courses = [is_counted[states[stretch.first - 1 : stretch.first + ticks]] for stretch in scored_stretches]
+    usual_count = float(np.median([course[1:].sum() for course in courses]))
+    odds = Odds(chain, is_counted, ticks, usual_count, outputs)
     trials: dict[str, list[tuple[bool, float, float]]] = {secret: [] for secret in SECRETS}
     for stretch, course in zip(scored_stretches, courses, strict=True):
-        ends = int(states[stretch.begin - 1]), int(states[stretch.end])
-        prior_odds, posterior = odds.before(stretch, *ends), odds.after(stretch, *ends)
+        end_states = int(states[stretch.begin - 1]), int(states[stretch.end])
+        prior_odds, posterior = odds.before(stretch, *end_states), odds.after(stretch, *end_states)
         for secret, is_true, prior, after_odds in zip(
-            SECRETS, secrets_of(course, usual), prior_odds, posterior, strict=True
+            SECRETS, secret_answers(course, usual_count), prior_odds, posterior, strict=True
         ):
-            if np.isfinite(prior):  # what is certain from what is known is no secret
+            if np.isfinite(prior):  # a certain answer is no secret
                 trials[secret].append((is_true, prior, after_odds))
     return tuple(_judge_secret(secret, ticks, outcomes, epsilon) for secret, outcomes in trials.items() if outcomes)
 
 
-def secrets_of(course: Bools, usual: float) -> tuple[bool, bool, bool]:
-    """Answers about a stretch, by whether its ticks are counted, the one before it first."""
+def secret_answers(course: Bools, usual_count: float) -> tuple[bool, bool, bool]:
+    """The true answers to the secrets of a stretch; `course` says of the tick before it and of its ticks if counted."""
     hits = course[1:]
-    return (bool(hits.sum() > usual), bool(2 * hits.sum() >= hits.size), bool((hits & ~course[:-1]).any()))
+    return (bool(hits.sum() > usual_count), bool(2 * hits.sum() >= hits.size), bool((hits & ~course[:-1]).any()))
 
 
 def _judge_secret(secret: str, ticks: int, outcomes: list[tuple[bool, float, float]], epsilon: float) -> StretchAttack:
@@ -131,14 +132,14 @@ def _judge_secret(secret: str, ticks: int, outcomes: list[tuple[bool, float, flo
     prior = expit(np.stack([-prior_odds, prior_odds], axis=1))
     ceiling = float(success_bound(prior, epsilon).mean())
     evidence = np.stack([prior_odds - posterior, posterior - prior_odds], axis=1).clip(-_LARGEST_LOG, _LARGEST_LOG)
-    least = epsilon_bound(truth.astype(np.int64), prior, evidence, epsilon, 0.95)
+    bound = epsilon_bound(truth.astype(np.int64), prior, evidence, epsilon, 0.95)
     furthest, typical = float(odds_factors.max()), float(np.median(odds_factors))
     success = float(is_right.mean())
-    return StretchAttack(secret, ticks, len(outcomes), success, low, high, guess, ceiling, least, furthest, typical)
+    return StretchAttack(secret, ticks, len(outcomes), success, low, high, guess, ceiling, bound, furthest, typical)
 
 
 def anywhere(states: Ints, ticks: int, unknown: int) -> Iterator[_Span]:
-    """Stretches in the middle of so many ticks, so many that about `FEWEST` fit in."""
+    """Yield stretches in the middle of unknown ticks; stretches overlap if fewer than `FEWEST` would fit."""
     sums, margin = np.concatenate([[0], np.cumsum(states >= 0)]), max(0, unknown - ticks) // 2
     tick_stride = max(1, min(ticks, (states.size - ticks - 2 * margin) // FEWEST))
     for first in range(1 + margin, states.size - ticks - margin, tick_stride):
@@ -148,7 +149,7 @@ def anywhere(states: Ints, ticks: int, unknown: int) -> Iterator[_Span]:
 
 
 def by_windows(states: Ints, outputs: CountOutputs, group: int, ticks: int, unknown: int) -> Iterator[_Span]:
-    """Stretches in the middle of whole windows that follow one another without a missing tick."""
+    """Yield stretches in the middle of whole, consecutive windows without a missing tick."""
     length, sums = outputs.length, np.concatenate([[0], np.cumsum(states >= 0)])
     windows = max(1, ticks // length)
     margin = max(0, -(-(unknown - windows * length) // (2 * length)))
@@ -165,7 +166,7 @@ def by_windows(states: Ints, outputs: CountOutputs, group: int, ticks: int, unkn
 
 
 class Odds:
-    """Log-odds of the secrets of a stretch, before and after the outputs, by one chain."""
+    """The log-odds of the secrets of a stretch, before and after the outputs, by one chain."""
 
     def __init__(self, chain: Floats, hits: Bools, ticks: int, usual: float, outputs: Outputs) -> None:
         self._chain, self._is_counted, self._ticks, self._outputs = chain, hits, ticks, outputs
@@ -178,14 +179,14 @@ class Odds:
         self._priors: dict[tuple[int, ...], Floats] = {}
 
     def before(self, stretch: _Span, start: int, end: int) -> Floats:
-        """The log-odds (secrets,) by what is known."""
+        """The log-odds (secrets,) by the states outside the unknown ticks."""
         shape = (stretch.first - stretch.begin, stretch.end - stretch.begin, start, end)
         if shape not in self._priors:
             self._priors[shape] = self._weigh_stretch(stretch, start, end, heard=False)
         return self._priors[shape]
 
     def after(self, stretch: _Span, start: int, end: int) -> Floats:
-        """The log-odds (secrets,) by the outputs as well."""
+        """The log-odds (secrets,) by these states and the outputs."""
         return self._weigh_stretch(stretch, start, end, heard=True)
 
     def _weigh_stretch(self, stretch: _Span, start: int, end: int, *, heard: bool) -> Floats:
@@ -215,7 +216,7 @@ class Odds:
     def _weigh_counts(
         self, stretch: _Span, forward: Floats, backward: Floats, outputs: CountOutputs, *, heard: bool
     ) -> Floats:
-        """Windows before the stretch, those that hold it, and those after it."""
+        """Weights of the answers by counts: of windows before the stretch, those that hold it, and those after it."""
         length, possible_counts = outputs.length, np.arange(outputs.length + 1)
 
         def likelihood(window: int) -> Floats:
@@ -238,7 +239,7 @@ class Odds:
         )
 
     def _weigh_windows(self, forward: Floats, backward: Floats, likelihoods: list[Floats], length: int) -> Floats:
-        """A stretch of whole windows: the counts of each are weighed, and add up."""
+        """Weights of the answers for a stretch of whole windows; the windows' counts add up."""
         k = len(self._chain)
         weights_so_far = np.zeros((k, 2, 1))
         weights_so_far[:, 0, 0] = forward
@@ -251,7 +252,7 @@ class Odds:
         return self._answer_weights(np.einsum("yoc,y->oc", weights_so_far, backward))
 
     def _weigh_inside(self, forward: Floats, backward: Floats, weights: Floats, offset: int, length: int) -> Floats:
-        """A stretch inside a window, whose count is that of the stretch and of the ticks around it."""
+        """Weights of the answers for a stretch inside a window; the window also counts the ticks around the stretch."""
         from scipy.signal import fftconvolve  # takes a second to import
 
         weights_before = np.einsum("x,xyc->yc", forward, self._moves(offset).sum(axis=2))
@@ -264,7 +265,7 @@ class Odds:
         return self._answer_weights(weights_within)
 
     def _answer_weights(self, weights: Floats) -> Floats:
-        """(secrets, 2): what no and yes weigh, of weights (onset, count)."""
+        """The weights (secrets, 2) of the answers no and yes, from weights (onset, count)."""
         yes_weights = np.where(self._is_yes, weights, 0.0).sum(axis=(1, 2))
         no_weights = np.where(self._is_yes, 0.0, weights).sum(axis=(1, 2))
         return np.stack([no_weights, yes_weights], axis=1)

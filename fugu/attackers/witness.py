@@ -1,15 +1,15 @@
-"""The exact likelihood ratio of one output that a mechanism can release: epsilon is at least that.
+"""Compute the exact likelihood ratio of one output that a mechanism can release: a lower bound on epsilon.
 
-The outputs that tell most are far too rare to be met. In them, every symbol favours the same state for hundreds of
-ticks, and every count is beyond the possible. But an attacker who knows the mechanism can name one and compute how
-likely it is under each state. This is importance sampling with no variance left, and so there is no interval. It says
-nothing of the draws of a real device: it is about the numbers that the policy states.
+The most revealing outputs are too rare to be observed. In them every symbol favours the same state for hundreds of
+ticks, and every count is beyond the possible. But an attacker who knows the mechanism can construct one, and compute
+its likelihood under each state. This is importance sampling without variance, so there is no interval. It says nothing
+about the draws of a real device, only about the numbers that the policy states.
 
-A count beyond the possible is e^(1/scale) times likelier for every tick more that is counted, whatever else was. Its
-likelihood is a product over ticks, and needs no count beside the state. (If several noises were added up, that is the
-limit of counts further and further away.) Symbols are searched from far to near, on each side of the secret tick. For
+A count beyond the possible is e^(1/scale) times likelier for each additional counted tick, whatever the other ticks
+are. Its likelihood is a product over ticks, and needs no count beside the state. (If several noises are added up, this
+is the limit of ever more distant counts.) Symbols are searched from far to near, on each side of the secret tick. For
 every two states the past whose likelihoods differ most is kept. Counts of pairs of symbols are followed on the chain of
-the state and the last symbol. The adversary who may know states is also told one on each side, wherever that is worst.
+the state and the last symbol. An adversary who may know states also knows one on each side, where that is worst.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["secret_pairs", "tick_losses", "witness"]
 
 
 _ROUNDING = 1e-9
-"""Above what all roundings of a logarithm here amount to."""
+"""More than all roundings of a logarithm in this module add up to."""
 _MOST_PAIRS = 24
 _MOST_OPTIONS = 100
 _MOST_KNOWN = 6
@@ -38,27 +38,27 @@ _MOST_OUTPUTS = 100
 
 
 class Witness(NamedTuple):
-    """An output: its log-likelihood ratio in nats, rounded down, and the secrets it tells apart, the likelier first."""
+    """An output's log-likelihood ratio in nats, rounded down, and the two secrets, the likelier first."""
 
     epsilon: float
     secrets: tuple[int, int]
 
 
 class _Sides(NamedTuple):
-    """Likelihoods on one side, given the secret tick's state and a known one: (g, b, k) of outputs, (g, k) of none."""
+    """Likelihoods on one side, given the secret tick's state: (g, b, k) of outputs, (g, k) of a known state alone."""
 
-    seen: Floats
-    known: Floats
+    heard_probs: Floats
+    prior_probs: Floats
 
 
 def witness(mechanism: Mechanism, chain: MarkovChain, *, knows: bool = False) -> Witness:
-    """The output that tells most of those that are tried, for a chain with a distribution of the first tick.
+    """Find the most revealing of the tried outputs, for a chain with a distribution of the first tick.
 
-    `knows` says whether the adversary may know states of other ticks.
+    `knows` says that the adversary may know states of other ticks.
     """
     if mechanism.shown or any(mechanism.counts[n].consecutive for n in mechanism.independent_counts):
-        mechanism = mechanism._replace(stretch=1)  # what is promised of a stretch is of each of its ticks
-    space = _Expanded.of(mechanism, chain)
+        mechanism = mechanism._replace(stretch=1)  # the promise about a stretch also holds for each of its ticks
+    space = _ExpandedChain.of(mechanism, chain)
     pairs = secret_pairs(mechanism)[:_MOST_PAIRS]
     end = mechanism.secret + mechanism.stretch
     best = Witness(0.0, pairs[0])
@@ -75,7 +75,7 @@ def witness(mechanism: Mechanism, chain: MarkovChain, *, knows: bool = False) ->
 
 
 def tick_losses(mechanism: Mechanism) -> Floats:
-    """(k, k) the most that what a tick adds to tells of each state rather than each other, about."""
+    """Estimate the largest log-likelihood ratio (k, k) of each state over each other, from one tick's contributions."""
     losses = np.zeros((mechanism.states, mechanism.states))
     with np.errstate(divide="ignore", invalid="ignore"):
         for source in mechanism.sources:
@@ -91,7 +91,7 @@ def tick_losses(mechanism: Mechanism) -> Floats:
 
 
 def _counted_shares(mechanism: Mechanism, count: int) -> Floats:
-    """(k,) how much a tick in each state adds to a count, on average."""
+    """The average contribution (k,) of a tick in each state to a count."""
     definition = mechanism.counts[count]
     if definition.symbols is None:
         return np.isin(np.arange(mechanism.states), definition.members).astype(np.float64)
@@ -104,7 +104,7 @@ def _counted_shares(mechanism: Mechanism, count: int) -> Floats:
 
 
 def secret_pairs(mechanism: Mechanism) -> list[tuple[int, int]]:
-    """Pairs of secrets that are told apart, those first of which a tick tells most."""
+    """All ordered pairs of secrets, by decreasing loss of a single tick."""
     losses, secrets = tick_losses(mechanism), mechanism.secrets
     largest_losses = {
         (x, z): float(losses[np.ix_(secrets == x, secrets == z)].max())
@@ -114,7 +114,7 @@ def secret_pairs(mechanism: Mechanism) -> list[tuple[int, int]]:
 
 
 def _sign_pairs(mechanism: Mechanism, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, ...], list[tuple[int, int]]]:
-    """By how each count is beyond what can be, 1 above and -1 below: the pairs of states of which that tells most."""
+    """Group pairs of secrets by the most revealing signs of the counts: 1 for too large, -1 for too small counts."""
     firsts = {definition.name: n for n, definition in reversed(list(enumerate(mechanism.counts)))}
     sizes = np.bincount(mechanism.secrets)
     scores = {name: np.bincount(mechanism.secrets, _pair_shares(mechanism, n)) / sizes for name, n in firsts.items()}
@@ -138,11 +138,11 @@ def _pair_shares(mechanism: Mechanism, count: int) -> Floats:
     return np.asarray((emission[:, first_symbols] * emission[:, second_symbols]).sum(axis=1))
 
 
-class _Expanded(NamedTuple):
-    """The chain that is followed: of states, or of states and the last symbol of a stream whose pairs are counted.
+class _ExpandedChain(NamedTuple):
+    """A chain of states, or of states and the last symbol of a stream whose pairs of symbols are counted.
 
-    `forward` and `backward` are (n, n) steps either way; `symbol` is 0 without one; `secret` is what a state shows, and
-    `weight` the probability of each, given that.
+    `forward` and `backward` (n, n) are the steps in either direction. `symbol` is 0 if no pairs are counted. `secret`
+    is the secret that each state shows, and `weight` the probability of the state given that secret.
     """
 
     forward: Floats
@@ -154,7 +154,7 @@ class _Expanded(NamedTuple):
     consecutive_of: int | None
 
     @classmethod
-    def of(cls, mechanism: Mechanism, chain: MarkovChain) -> _Expanded:
+    def of(cls, mechanism: Mechanism, chain: MarkovChain) -> _ExpandedChain:
         assert chain.initial is not None
         source = next(
             (mechanism.counts[n].symbols for n in mechanism.independent_counts if mechanism.counts[n].consecutive), None
@@ -171,7 +171,7 @@ class _Expanded(NamedTuple):
         )
 
     def options(self, mechanism: Mechanism, signs: Sequence[int]) -> list[Floats]:
-        """For each tick, (n, o) likelihoods of what may be heard of it, given each state."""
+        """For each tick, the likelihoods (n, o) of its possible outputs, given each state."""
         heard = np.ones((mechanism.states, 1))
         for source in mechanism.sources:
             if source.heard:
@@ -180,11 +180,11 @@ class _Expanded(NamedTuple):
         tilts = np.zeros((mechanism.ticks, mechanism.states))
         sizes = [source.emission.shape[1] for source in mechanism.sources]
         tilts_of = {n: np.zeros((mechanism.ticks, size)) for n, size in enumerate(sizes)}
-        for n in mechanism.telling:
+        for n in mechanism.followed:
             count = mechanism.counts[n]
             target = tilts if count.symbols is None else tilts_of[count.symbols]
             target[count.first : count.first + count.length, list(count.members)] += signs[n] / float(count.scale)
-        sources = {mechanism.counts[n].symbols for n in mechanism.telling} - {None}
+        sources = {mechanism.counts[n].symbols for n in mechanism.followed} - {None}
         options, cache = [], {}
         for tick in range(mechanism.ticks):
             key = (tilts[tick].tobytes(), *(tilts_of[n][tick].tobytes() for n in tilts_of if n in sources))
@@ -200,7 +200,7 @@ class _Expanded(NamedTuple):
         return options
 
     def steps(self, mechanism: Mechanism, signs: Sequence[int]) -> list[Floats]:
-        """For each step but the last tick's, (n, n) how likely the counts of pairs of symbols make it; or (1, 1)."""
+        """For each step, the factors (n, n) by counts of pairs of symbols; ones (1, 1) if no pairs are counted."""
         if self.consecutive_of is None:
             return [np.ones((1, 1))] * (mechanism.ticks - 1)
         symbols = int(self.symbol.max()) + 1
@@ -215,7 +215,7 @@ class _Expanded(NamedTuple):
 
 
 def _extreme_columns(columns: Floats) -> Ints:
-    """Which (k, o) columns to keep if they are many: for every two states those that tell most."""
+    """Choose the columns of (k, o) to keep if there are many: the most revealing ones for every two states."""
     if columns.shape[1] <= _MOST_OPTIONS:
         return np.arange(columns.shape[1])
     logs = np.log(np.maximum(columns, 1e-300))
@@ -225,7 +225,7 @@ def _extreme_columns(columns: Floats) -> Ints:
 
 
 def _known_distances(longest: int) -> Iterator[int]:
-    """Where a known state is tried: how many ticks from the secret one."""
+    """Yield the distances from the secret tick, in ticks, at which a known state is tried."""
     distance = 1
     while distance <= longest:
         yield distance
@@ -233,7 +233,7 @@ def _known_distances(longest: int) -> Iterator[int]:
 
 
 def _side_probs(
-    space: _Expanded,
+    space: _ExpandedChain,
     options: Sequence[Floats],
     steps: Sequence[Floats],
     pairs: Sequence[tuple[int, int]],
@@ -241,12 +241,12 @@ def _side_probs(
     *,
     past: bool,
 ) -> _Sides:
-    """The outputs of one side, from the farthest tick to the nearest."""
+    """The likelihoods of the kept outputs of one side, computed from the farthest tick to the nearest."""
     size = len(space.state)
     move = space.backward if past else space.forward
     seen_probs, prior_probs = np.ones((1, 1, size)), np.ones((1, size))
     tried_distances = set(_known_distances(len(options))) if knows and space.consecutive_of is None else set()
-    likely = range(size) if size <= _MOST_KNOWN else np.flatnonzero(np.isin(space.secret, pairs[:_MOST_KNOWN])).tolist()
+    known_states = np.flatnonzero((size <= _MOST_KNOWN) | np.isin(space.secret, pairs[:_MOST_KNOWN]))
     for index, (option, step) in enumerate(zip(options, steps, strict=True)):
         matrix = move * (step.T if past else step)
         beliefs = seen_probs[:, :, None, :] * option.T[None, None]
@@ -254,15 +254,15 @@ def _side_probs(
         seen_probs = _select_outputs(beliefs, space, pairs)
         prior_probs = prior_probs @ move.T
         if len(options) - index in tried_distances:
-            known_rows = move[:, list(likely)].T
+            known_rows = move[:, known_states].T
             known_rows = known_rows[known_rows.min(axis=1) > 0]
             prior_probs = np.concatenate([prior_probs, known_rows])
             seen_probs = np.concatenate([seen_probs, np.repeat(known_rows[:, None], seen_probs.shape[1], axis=1)])
     return _Sides(seen_probs, prior_probs)
 
 
-def _select_outputs(beliefs: Floats, space: _Expanded, pairs: Sequence[tuple[int, int]]) -> Floats:
-    """For every two states the output whose likelihoods differ most."""
+def _select_outputs(beliefs: Floats, space: _ExpandedChain, pairs: Sequence[tuple[int, int]]) -> Floats:
+    """Keep, for every two states, the output whose likelihoods differ most."""
     beliefs = beliefs / np.maximum(beliefs.max(axis=2, keepdims=True), 1e-300)
     if beliefs.shape[1] <= 1:
         return beliefs
@@ -279,39 +279,39 @@ def _select_outputs(beliefs: Floats, space: _Expanded, pairs: Sequence[tuple[int
 
 
 def _largest_ratio(
-    space: _Expanded, x: int, z: int, past_sides: _Sides, here: Sequence[Floats], future_sides: _Sides
+    space: _ExpandedChain, x: int, z: int, past_sides: _Sides, own: Sequence[Floats], future_sides: _Sides
 ) -> float:
-    """The log-likelihood ratio of two secrets, with the best that was kept of both sides and of their ticks."""
+    """The largest log-likelihood ratio of two secrets, over the kept outputs of both sides and of their own ticks."""
     x_at, z_at = np.flatnonzero(space.secret == x), np.flatnonzero(space.secret == z)
     with np.errstate(divide="ignore", invalid="ignore"):
         if len(x_at) == len(z_at) == 1:
             log_ratio = math.fsum(
-                float(_clean(np.log(states[x_at[0]]) - np.log(states[z_at[0]])).max()) for states in here
+                float(_without_nan(np.log(states[x_at[0]]) - np.log(states[z_at[0]])).max()) for states in own
             )
             for side in (past_sides, future_sides):
-                ratio = np.log(side.seen[:, :, x_at[0]]) - np.log(side.seen[:, :, z_at[0]])
-                prior = np.log(side.known[:, x_at[0]]) - np.log(side.known[:, z_at[0]])
-                log_ratio += float(_clean(ratio - prior[:, None]).max())
+                ratio = np.log(side.heard_probs[:, :, x_at[0]]) - np.log(side.heard_probs[:, :, z_at[0]])
+                prior = np.log(side.prior_probs[:, x_at[0]]) - np.log(side.prior_probs[:, z_at[0]])
+                log_ratio += float(_without_nan(ratio - prior[:, None]).max())
             return log_ratio
         past, future = (_best_outputs(space, side, x_at, z_at) for side in (past_sides, future_sides))
         logs = []
         for states in (x_at, z_at):
             probs = np.einsum(
-                "n,ln,no,rn->lor", space.weight[states], past[0][:, states], here[0][states], future[0][:, states]
+                "n,ln,no,rn->lor", space.weight[states], past[0][:, states], own[0][states], future[0][:, states]
             )
             priors = np.einsum("n,ln,rn->lr", space.weight[states], past[1][:, states], future[1][:, states])
             logs.append(np.log(probs) - np.log(priors)[:, None, :])
-        return float(_clean(logs[0] - logs[1]).max())
+        return float(_without_nan(logs[0] - logs[1]).max())
 
 
-def _best_outputs(space: _Expanded, side: _Sides, x_at: Ints, z_at: Ints) -> tuple[Floats, Floats]:
-    probs = side.seen.reshape(-1, side.seen.shape[2])
-    priors = np.repeat(side.known, side.seen.shape[1], axis=0)
+def _best_outputs(space: _ExpandedChain, side: _Sides, x_at: Ints, z_at: Ints) -> tuple[Floats, Floats]:
+    probs = side.heard_probs.reshape(-1, side.heard_probs.shape[2])
+    priors = np.repeat(side.prior_probs, side.heard_probs.shape[1], axis=0)
     logs = [np.log(beliefs[:, states] @ space.weight[states]) for states in (x_at, z_at) for beliefs in (probs, priors)]
-    ratios = _clean(logs[0] - logs[1] - logs[2] + logs[3])
+    ratios = _without_nan(logs[0] - logs[1] - logs[2] + logs[3])
     best_outputs = np.argsort(-ratios)[:_MOST_OUTPUTS]
     return probs[best_outputs], priors[best_outputs]
 
 
-def _clean(logs: Floats) -> Floats:
+def _without_nan(logs: Floats) -> Floats:
     return np.where(np.isnan(logs), -np.inf, logs)

@@ -1,1 +1,1 @@
-"""Checks of what is promised that trust nobody, on what they are given; `exact` is the second certificate."""
+"""Check promises without trusting the device or the planner; `exact` is the second certificate."""

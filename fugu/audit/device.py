@@ -1,15 +1,15 @@
-"""A device's randomness, from the bytes that it publishes: whether draws are independent and follow their distribution.
+"""Test a device's randomness from its published bytes: whether draws are independent and follow their distribution.
 
-Each test has a stated chance of an alarm without a fault:
+Each test has a stated probability of a false alarm:
 
-- frequencies: how often every cell came, against its exact binomial distribution, two-sided;
+- frequencies: the number of draws in every cell, against its exact binomial distribution, two-sided;
 - lags: how often two draws at a distance are both in one half of the cells, for up to a million distances;
-- repeats: whether a stretch of draws, so long that no two should be equal, comes twice;
+- repeats: whether a stretch of draws, so long that no two should be equal, occurs twice;
 - streams: the same as lags, between the draws of two streams;
-- scale: of a count's noise, by the likelihood ratio against another scale, and against counts without noise.
+- scale: the scale of a count's noise, by likelihood ratios against another scale, and against counts without noise.
 
-A third of the rate goes to each of the first three, shared out equally among its comparisons. A hundred million draws
-are taken a piece at a time: nothing but the draws themselves grows with their number.
+A third of the rate goes to each of the first three, divided equally among its comparisons. Draws are processed in
+pieces, so that only the draws themselves take memory in proportion to their number.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ Distribution = NDArray[np.float64]
 Cells = NDArray[np.integer]
 
 _STEPS = 20
-"""Cells of a count's noise on either side, a quarter of the scale wide."""
+"""The number of cells of a count's noise on either side, each a quarter of the scale wide."""
 
 
 def symbol_distribution(table: NoiseTable, state: int) -> Distribution:
-    """(m,) probabilities of all symbols in a state."""
+    """The probabilities (m,) of all symbols in a state."""
     return np.array(table.row_weights(state)) / SCALE
 
 
 def count_cells(noise: Sequence[int], scale: Fraction) -> tuple[Cells, Distribution]:
-    """The cells of discrete Laplace noise, and their distribution: of a count without what was counted.
+    """The cell of each value of discrete Laplace `noise`, counts less true counts, and the cells' distribution.
 
     P(N >= n) = a^n / (1 + a) for n >= 1, with a = e^(-1/scale), and N is symmetric about 0.
     """
@@ -61,10 +61,10 @@ def count_cells(noise: Sequence[int], scale: Fraction) -> tuple[Cells, Distribut
 
 
 def point_cells(points: Sequence[Point], noise: Noise, state: int, centre: Point) -> tuple[Cells, Distribution]:
-    """The cells of released points of one state, and their distribution.
+    """The cell of each released point of one state, and the cells' distribution.
 
-    Of a table every point is a cell; of a staircase about its centre every one inside its box. All others are one cell:
-    the border of the box, and of a table none.
+    Each point of a table, and each point inside the box of a staircase around `centre`, is a cell. All other points
+    are one last cell: the border of the box; for a table it has probability 0.
     """
     if isinstance(noise, NoiseTable):
         index_of_point = {point: index for index, point in enumerate(noise.points)}
@@ -75,7 +75,7 @@ def point_cells(points: Sequence[Point], noise: Noise, state: int, centre: Point
 
 
 def inside_distribution(noise: StaircaseNoise, centre: Point) -> tuple[dict[Point, int], Distribution]:
-    """The points inside the box, with P(v) = q^ceil(gauge(v)) / Z; last what is left for its border."""
+    """The cells of points inside the box, with P(v) = q^ceil(gauge(v)) / Z; the last cell is the border of the box."""
     hull = noise.noise
     ranges = [range(low + 1, high) for low, high in zip(noise.low, noise.high, strict=True)]
     index_of_point: dict[Point, int] = {}
@@ -93,27 +93,27 @@ def inside_distribution(noise: StaircaseNoise, centre: Point) -> tuple[dict[Poin
 
 _MAX_LAGS = 1 << 20
 _MIN_EXPECTED_PAIRS = 100.0
-"""Expected pairs at a distance, from which their number is taken for normal but for its skewness."""
+"""The expected number of pairs at a distance from which on it is treated as normal, except for its skewness."""
 _MIN_SKEWNESS = 1e-5
-"""Below it a sum is taken for normal."""
+"""The skewness below which a sum is treated as normal."""
 _POWER = 0.99
 _PIECE = 1 << 22
-"""Draws that are looked at together."""
+"""The number of draws that are processed together."""
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Alarm(NamedTuple):
-    """A test that failed, and what it saw."""
+    """A failed test, and a sentence on what it found."""
 
     test: str
     about: str
 
 
 class DrawTest(NamedTuple):
-    """Result of testing draws, with the alarms.
+    """The result of testing draws, with the alarms.
 
-    An error of size `smallest` in the probability of any cell is found with a probability of 99 %. `longest` is a
-    stretch of draws that must not come twice; None if there were too few to look.
+    An error of size `smallest` in the probability of any cell is found with a probability of 99 %. `longest` is the
+    length of a stretch of draws that must not occur twice; `None` if there were too few draws to test this.
     """
 
     of: str
@@ -124,7 +124,7 @@ class DrawTest(NamedTuple):
 
 
 def check_draws(output: str, cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> DrawTest:
-    """Test draws, (n,) cells in 0..m-1, against (m,) probabilities, with a probability of a false alarm."""
+    """Test draws, as cells (n,) in 0..m-1, against probabilities (m,), with a given probability of a false alarm."""
     alarms = [
         *frequencies(_cell_counts(cells, distribution.size), distribution, false_alarms / 3),
         *_lag_alarms(cells, distribution, false_alarms / 3),
@@ -136,11 +136,11 @@ def check_draws(output: str, cells: Cells, distribution: NDArray[np.float64], fa
 
 
 def _cell_counts(cells: Cells, m: int) -> NDArray[np.int64]:
-    return sum((np.bincount(cells[piece], minlength=m) for piece in _pieces(cells.size)), start=np.zeros(m, np.int64))
+    return sum((np.bincount(cells[piece], minlength=m) for piece in _slices(cells.size)), start=np.zeros(m, np.int64))
 
 
 def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
-    """Exact binomial tests of (m,) counts of cells; one whose probability is 0 must never come."""
+    """Test the counts (m,) of cells by exact binomial tests; a cell with probability 0 must never occur."""
     draws = int(counts.sum())
     lower_tail = stats.binom.cdf(counts, draws, distribution)
     upper_tail = stats.binom.sf(counts - 1, draws, distribution)
@@ -152,18 +152,18 @@ def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], fa
 
 
 def smallest_error(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> float:
-    """The error of a probability that `check_draws` finds in 99 of 100 runs: it shifts a cell's mean by both quantiles.
+    """The error of a cell's probability that `check_draws` finds in 99 of 100 runs; the largest over all cells.
 
-    The cell counts where the error is the largest.
+    Such an error shifts the cell's mean by the quantiles of both kinds of mistake.
     """
     quantiles = stats.norm.isf(false_alarms / 3 / 2 / distribution.size) + stats.norm.ppf(_POWER)
     return float((quantiles * np.sqrt(distribution * (1 - distribution) / draws)).max())
 
 
 def _max_deviations(chance: float, skewness: float) -> float:
-    """Quantile that a sum of mean 0 and variance 1 exceeds on either side with at most this probability (Pearson III).
+    """The quantile that a sum of mean 0 and variance 1 exceeds on either side with probability `chance` (Pearson III).
 
-    A normal sum if it is not skewed. Where outcomes are rare, far tails are much heavier on one side than a normal's.
+    A sum without skewness is normal. If outcomes are rare, one far tail is much heavier than that of a normal sum.
     """
     if abs(skewness) < _MIN_SKEWNESS:
         return float(stats.norm.isf(chance))
@@ -176,8 +176,8 @@ def _skewness(p: float) -> float:
 
 
 def _lag_alarms(cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
-    """Sums over t of x_t x_{t+lag}, x the centred indicator of half of the cells: uncorrelated, of variance (p q)^2."""
-    values, p = _centred(distribution)
+    """Test the sums over t of x_t x_{t+lag}, x the centred indicator of half of the cells, of variance (p q)^2."""
+    values, p = _half_indicator(distribution)
     n, lags = cells.size, min(cells.size // 2, _MAX_LAGS)
     if lags < 1 or min(p, 1 - p) ** 2 * (n - lags) < _MIN_EXPECTED_PAIRS:
         return []
@@ -192,7 +192,7 @@ def dependence_alarms(
     first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], false_alarms: float
 ) -> list[Alarm]:
     """Test whether the draws of two streams depend on each other, at any distance either way, as `check_draws` does."""
-    (values, p), (other_values, r) = _centred(first[1]), _centred(other[1])
+    (values, p), (other_values, r) = _half_indicator(first[1]), _half_indicator(other[1])
     n = min(first[0].size, other[0].size)
     x, y, lags = (first[0][:n], values), (other[0][:n], other_values), min(n // 2, _MAX_LAGS)
     if lags < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - lags) < _MIN_EXPECTED_PAIRS:
@@ -209,10 +209,10 @@ def dependence_alarms(
 
 
 def scale_alarms(noise: Sequence[int], scale: Fraction, false_alarms: float) -> list[Alarm]:
-    """Test the scale of discrete Laplace noise, by the sum of its absolute values and by how often it is 0.
+    """Test the scale of discrete Laplace noise, by the sum of its absolute values and by the number of zeros.
 
-    The likelihood of any other scale depends on the sum alone. That of a share of counts without noise depends on the
-    number of zeros alone. Both have their exact distributions. `noise` is counts, less what was counted.
+    The likelihood of any other scale depends only on the sum. That of a share of counts without noise depends only on
+    the number of zeros. Both tests use exact distributions. `noise` is counts less true counts.
     """
     values = np.abs(np.asarray(noise, dtype=np.int64))
     draws, total, zeros = values.size, int(values.sum()), int((values == 0).sum())
@@ -228,9 +228,9 @@ def scale_alarms(noise: Sequence[int], scale: Fraction, false_alarms: float) -> 
 
 
 def total_tails(total: int, draws: int, a: float) -> tuple[float, float]:
-    """The probabilities of a sum of |N| up to a total, and from it on, for draws of P(N = n) ~ a^|n|.
+    """The probabilities of a sum of |N| of at most, and at least, `total`, for draws with P(N = n) ~ a^|n|.
 
-    Of draws that are not 0, a binomial number, |N| - 1 are geometric: given that number, the rest is negative binomial.
+    The number of draws other than 0 is binomial, and their |N| - 1 are geometric with a negative binomial sum.
     """
     p, tail_mass = 2 * a / (1 + a), 1e-30
     counts = np.arange(stats.binom.ppf(tail_mass, draws, p), stats.binom.isf(tail_mass, draws, p) + 1)
@@ -241,13 +241,13 @@ def total_tails(total: int, draws: int, a: float) -> tuple[float, float]:
     return float(weights @ lower_tail), float(weights @ upper_tail)
 
 
-def _pieces(count: int, size: int | None = None) -> Iterator[slice]:
+def _slices(count: int, size: int | None = None) -> Iterator[slice]:
     size = size or _PIECE
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def _centred(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """For every cell (m,) the centred indicator of one half of them, and the probability of that half."""
+def _half_indicator(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """The centred indicator (m,) of one half of the cells, and the probability of that half."""
     half = _half_mass_cells(distribution)
     p = float(distribution[half].sum())
     values = np.full(distribution.size, -p)
@@ -258,10 +258,10 @@ def _centred(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], fl
 def _products(
     first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], lags: int
 ) -> NDArray[np.float64]:
-    """Sums over t of x_t y_{t+lag}, for lags 0..most: cells, and the value of each, of x and of y."""
+    """The sums over t of x_t y_{t+lag} for lags 0..`lags`; x and y are given by cells and the value of each cell."""
     (cells, values), (other_cells, other_values) = first, other
     total = np.zeros(lags + 1)
-    for piece in _pieces(cells.size):
+    for piece in _slices(cells.size):
         x, y = values[cells[piece]], other_values[other_cells[piece.start : piece.stop + lags]]
         size = 1 << (y.size + lags - 1).bit_length()
         total += np.fft.irfft(np.conj(np.fft.rfft(x, size)) * np.fft.rfft(y, size), size)[: lags + 1]
@@ -269,7 +269,7 @@ def _products(
 
 
 def _half_mass_cells(distribution: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Cells whose probabilities add up to about a half: the likeliest first, as long as they fit."""
+    """The cells whose probabilities add up to about a half: the likeliest first, as long as they fit."""
     half_cells: list[int] = []
     for cell in np.argsort(-distribution, kind="stable"):
         if not half_cells or distribution[half_cells].sum() + distribution[cell] <= 0.5:
@@ -278,7 +278,7 @@ def _half_mass_cells(distribution: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def _repeat_free_length(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> int | None:
-    """How long a stretch is, none of whose starts at its multiples should be equal to any other, at a rate."""
+    """The length of stretches of which no two should be equal, at a false-alarm rate; `None` if draws are too few."""
     p_equal = float((distribution**2).sum())
     if draws < 2 or p_equal >= 1:
         return None
@@ -287,13 +287,13 @@ def _repeat_free_length(draws: int, distribution: NDArray[np.float64], false_ala
 
 
 def _repeat_alarms(cells: Cells, length: int) -> list[Alarm]:
-    """A stretch that begins at a multiple of its length, and comes again elsewhere, without a common draw."""
+    """Find a stretch that begins at a multiple of its length and occurs again elsewhere, without a common draw."""
     starts = np.arange(0, cells.size - length + 1, length)
-    pieces = (slice(span.start * length, span.stop * length) for span in _pieces(starts.size, max(1, _PIECE // length)))
+    pieces = (slice(span.start * length, span.stop * length) for span in _slices(starts.size, max(1, _PIECE // length)))
     hashes = np.concatenate([_hashes(cells[piece], length)[::length] for piece in pieces])
     order = np.argsort(hashes, kind="stable")
     sorted_hashes = hashes[order]
-    for span in _pieces(cells.size - length + 1):
+    for span in _slices(cells.size - length + 1):
         stretch_hashes = _hashes(cells[span.start : span.stop + length - 1], length)
         positions = np.minimum(np.searchsorted(sorted_hashes, stretch_hashes), sorted_hashes.size - 1)
         for start in span.start + np.flatnonzero(sorted_hashes[positions] == stretch_hashes):
@@ -305,7 +305,7 @@ def _repeat_alarms(cells: Cells, length: int) -> list[Alarm]:
 
 
 def _hashes(cells: Cells, length: int) -> NDArray[np.uint64]:
-    """Polynomial hashes, modulo 2^64, of all stretches of a length, by doubling."""
+    """Compute polynomial hashes, modulo 2^64, of all stretches of a length, by doubling."""
     cell_codes = cells.astype(np.uint64) + np.uint64(1)
     hashes, hashed_length = np.zeros(cell_codes.size + 1, np.uint64), 0
     power, width, scale = cell_codes, 1, _BASE
@@ -327,11 +327,11 @@ def _hashes(cells: Cells, length: int) -> NDArray[np.uint64]:
 Changes = Mapping[str | int, tuple[Sequence[int], Sequence[Any]]]
 
 _MAX_DISTANCE = 8
-"""Ticks before and after, at which a state must not show."""
+"""The distance in ticks, before and after, at which another state must not influence draws."""
 
 
 class _Sample(NamedTuple):
-    """Draws (n,) of one kind of cells; `noise` of a scale, less what was counted, if they are counts."""
+    """The draws (n,) of one output as cells; for counts also `noise`, the counts less true counts, and its scale."""
 
     output: str
     cells: NDArray[np.integer]
@@ -340,7 +340,7 @@ class _Sample(NamedTuple):
     scale: Fraction = Fraction(0)
 
     def draw_test(self, false_alarms: float) -> DrawTest:
-        """Test them by themselves."""
+        """Test the draws of this output by themselves."""
         if not self.noise:
             return check_draws(self.output, self.cells, self.distribution, false_alarms)
         test = check_draws(self.output, self.cells, self.distribution, false_alarms / 2)
@@ -358,11 +358,15 @@ def device_tests(
 ) -> list[DrawTest]:
     """Test all outputs of a device whose readings are known: each by itself, every two of them, and at changes.
 
-    Symbols are by state, noise by state and window, points by state and number of the table, from readings that stayed
-    the same. `script` has the state of every tick of readings that changed, and begins again after the last. `changes`
-    are its ticks and draws. By a window's name, they are as many counts a tick, less the true counts. Points are by the
-    number of a table, symbols under 0. `false_alarms` is the probability of any alarm at all, if the device is as it
-    should be.
+    Args:
+        policy: the device's policy.
+        symbols: draws by state, from constant readings.
+        noise: counts less true counts, by state and window, from constant readings.
+        points: released points by state and number of the table, from constant readings.
+        false_alarms: probability of any alarm if the device has no fault.
+        script: the state of every tick of changing readings; it starts again after the last.
+        changes: ticks and draws from changing readings: noise by a window's name, points by a table's number, symbols
+            under 0. Each tick has equally many draws.
     """
     changed_draws = {name: recording for name, recording in (changes or {}).items() if recording[1]}
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample.cells.size]
@@ -374,7 +378,7 @@ def device_tests(
             sample_size = min(first.cells.size, other.cells.size)
             tests.append(DrawTest(f"{first.output}, and {other.output}", sample_size, tuple(alarms), 1.0, None))
     for name, (ticks, draws) in changed_draws.items():
-        tests.append(_at_changes(policy, name, ticks, draws, np.array(script), false_alarms / 4 / len(changed_draws)))
+        tests.append(_change_test(policy, name, ticks, draws, np.array(script), false_alarms / 4 / len(changed_draws)))
     for (_, number), table_points in points.items():
         if _table(policy, number) is None:
             tests.append(_unknown_table(number, len(table_points)))
@@ -409,7 +413,7 @@ def _pools(policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], chang
 def _cells(
     policy: AnyPolicy, output: str | int, state: int, draws: Sequence[Any]
 ) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
-    """Cells, and their distribution: of symbols, of a window or of a table, as in `device_tests`."""
+    """The cells of draws, and their distribution; `output` is a window's name, a table's number, or 0 for symbols."""
     if isinstance(output, str):
         return count_cells(draws, _scale(policy, output))
     if (table := _table(policy, output)) is not None:
@@ -437,7 +441,7 @@ def _unknown_table(number: int, draws: int) -> DrawTest:
     return DrawTest(f"points of table {number}", draws, (alarm,), 1.0, None)
 
 
-def _at_changes(
+def _change_test(
     policy: AnyPolicy,
     key: str | int,
     ticks: Sequence[int],
@@ -445,7 +449,7 @@ def _at_changes(
     script: NDArray[np.int64],
     false_alarms: float,
 ) -> DrawTest:
-    """Test that draws are as their own state has them, whatever the states of other ticks were or will be."""
+    """Test that draws depend only on their own tick's state, not on the states of ticks before or after it."""
     if isinstance(key, int) and isinstance(policy, MeasurePolicy) and _table(policy, key) is None:
         return _unknown_table(key, len(draws))
     names, tick_array = policy.discretiser.states, np.asarray(ticks, dtype=np.int64)
@@ -482,9 +486,9 @@ def _at_changes(
 
 
 def _count_columns(draws_per_tick: int, x: int, y: int) -> list[tuple[str, list[int]]]:
-    """Which counts of a tick are taken together: those of the state of either tick, and all the others."""
+    """Group the counts of one tick: those of the states of the two ticks, and all others, with words for each group."""
     if draws_per_tick == 1:
         return [("", [0])]
-    tail = [column for column in range(draws_per_tick) if column not in (x, y)]
+    others = [column for column in range(draws_per_tick) if column not in (x, y)]
     pairs = [("count of the state, ", [x])]
-    return pairs + [("count of the other state, ", [y])] * (x != y) + [("other counts, ", tail)] * bool(tail)
+    return pairs + [("count of the other state, ", [y])] * (x != y) + [("other counts, ", others)] * bool(others)

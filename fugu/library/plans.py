@@ -39,7 +39,7 @@ from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.candidates import Candidate
 from fugu.planning.errors import TooShortError
-from fugu.planning.policy_builder import Target, replacing
+from fugu.planning.policy_builder import Target, next_version
 from fugu.planning.question import Question, Want
 from fugu.recordings.options import ReadOptions, read_options
 from fugu.recordings.readings import Facts
@@ -278,7 +278,7 @@ class Plan:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / _POLICY).exists() and _POLICY in texts:
             old_policy = (folder / _POLICY).read_text(encoding="utf-8")
-            texts[_POLICY] = replacing(read_policy(texts[_POLICY]), old_policy).to_json()
+            texts[_POLICY] = next_version(read_policy(texts[_POLICY]), old_policy).to_json()
         for name, text in texts.items():
             if name == _PAGE:  # it has pictures of the recording
                 write_secret(folder / name, text)

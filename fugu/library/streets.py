@@ -26,7 +26,7 @@ from fugu.library.guarantee import promise_document
 from fugu.library.plans import question_of, target_of
 from fugu.library.recordings import Source, readings_of, source_list
 from fugu.library.report import Line, Report, Table, plain
-from fugu.planning.policy_builder import Target, replacing
+from fugu.planning.policy_builder import Target, next_version
 from fugu.planning.question import Question
 from fugu.planning.street import SIZES, Size, StreetPlan, plan_street
 from fugu.recordings.options import ReadOptions, read_options
@@ -198,7 +198,7 @@ class Street:
                 if not force:
                     raise FuguError(f"{file} is there already: name another folder, or add --force to overwrite it")
                 if name.suffix == ".json":
-                    texts[name] = replacing(read_policy(texts[name]), file.read_text(encoding="utf-8")).to_json()
+                    texts[name] = next_version(read_policy(texts[name]), file.read_text(encoding="utf-8")).to_json()
         for name, text in texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")

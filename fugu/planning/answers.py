@@ -1,6 +1,6 @@
-"""The worth of windows: their shares, true and as they are released, and the error of one noisy count.
+"""Compute the shares of windows, true and as released, and the error of one noisy count.
 
-That follows exactly from the distribution of its discrete Laplace noise.
+The error follows exactly from the distribution of the count's discrete Laplace noise.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _CONFIDENCE = 0.95
 _LONGEST_REACH = 2.0**23
 _LEAST_STATED = 0.9
 _TAIL = 40.0
-"""Noise beyond so many scales of one device plus standard deviations of the sum is not followed: below 1e-14."""
+"""Scales of one device beyond which noise is neglected, with 10 standard deviations of the sum: below 1e-14."""
 
 
 class Shares(NamedTuple):
-    """True answers of w consecutive windows: (w, b) counts and shares, of b sets of states, of ticks with a state.
+    """True answers of w consecutive windows for b sets of states: counts, and shares of ticks with a state, (w, b).
 
-    `first` is the place of each window's first tick.
+    `first` (w,) is the index of each window's first tick; `length` is the number of ticks in a window.
     """
 
     counts: Ints
@@ -37,24 +37,24 @@ class Shares(NamedTuple):
 
     @property
     def bias(self) -> Floats:
-        """(w, b) by how much counts over all ticks are off the truth, because of ticks without a state."""
+        """The error (w, b) of shares of all ticks, instead of those with a state."""
         return np.abs(self.counts / self.length - self.truth)
 
     def joined(self, other: Shares) -> Shares:
-        """These and others, without the places of the latter's first ticks."""
+        """Append the counts and shares of other windows; `first` remains that of the first ones."""
         pairs = zip((self.counts, self.truth), (other.counts, other.truth), strict=True)
         counts, truth = (np.concatenate(pair) for pair in pairs)
         return self._replace(counts=counts, truth=truth)
 
     def error(self, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:
-        """The mean absolute error of these if they are released so many times; the scale is in ticks."""
+        """The mean absolute error over `runs` releases of the shares; the scale is in ticks."""
         return float(np.abs(noisy_shares(self, scale, devices, rng, runs) - self.truth).mean())
 
 
 def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int, ...], ...]) -> Shares:
-    """The answers of tumbling windows that cross no gap and of whose ticks at least 9 of 10 have a state.
+    """The true answers of tumbling windows that cross no gap; at least 9 of 10 ticks of a window have a state.
 
-    `states` are (n,), -1 where there is none; `segments` are equal inside a stretch without gaps.
+    `states` (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps.
     """
     all_states = range(states.max(initial=-1) + 1)
     sums, first = window_counts(states, segments, length, (*bins, all_states))
@@ -64,27 +64,27 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
 
 
 def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> Floats:
-    """(runs, w, b) shares as subscribers are told: counts with discrete Laplace noise (scale in ticks), cut to 0..1.
+    """Draw shares (runs, w, b) as subscribers see them: counts with discrete Laplace noise (scale in ticks), in 0..1.
 
-    They are averages of a group of devices; the others are like windows of the same recording.
+    The noise is that of the average over a group of devices, whose true shares are equal.
     """
     shape = (runs, *shares.counts.shape)
-    # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s; the sum of so
-    # many such numbers is negative binomial.
+    # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s; a sum of
+    # geometric numbers is negative binomial.
     success = -math.expm1(-1.0 / float(scale))
     noise = rng.negative_binomial(devices, success, shape) - rng.negative_binomial(devices, success, shape)
     return np.asarray(np.clip(shares.counts / shares.length + noise / (devices * shares.length), 0.0, 1.0))
 
 
 def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, float]:
-    """The mean absolute error and the 95 % error that noise gives the average share of a group; the scale is in ticks.
+    """The mean absolute error and the 95 % error of a group's average share by noise; the scale is in ticks.
 
     Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with a =
     e^(-1/s); Chebyshev's inequality where the distribution has too many values.
     """
     decay = 1.0 / float(scale)
     longest = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
-    if longest > _LONGEST_REACH:  # too long a distribution to write down: no noise exceeds its second moment's bounds
+    if longest > _LONGEST_REACH:  # too long a distribution to compute: bound the errors by its second moment
         error_bound = float(scale) * math.sqrt(2.0 * devices) / (devices * length)
         return min(error_bound, 1.0), min(error_bound / math.sqrt(1.0 - _CONFIDENCE), 1.0)
     size = 1 << math.ceil(math.log2(2.0 * longest + 2.0))
@@ -101,7 +101,7 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
 
 
 class WindowAccuracy(NamedTuple):
-    """The mean and 95 % error of one number of a window, in ticks, and of its share of the window's ticks, in 0..1."""
+    """The mean and 95 % error of one number of a window, in ticks, and of its share of the window, in 0..1."""
 
     count_mean: float
     count_95: int
@@ -110,10 +110,11 @@ class WindowAccuracy(NamedTuple):
 
 
 def window_error(scale: Fraction | float, length: int, most: int | None = None) -> WindowAccuracy:
-    """The error of a count with discrete Laplace noise (scale in ticks), with answers cut off at 0 and at the most.
+    """The error of a count with discrete Laplace noise (scale in ticks), if answers are cut off at 0 and at `most`.
 
-    Cutting off makes an error neither larger nor more than the most that a count can be, by default the length. This is
-    the noise's own error with that limit, which holds for every true count. A share is of the length.
+    `most` is the largest possible count, by default the length. Cutting off makes no error larger, and limits it to
+    `most`. The result is the noise's own error with that limit, which holds for every true count. A share is that of
+    the length.
     """
     decay = 1.0 / float(scale)
     ratio = math.exp(-decay)
@@ -125,7 +126,7 @@ def window_error(scale: Fraction | float, length: int, most: int | None = None) 
 
 
 def error_of(window: Window, period_us: int | None) -> WindowAccuracy:
-    """The error of one number of a window, cut off at the most it can be; of any period if that is None."""
+    """The error of one number of a window, limited by its largest value; the tick's period may be unknown."""
     query = window.query
     largest_number = query.max_ticks(window.length, period_us)
     return window_error(Fraction(window.scale), query.usual_ticks(window.length), largest_number)

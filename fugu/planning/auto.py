@@ -1,8 +1,8 @@
-"""From readings and a question to what a device should release: compared, attacked, and judged on what was held back.
+"""Plan from readings and a question what a device should release: compare candidates, attack them, judge the best.
 
 The class of chains is fitted to the whole of each recording and covers 98 % of its stretches at every length. It is
-widened until attackers stay below their ceiling on a first set. Candidates are compared on a second one; a third one
-can only take the recommendation away. How useful an answer is plays no part in the class.
+widened until attackers stay below their ceiling on a first set. Candidates are compared on a second set; a third,
+held-back set can only refute the recommendation. The usefulness of answers plays no part in the class.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ __all__ = ["AIM", "AutoPlan", "auto_policy", "least_epsilon", "longest_useful", 
 
 
 Progress = Callable[[str, float], None]
-"""Told what is being done, and which share of all the work is done before."""
+"""Called with the name of each part of the work, and the share of all work done before it."""
 AIM = 0.05
-"""The mean absolute error that is aimed at if none is asked for."""
+"""The largest mean absolute error of a recommendation, if the question names none."""
 
 _TICK_STRIDES = (1, 5, 30)
 _EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)
@@ -78,32 +78,31 @@ _SetName = Literal["fit", "choose", "test"]
 
 
 class Example(NamedTuple):
-    """The last windows of the third set: true answers (w, b), and what a simulated device released (w, b)."""
+    """The last windows of the third set: true answers (w, b), and answers released by a simulated device (w, b)."""
 
     truth: Floats
     released: Floats
 
 
 class _Donors(NamedTuple):
-    """The class that covers each donor's whole recording, and the class that covers all donors."""
+    """The classes that cover the whole recording of each donor, and the class that covers all donors."""
 
     covered: tuple[Covered, ...]
     chains: CoveringChains
 
 
 class AutoPlan(NamedTuple):
-    """Recommended plan, or why nothing is worth it.
+    """The recommended candidate, or the reasons why none is recommended.
 
-    The kind of `recommended` is `none` if nothing is worth it; `reasons` say why although something was good
-    enough. `bins` are the sets of states whose shares are asked for; `curves` are error against epsilon.
-    `least_epsilon` is the least looked at with an answer that is close enough and worth it, larger than the wanted
-    one if nothing is recommended. `too_few` is a candidate that has no such epsilon only because too few answers
-    judge it. Its epsilon is the least at which it may be useful. `stay` is in ticks what 99 % of stays in a state
-    are no longer than, None without any; it is of the recording, and goes into no policy. `held_back` are the rows
-    of the third set, increasing, as indices of readings. `covered` is the share of stretches of the worst length
-    that the class covers. `gaps` are those of ticks without a reading, `merged` states without rare ones, None if
-    none is rare. For each of several donors, `left_out` is epsilon about him if the others were planned for alike;
-    infinite without a bound.
+    The kind of `recommended` is `none` if no candidate is recommended; `reasons` are empty if none was useful. `bins`
+    are the sets of states whose shares are asked for; `curves` hold error against epsilon. `least_epsilon` is the least
+    compared epsilon at which an answer is useful and close enough; it is above the wanted one if nothing is
+    recommended. `too_few` is a candidate that has no such epsilon only because too few answers judge it, with the least
+    epsilon at which it may be useful. `stay` is the number of ticks that 99 % of stays in a state do not exceed, `None`
+    without stays; it describes the recording and enters no policy. `held_back` holds the increasing indices of readings
+    in the third set. `covered` is the share of stretches of the worst length that the class covers. `gaps` describes
+    ticks without a reading. `merged` lists states with rare ones merged, `None` if no state is rare. For each of
+    several donors, `left_out` is the epsilon of a plan made without that donor; infinite without a bound.
     """
 
     recommended: Candidate
@@ -133,26 +132,26 @@ class _Problem:
     sets: ThreeSets
     rng: np.random.Generator
     profile: Profile | None = None
-    by_period: dict[int, Sampled] = field(default_factory=dict)
-    by_class: dict[int, _Donors] = field(default_factory=dict)
+    samples_by_stride: dict[int, Sampled] = field(default_factory=dict)
+    donors_by_stride: dict[int, _Donors] = field(default_factory=dict)
 
-    def data(self, stride: int) -> Sampled:
-        """The states at a period, computed once."""
-        if stride not in self.by_period:
-            self.by_period[stride] = sample_states(self.readings, self.states, self.sets, stride)
-        return self.by_period[stride]
+    def samples(self, stride: int) -> Sampled:
+        """The states of every `stride`-th tick in three sets, computed once."""
+        if stride not in self.samples_by_stride:
+            self.samples_by_stride[stride] = sample_states(self.readings, self.states, self.sets, stride)
+        return self.samples_by_stride[stride]
 
     def donors(self, stride: int) -> _Donors:
-        """The classes that are fitted at a period; ChainClassError where a donor has too few readings."""
-        if stride not in self.by_class:
-            samples = self.data(stride)
+        """The classes fitted to every `stride`-th tick, computed once. ChainClassError: a donor has too few ticks."""
+        if stride not in self.donors_by_stride:
+            samples = self.samples(stride)
             covered = tuple(covering_class(*cut, len(samples.discretiser.states)) for cut in samples.whole)
-            self.by_class[stride] = _Donors(covered, union([donor.chains for donor in covered]))
-        return self.by_class[stride]
+            self.donors_by_stride[stride] = _Donors(covered, union([donor.chains for donor in covered]))
+        return self.donors_by_stride[stride]
 
     def shares(self, candidate: Candidate, name: _SetName) -> Shares:
-        """The true answers of a candidate's windows in a set."""
-        cut: Cut = getattr(self.data(candidate.every), name)
+        """The true answers of a candidate's windows in a set of the recording."""
+        cut: Cut = getattr(self.samples(candidate.every), name)
         assert candidate.window_ticks is not None
         if self.profile is None:
             return true_shares(*cut, candidate.window_ticks, candidate.bins)
@@ -160,12 +159,12 @@ class _Problem:
         return self.profile.shares(candidate.blocks, cut, getattr(self.sets, name), candidate.window_ticks)
 
     def score(self, candidate: Candidate, name: _SetName, runs: int | None = None) -> float | None:
-        """The mean absolute error of a candidate in a set; None if it holds no whole answer.
+        """The mean absolute error of a candidate in a set; `None` if the set holds no whole answer.
 
-        Noise is drawn `runs` times, by default as often as there are few answers.
+        Noise is drawn `runs` times, by default more often the fewer answers there are.
         """
         if candidate.table is not None:
-            samples = self.data(candidate.every)
+            samples = self.samples(candidate.every)
             assessment = candidate.assess(samples, getattr(samples, name), self.rng)
             return None if assessment is None else assessment.expected_error
         shares = self.shares(candidate, name)
@@ -176,10 +175,10 @@ class _Problem:
         return shares.error(candidate.scale, candidate.devices, self.rng, runs)
 
     def outputs(self, candidate: Candidate, cut: Cut, rng: np.random.Generator) -> Outputs:
-        """Outputs of a device for some states, as attackers see them.
+        """Simulate the outputs of a device for some states, as attackers see them.
 
-        Of a profile these are the most that attackers can use: windows of a block's length, with the profile's noise.
-        A tick is in one count with this noise either way, and here fewer other ticks are counted with it.
+        For a profile these are windows of a block's length with the profile's noise, which are no harder to attack. A
+        tick is in one count with this noise either way, and here fewer other ticks are counted with it.
         """
         if candidate.table is not None:
             return release_symbols(cut.states, candidate.table, rng)
@@ -192,9 +191,10 @@ class _Problem:
         return release_counts(*cut, length, candidate.scale, candidate.bins, rng, k=k)
 
     def of_profiles(self) -> _Problem:
-        """The same recording, asked for profiles: each set is in one piece, so that it holds many days.
+        """Ask the same recording for profiles; each set is in one piece, so that it holds many days.
 
-        PlanningError: there are no such blocks, or no times.
+        Raises:
+            PlanningError: the recording has no times, or the blocks of the day are impossible.
         """
         readings, question, counted_states = self.readings, self.task.question, self.states.counted
         if not readings.timed:
@@ -204,23 +204,23 @@ class _Problem:
             task=self.task._replace(bins=(counted_states,)),
             sets=three_sets(readings.segments, self.states.baseline_ticks, 1),
             profile=Profile.recorded(readings, question, counted_states),
-            by_period={},
+            samples_by_stride={},
         )
 
 
 _Choice = tuple[Candidate | None, tuple[Candidate, ...], tuple[str, ...]]
-"""Choice of a plan: the result, its alternatives, and why nothing was chosen."""
+"""The chosen candidate or `None`, all candidates, and the reasons why none was chosen."""
 
 
 def plan_auto(
     readings: Readings, question: Question, rng: np.random.Generator, progress: Progress = lambda _part, _share: None
 ) -> AutoPlan:
-    """Compare what could be released, and recommend what is worth it and holds against attackers.
+    """Compare candidates, and recommend one that is useful and that attackers do not refute.
 
-    Readings of several devices stand one after another; they are not those that will be released.
+    Readings of several donors follow one another; a device will release other readings than these.
 
     Raises:
-        FuguError: the recording is too short, or cannot answer such a question.
+        FuguError: the recording is too short, or cannot answer the question.
     """
     question = replace(question, protect=protected_seconds(question.protect, readings.period))
     progress("states", 0.0)
@@ -231,11 +231,11 @@ def plan_auto(
     problem = _Problem(readings, Task(question, bins, readings.period), states, sets, rng)
     if question.want == "profile":
         problem = problem.of_profiles()
-    samples = problem.data(1)
+    samples = problem.samples(1)
     if np.unique(samples.fit.states[samples.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
-    absent = states.discretiser.missing
-    gaps = gaps_of(samples.whole, None if absent is None else k - 1) if readings.missing_share > MOST_MISSING else None
+    missing = states.discretiser.missing
+    gaps = gaps_of(samples.whole, None if missing is None else k - 1) if readings.missing_share > MOST_MISSING else None
     if question.missing == "ignore" and gaps is not None and gaps.dependent:
         raise PlanningError(
             f"{readings.source}: which ticks are missing depends on states (p = {min(gaps.before, gaps.after):.2g}), "
@@ -244,14 +244,14 @@ def plan_auto(
     outcome = _compare(problem, progress)
     progress("error against epsilon", 0.9)
     recommended, reasons = outcome.recommended, outcome.reasons
-    by_day = problem.of_profiles() if any(candidate.blocks for candidate in outcome.candidates) else problem
-    curves = tuple(_error_curve(by_day if candidate.blocks else problem, candidate) for candidate in outcome.candidates)
+    daily = problem.of_profiles() if any(candidate.blocks for candidate in outcome.candidates) else problem
+    curves = tuple(_error_curve(daily if candidate.blocks else problem, candidate) for candidate in outcome.candidates)
     least_useful = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
     least_useful = None if reasons else least_useful
-    share = None
+    covered = None
     if recommended.chains is not None:
         donors = problem.donors(recommended.every).covered
-        share = min(donor._replace(chains=recommended.chains).share() for donor in donors)
+        covered = min(donor._replace(chains=recommended.chains).share() for donor in donors)
     return AutoPlan(
         recommended=recommended,
         candidates=outcome.candidates,
@@ -265,16 +265,16 @@ def plan_auto(
         too_few=too_few(curves, question) if least_useful is None and not reasons else None,
         example=outcome.example,
         held_back=outcome.problem.sets.test.rows,
-        covered=share,
+        covered=covered,
         stay=long_stay(np.concatenate([cut.states for cut in samples.whole]), readings.segments),
         gaps=gaps,
         merged=merged_states(states, samples.whole),
-        left_out=_losses_left_out(problem, recommended),
+        left_out=_left_out_losses(problem, recommended),
     )
 
 
-def _losses_left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
-    """Epsilon about each donor of a plan like a recommended one for the others: by their class, as wide, and his."""
+def _left_out_losses(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
+    """For each donor, the epsilon of the recommended plan if made from the other donors' class, equally widened."""
     if candidate.kind == "none" or candidate.chains is None:
         return ()
     donors, joint_class = problem.donors(candidate.every)
@@ -283,12 +283,12 @@ def _losses_left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ..
     widening = max(1.0, math.sqrt(candidate.chains.odds_bound / joint_class.odds_bound))
     losses = []
     for index, donor in enumerate(donors):
-        others = union([donor.chains for other_index, donor in enumerate(donors) if other_index != index])
-        others = others if widening == 1.0 else widened(others, widening)
+        other_class = union([donor.chains for other_index, donor in enumerate(donors) if other_index != index])
+        other_class = other_class if widening == 1.0 else widened(other_class, widening)
         try:
-            # a policy with a class that changes promises for chains that change
-            chains = widened(donor.chains, 1.0) if others.changes else donor.chains
-            release = candidate.planned(others, candidate.epsilon)
+            # a policy for a class of changing chains promises also for a changing chain
+            chains = widened(donor.chains, 1.0) if other_class.changes else donor.chains
+            release = candidate.planned(other_class, candidate.epsilon)
             losses.append(release.bound(chains).epsilon(candidate.stretch_ticks))
         except FuguError:
             losses.append(math.inf)
@@ -296,7 +296,7 @@ def _losses_left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ..
 
 
 class _Outcome(NamedTuple):
-    """A choice that was judged on the third set of its problem."""
+    """A choice after it was judged on the third set of its problem."""
 
     problem: _Problem
     recommended: Candidate
@@ -306,7 +306,7 @@ class _Outcome(NamedTuple):
 
 
 def _compare(problem: _Problem, progress: Progress) -> _Outcome:
-    """Compare and judge what was asked for; profiles too, where nothing else is useful and nothing was asked for."""
+    """Compare and judge candidates; if none is useful and the question is open, compare profiles as well."""
     progress("the class of chains", 0.1)
     question = problem.task.question
     try:
@@ -321,8 +321,8 @@ def _compare(problem: _Problem, progress: Progress) -> _Outcome:
     is_chosen_by_user = question.want is not None or question.window is not None
     if is_chosen_by_user or outcome.recommended.kind != "none" or not problem.readings.timed:
         return outcome
-    by_day = problem.of_profiles()
-    profiles = _outcome(by_day, chains, _choice(by_day, chains))
+    daily = problem.of_profiles()
+    profiles = _outcome(daily, chains, _choice(daily, chains))
     if not profiles.candidates:
         return outcome
     candidates = outcome.candidates + profiles.candidates
@@ -333,14 +333,14 @@ def _compare(problem: _Problem, progress: Progress) -> _Outcome:
 
 
 def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
-    """Take what is best of all; or a profile of the finest parts of the day that are worth it.
+    """Choose the best candidate; of profiles, one with the finest parts of the day that are useful.
 
-    Coarser parts are compared only if no finer ones are worth it.
+    Coarser parts are compared only if no finer ones are useful.
     """
     if problem.profile is None:
         return _best_choice(problem, chains)
     rivals, reasons = tuple[Candidate, ...](), dict[str, None]()
-    for blocks in problem.profile.places:
+    for blocks in problem.profile.block_of_ticks:
         leader, candidates, refusals = _best_choice(replace(problem, profile=problem.profile.of(blocks)), chains)
         rivals += candidates
         if leader is not None:
@@ -350,28 +350,28 @@ def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
 
 
 def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
-    """Judge a choice on the third set; `chains` are those of a recommendation of nothing, if nothing was chosen."""
+    """Judge a choice on the third set; `chains` is the class that is reported if no candidate was chosen."""
     pick, rivals, reasons = choice
     recommended, example = None, None
     candidates = tuple(
         replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS)) for candidate in rivals
     )
     if pick is not None:
-        outcome, failures = _examine(problem, pick)
+        outcome, failures = _judge(problem, pick)
         if not failures and outcome.scale is not None:
             shares = problem.shares(outcome, "test")
             noisy = noisy_shares(shares, outcome.scale, outcome.devices, problem.rng, 1)[0]
             example = Example(shares.truth[-_SHOWN_WINDOWS:], noisy[-_SHOWN_WINDOWS:])
         candidates = tuple(outcome if candidate.same_release(outcome) else candidate for candidate in candidates)
         recommended, chains, reasons = (None if failures else outcome, pick.chains, reasons + failures)
-    recommended = recommended or no_candidate(problem.data(1).discretiser, chains, problem.task.question)
+    recommended = recommended or no_candidate(problem.samples(1).discretiser, chains, problem.task.question)
     return _Outcome(problem, recommended, candidates, reasons, example)
 
 
 def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
-    """The most ticks of a stretch that windows like a candidate's would protect at its epsilon, and still be useful.
+    """The longest stretch, in ticks, that windows of a candidate's length could protect and still be useful.
 
-    Their noise is then as large as a wanted error, or as half of that of guessing, allows; 0 if there is no such noise.
+    The noise is as large as the wanted error, or half the error of guessing, allows; 0 if no such noise is possible.
     """
     if candidate.chains is None or candidate.window_ticks is None or candidate.devices > 1 or candidate.blocks:
         return 0
@@ -387,7 +387,7 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
 
 
 def _windows(problem: _Problem, chains: CoveringChains, lengths: list[int]) -> tuple[Candidate, ...]:
-    samples = problem.data(1)
+    samples = problem.samples(1)
     try:
         if problem.profile is not None:
             return tuple(problem.profile.candidates(problem.task, samples, problem.sets, chains, lengths))
@@ -400,23 +400,25 @@ def _windows(problem: _Problem, chains: CoveringChains, lengths: list[int]) -> t
 
 
 def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
-    """Symbols at every period for which the recording tells a class; shares over the length at which they do best."""
+    """Symbol candidates for each stride at which a class can be fitted; shares over the best of the `lengths`."""
     candidates = []
     for stride in _TICK_STRIDES:
         allowed_lengths = [length for length in lengths if length >= 10 * stride]
         try:
             chains = problem.donors(stride).chains
-            candidates.append(best_symbols(problem.task, problem.data(stride), chains, allowed_lengths, problem.rng))
+            candidates.append(best_symbols(problem.task, problem.samples(stride), chains, allowed_lengths, problem.rng))
         except FuguError:
             continue  # too few readings are left at this period, or no noise is enough
     return tuple(candidate for candidate in candidates if candidate is not None)
 
 
 def _best_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
-    """Take the best that attackers do not refute on the first set; if they refute all of them, widen their class.
+    """Choose the best candidate that attackers do not refute on the first set; if they refute all, widen the class.
 
-    A longer window often costs less than a wider class, so the next best are tried first. PlanningError: the window
-    that is asked for is none.
+    A longer window often costs less than a wider class, so the next best candidates are tried first.
+
+    Raises:
+        PlanningError: the window length that is asked for is out of range.
     """
     question, readings, profile = problem.task.question, problem.readings, problem.profile
     if profile is None:
@@ -427,14 +429,12 @@ def _best_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
     symbols: tuple[Candidate, ...] = ()
     if profile is None:
         symbols = _symbols(problem, [window.window_ticks for window in windows if window.window_ticks is not None])
-    incomparable = f"no window of {SHORTEST} ticks or more is known within the latency that is asked for"
+    reason = f"no window of {SHORTEST} ticks or more is known within the latency that is asked for"
     if lengths:
-        incomparable = (
-            "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
-        )
+        reason = "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
     for _ in range(_MOST_CHOICES):
         if not (ranking := _ranking(windows + symbols, question)[:_MOST_CANDIDATES]):
-            return (None, windows + symbols, () if windows or symbols else (incomparable,))
+            return (None, windows + symbols, () if windows or symbols else (reason,))
         for candidate in ranking:
             if _try_class(problem, candidate, 1).chains is not None:
                 return (candidate, windows + symbols, ())
@@ -445,15 +445,15 @@ def _best_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
         if leader.kind == "windows":
             windows = _windows(problem, widened_class.chains, lengths)
         else:
-            samples, length = problem.data(leader.every), leader.window_ticks or 0
+            samples, length = problem.samples(leader.every), leader.window_ticks or 0
             new_symbols = best_symbols(problem.task, samples, widened_class.chains, [length], problem.rng)
             symbols = tuple(new_symbols if new_symbols and symbol is leader else symbol for symbol in symbols)
     return (None, windows + symbols, ("no class was found whose best answer passes its attackers",))
 
 
 def _try_class(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
-    """Attack what a candidate would release of the first set, and widen its class at most so often."""
-    fit = problem.data(candidate.every).fit
+    """Attack a candidate's releases of the first set, and widen its class until it passes, in `most_steps` attempts."""
+    fit = problem.samples(candidate.every).fit
     assert candidate.chains is not None
 
     def draw_outputs(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
@@ -469,9 +469,9 @@ def _try_class(problem: _Problem, candidate: Candidate, most_steps: int) -> True
 
 
 def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candidate]:
-    """Candidates worth it: first the soonest of those that are close enough with something to spare, then its likes.
+    """Rank useful candidates: first the shortest window whose error is safely below the limit, then similar lengths.
 
-    Without a wish, 5 % is close enough; and where nothing is, what beats guessing by most comes first.
+    Without a wished error the limit is 5 %. If no candidate meets that, the one that beats guessing by most is first.
     """
     max_latency = math.inf if question.latency_seconds is None else question.latency_seconds * (1.0 + 1e-9)
     eligible = [
@@ -494,9 +494,9 @@ def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candid
     return sorted(eligible, key=lambda candidate: candidate.expected_error / candidate.guess_error)
 
 
-def _examine(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
-    """Attack a candidate on the third set; with the reasons why it is not recommended, if there are any."""
-    test_cut = problem.data(candidate.every).test
+def _judge(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
+    """Attack a candidate on the third set. Return it with the attacks, and the reasons that refute it, if any."""
+    test_cut = problem.samples(candidate.every).test
     outputs = problem.outputs(candidate, test_cut, problem.rng)
     attacks = attack(*test_cut, outputs, candidate.epsilon)
     outcome = replace(
@@ -504,7 +504,7 @@ def _examine(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[
         held_back_error=problem.score(candidate, "test", _RUNS),
         attack=attacks[0],
         known_chain=next((attack for attack in attacks if attack.attacker == "forward-backward"), None),
-        learners=tuple(_furthest_learners(problem, candidate)),
+        learners=tuple(_learner_attacks(problem, candidate)),
         stretch=_stretch_attack(problem, candidate, test_cut, outputs),
     )
     failures = []
@@ -518,11 +518,11 @@ def _examine(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[
     return outcome, (*failures, *beyond_ceiling(attacks))
 
 
-def _furthest_learners(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
-    """The attackers on all of the recording who learn habits and whose odds move furthest, one for each draw."""
-    recordings = problem.data(candidate.every).whole
+def _learner_attacks(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
+    """Attack the whole recording by attackers who learn habits; yield the one with the largest change, per draw."""
+    recordings = problem.samples(candidate.every).whole
     recording = Cut(*(np.concatenate(columns) for columns in zip(*recordings, strict=True)))
-    [rng] = problem.rng.spawn(1)  # what is drawn after this does not depend on it
+    [rng] = problem.rng.spawn(1)  # so that later draws do not depend on these
     for _ in range(DRAWS):
         outputs = problem.outputs(candidate, recording, rng)
         attacks = attack(*recording, outputs, candidate.epsilon, attackers=learners(outputs))
@@ -530,7 +530,7 @@ def _furthest_learners(problem: _Problem, candidate: Candidate) -> Iterator[Atta
 
 
 def _stretch_attack(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Outputs) -> StretchAttack | None:
-    """The attack on stretches of the promise whose odds moved furthest; None for a tick, and for profiles."""
+    """The attack on protected stretches whose odds moved furthest; `None` for single ticks, and for profiles."""
     if problem.profile is not None:
         return None
     step, stretch_ticks = problem.readings.period * candidate.every, candidate.stretch_ticks
@@ -559,7 +559,7 @@ def _error_curve(problem: _Problem, candidate: Candidate) -> Curve:
 
 
 def least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
-    """The least epsilon above the wanted one, at which nothing was chosen, at which some answer would be."""
+    """The least compared epsilon above the wanted one at which some answer would be chosen; `None` without any."""
     return min(
         (epsilon for curve in curves for epsilon in _epsilons(curve, question) if epsilon > question.epsilon),
         default=None,
@@ -567,14 +567,14 @@ def least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
 
 
 def too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
-    """Find the answer that would be useful at the least epsilon, if the recording held enough of its like."""
-    short = [curve for curve in curves if curve.candidate.judged < LEAST_JUDGED]
-    pairs = [(curve.candidate, epsilon) for curve in short for epsilon in _epsilons(curve, question, LEAST_JUDGED)]
+    """Find the answer, and its least epsilon, that would be useful if the recording held enough such answers."""
+    scarce = [curve for curve in curves if curve.candidate.judged < LEAST_JUDGED]
+    pairs = [(curve.candidate, epsilon) for curve in scarce for epsilon in _epsilons(curve, question, LEAST_JUDGED)]
     return min((pair for pair in pairs if pair[1] >= question.epsilon), key=lambda pair: pair[1], default=None)
 
 
 def _epsilons(curve: Curve, question: Question, answer_count: int | None = None) -> Iterator[float]:
-    """The epsilons at which an answer would be worth it, if so many judged it."""
+    """The epsilons at which an answer would be useful if `answer_count` answers judged it."""
     for epsilon, error in curve.points:
         outcome = replace(curve.candidate, expected_error=error, judged=answer_count or curve.candidate.judged)
         if _ranking([outcome], question):
@@ -582,7 +582,7 @@ def _epsilons(curve: Curve, question: Question, answer_count: int | None = None)
 
 
 def auto_policy(plan: AutoPlan, identity: Target | None = None) -> Policy:
-    """The policy of a recommendation, checked as a device would; PlanningError if it recommends nothing."""
+    """Make the recommended policy, checked as a device would. PlanningError: nothing is recommended."""
     candidate, identity = plan.recommended, identity or Target()
     column = re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column.rpartition(".")[2]).strip("-")[:32]
     if candidate.chains is None or candidate.kind == "none":

@@ -1,9 +1,9 @@
-"""From traces of places and an epsilon to points that a device should release, or a plain no.
+"""Plan from traces of places which points a device should release, if any.
 
 A point says in which cell a device is, with noise that protects every pair of cells. Larger cells and fewer points need
-less noise for one epsilon of the whole stream. Every candidate is for the class of chains that covers each stretch of a
-first set, against any side information. Answers are judged on other sets, in metres, at every row, where the newest
-estimate counts.
+less noise for one epsilon of the whole stream. Every candidate is planned for the class of chains that covers each
+stretch of a first set, against any side information. Answers are judged on other sets: at every row, the newest
+estimate's error in metres.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ __all__ = ["PlacePlan", "place_policy", "plan_places", "read_places"]
 _CELLS_ACROSS, _ROW_STRIDES = (1, 2, 3), (1, 10, 60, 300)
 _MIN_CELL, _COARSEST = 10.0, 100_000.0
 _EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
-_MOST_POINT, _HALVINGS, _MARGIN = 20.0, 50, 1e-6
+_MOST_POINT_EPSILON, _HALVINGS, _MARGIN = 20.0, 50, 1e-6
 _RUNS, _QUANTILE, _BLOCKS = 5, 0.955, 8
 _FEWEST_DEPARTURES = 20
 _Progress = Callable[[str, float], None]
 
 
 class PlacePlan(NamedTuple):
-    """The points to release, or why none are worth it (`recommended` is then of kind `none`).
+    """The points to release, or the reasons why none are recommended (`recommended` is then of kind `none`).
 
-    Errors of `candidates` are in metres; for each of them `curves` has its errors by epsilon, and `sides` metres of a
-    cell. `least_epsilon` is the least looked at, from the wanted one on, at which points beat guessing by two.
-    `reasons` say why nothing is recommended although something was good enough. `held_back` are the places of the third
-    set, increasing, as indices of traces.
+    Errors of `candidates` are in metres. For each candidate `curves` holds the errors by epsilon, and `sides` the side
+    of a cell in metres. `least_epsilon` is the least compared epsilon, from the wanted one on, at which points are
+    twice as good as guessing. `reasons` say why a useful candidate is not recommended. `held_back` holds the increasing
+    indices of the third set's places.
     """
 
     recommended: Candidate
@@ -79,7 +79,7 @@ class PlacePlan(NamedTuple):
 
 
 class _Set(NamedTuple):
-    """A set, one place every so many rows: its cells, and for every row the place and the last of those before it."""
+    """A set with one taken place per stride: its cells, the place of every row, and the newest taken place by index."""
 
     cut: Cut
     places: Floats
@@ -87,7 +87,7 @@ class _Set(NamedTuple):
 
 
 class _Grid(NamedTuple):
-    """Cells of one size at one period, and what is known of them from the first set."""
+    """Cells of one size at one period, the chain and the class fitted to the first set, and the three sets."""
 
     every: int
     model: GridModel
@@ -103,12 +103,12 @@ class _Grid(NamedTuple):
         return np.asarray((self.model.cells + 0.5) * self.model.metres, dtype=np.float64)
 
     def metres(self, places: Floats) -> Floats:
-        """(n, 2) the same of latitudes and longitudes."""
+        """(n, 2) metres to the east and north of the grid's corner, from latitudes and longitudes."""
         return np.asarray(((places - self.model.origin) / self.model.step)[:, ::-1] * self.model.metres)
 
 
 class _Points(NamedTuple):
-    """Points that could be released on a grid, with their distribution for each cell (k, m), and errors by epsilon."""
+    """Points that could be released on a grid, their distribution for each cell (k, m), and their errors by epsilon."""
 
     grid: _Grid
     candidate: Candidate
@@ -117,11 +117,13 @@ class _Points(NamedTuple):
 
 
 def read_places(recording: Recorded, options: ReadOptions = AS_FOUND) -> tuple[Traces, float]:
-    """Read traces, a place every so many seconds: by default as often as they have one; without times, row by row.
+    """Read traces and resample them to the period, by default their median step. Return them and the period, in s.
+
+    Traces without times are read row by row.
 
     Raises:
-        FuguError: one line that says what is wrong, and where.
-        QuestionError: it can be read in more than one way.
+        FuguError: the recording cannot be read, or has no period; one line says why, and where.
+        QuestionError: the recording can be read in more than one way.
     """
     traces = read_traces(recording, options)
     period = options.period or traces.median_step
@@ -137,10 +139,10 @@ def plan_places(
     rng: np.random.Generator,
     progress: _Progress = lambda _part, _share: None,
 ) -> PlacePlan:
-    """Compare points of several cells at several periods, and recommend what is worth it and holds against attackers.
+    """Compare points for several cell sizes and periods, and recommend useful ones that attackers do not refute.
 
     Raises:
-        PlanningError: there are too few places, or only one.
+        PlanningError: there are too few places, only one place, or `question` protects longer stretches.
     """
     if question.protect:
         raise PlanningError(
@@ -164,7 +166,7 @@ def plan_places(
         try:
             grid = _fit_cells(traces, (sets.fit, sets.choose, sets.test), metres, stride)
         except (PlanningError, ChainClassError) as error:
-            # too few places are left at this period, or cells of this size are not returned to
+            # too few places are left at this period, or no trace returns to cells of this size
             reasons.append(
                 f"{error} (cells of {metres:g} m, one place every {stride} rows, in the first of three sets)"
             )
@@ -177,7 +179,7 @@ def plan_places(
         point_epsilon = _point_epsilon(grid.covered.chains, question.epsilon)
         if (emission := _point_emission(grid, point_epsilon)) is None:
             continue
-        candidate = replace(_points(grid, question, period, point_epsilon, emission, rng), guess_error=guess)
+        candidate = replace(_judged_points(grid, question, period, point_epsilon, emission, rng), guess_error=guess)
         errors = {}
         for e in _EPSILONS:
             noise = emission if e == question.epsilon else _point_emission(grid, _point_epsilon(grid.covered.chains, e))
@@ -196,19 +198,19 @@ def plan_places(
             0,
         )
     progress("attackers", 0.7)
-    pick, failures = _choose_points(rivals, question.epsilon, rng)
+    best, failures = _choose_points(rivals, question.epsilon, rng)
     errors_at = [pair for points in rivals for pair in points.curve.points]
-    least = min((e for e, error in errors_at if e >= question.epsilon and 2.0 * error <= guess), default=None)
+    least_epsilon = min((e for e, error in errors_at if e >= question.epsilon and 2.0 * error <= guess), default=None)
     place_question = replace(question, want="place", adversary="universal")
     recommended, spec = no_candidate(grids[0].cells, None, place_question), None
-    if pick is not None and not failures:
-        recommended, spec = (pick.candidate, _measure_spec(pick.grid, pick.candidate, period, question))
-        rivals = [pick if points.grid is pick.grid else points for points in rivals]
+    if best is not None and not failures:
+        recommended, spec = (best.candidate, _measure_spec(best.grid, best.candidate, period, question))
+        rivals = [best if points.grid is best.grid else points for points in rivals]
     return PlacePlan(
         recommended=recommended,
         candidates=tuple(points.candidate for points in rivals),
         curves=tuple(points.curve for points in rivals),
-        least_epsilon=least,
+        least_epsilon=least_epsilon,
         reasons=failures,
         traces=traces,
         period=period,
@@ -220,7 +222,7 @@ def plan_places(
 
 
 def place_policy(plan: PlacePlan, identity: Target | None = None) -> MeasurePolicy:
-    """The policy of recommended points, checked as a device would; PlanningError if nothing is recommended."""
+    """Make the policy of recommended points, checked as a device would. PlanningError: nothing is recommended."""
     if plan.spec is None:
         raise PlanningError("nothing is recommended: there is no policy to write")
     recommended, identity = plan.recommended, identity or Target()
@@ -237,15 +239,15 @@ def place_policy(plan: PlacePlan, identity: Target | None = None) -> MeasurePoli
 
 
 def _cell_sizes(places: Floats) -> list[float]:
-    """Sides of cells in metres, in two digits: most places (n, 2) lie within one of them, two, three."""
+    """Sides of cells in metres, in two digits: 96 % of places (n, 2) lie within one, two or three cells' width."""
     low, high = np.quantile(places, (0.02, 0.98), axis=0)
-    narrow = math.cos(math.radians(float(np.median(places[:, 0]))))
-    extent = METRES_PER_DEGREE * max(high[0] - low[0], (high[1] - low[1]) * narrow)
+    longitude_factor = math.cos(math.radians(float(np.median(places[:, 0]))))
+    extent = METRES_PER_DEGREE * max(high[0] - low[0], (high[1] - low[1]) * longitude_factor)
     return sorted({float(f"{min(max(extent / n, _MIN_CELL), _COARSEST):.2g}") for n in _CELLS_ACROSS}, reverse=True)
 
 
 def _middle_errors(places: Floats, recorded_places: Floats) -> tuple[float, float]:
-    """How far places (n, 2) are from the middle of those that are known, in metres: on average, and 95 % of them."""
+    """Distances in metres from places (n, 2) to the median of recorded places: the mean and the 95 % quantile."""
     middle = np.median(recorded_places, axis=0)
     axis_factors = np.array([1.0, math.cos(math.radians(float(middle[0])))])
     distances = METRES_PER_DEGREE * _distances((places[~np.isnan(places[:, 0])] - middle) * axis_factors)
@@ -261,16 +263,16 @@ def _fit_cells(traces: Traces, parts: Sequence[Part], metres: float, stride: int
     corners = tuple((x, y) for x, y in model.cells.tolist())
     cells = Cells(origin=model.origin, step=model.step, cells=corners, states=names, missing=missing_name)
     sets = []
-    for set_rows in parts:
-        places, mask = traces.places[set_rows.rows], one_in(set_rows.segments, stride)
+    for part in parts:
+        places, mask = traces.places[part.rows], one_in(part.segments, stride)
         texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[mask].tolist()]
-        cut = Cut(states_of(cells, texts, set_rows.segments[mask]), set_rows.segments[mask])
+        cut = Cut(states_of(cells, texts, part.segments[mask]), part.segments[mask])
         sets.append(_Set(cut, places, np.cumsum(mask) - 1))
     return _Grid(stride, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
 
 
 def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
-    """The cells that are left often enough to tell how; a place in another one counts as in the nearest of these."""
+    """Keep the cells that traces leave often enough to estimate steps; other places count as in the nearest cell."""
     places = fit_traces.places[~np.isnan(fit_traces.places[:, 0])]
     present_traces = fit_traces.trace[~np.isnan(fit_traces.places[:, 0])]
     lattice = np.floor((places - model.origin) / model.step)[:, ::-1]
@@ -291,7 +293,7 @@ def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
 
 
 def _guess_errors(grid: _Grid) -> tuple[float, float]:
-    """Mean distance to the most central cell of the first set: there, and in the second set."""
+    """The mean distance to the first set's most central cell, in metres: in the first set and in the second set."""
     fit, choice = (_distances(grid.metres(part.places)[:, None] - grid.centres) for part in (grid.fit, grid.choose))
     central_cell = int(np.nanmean(fit, axis=0).argmin())
     return float(np.nanmean(fit[:, central_cell])), float(np.nanmean(choice[:, central_cell]))
@@ -302,11 +304,11 @@ def _distances(differences: Floats) -> Floats:
 
 
 def _point_epsilon(chains: CoveringChains, epsilon: float) -> float:
-    """The most that one point may tell of two cells so that all points tell at most epsilon of one tick.
+    """The largest epsilon of one point with which all points together lose at most `epsilon` about one tick.
 
-    The bound of the class's odds ratio holds against any side information, for any start, and for chains that change.
+    The odds-ratio bound of the class holds against any side information, for any start, and for chains that change.
     """
-    odds, low, high = chains.odds_bound, 0.0, min(epsilon, _MOST_POINT)
+    odds, low, high = chains.odds_bound, 0.0, min(epsilon, _MOST_POINT_EPSILON)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
         low, high = (middle, high) if odds_ratio_loss(odds, middle) <= epsilon * (1.0 - _MARGIN) else (low, middle)
@@ -314,7 +316,7 @@ def _point_epsilon(chains: CoveringChains, epsilon: float) -> float:
 
 
 def _point_emission(grid: _Grid, point_epsilon: float) -> Floats | None:
-    """The distribution of points for each state (k, m), as a device would draw them; None if there is no such noise."""
+    """The distribution (k, m) from which a device draws points for each cell; `None` if no such noise is possible."""
     try:
         return emission(fallback_noise(grid.model.cells, point_epsilon), grid.model.cells).probabilities
     except (TableError, GraphError):
@@ -328,7 +330,7 @@ def _draw_points(distribution: Floats, cut: Cut, rng: np.random.Generator) -> Sy
 
 
 def _track_errors(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Generator, runs: int) -> Floats:
-    """Distances in metres from every place of a set to the newest estimate, several times."""
+    """Distances in metres from every place of a set to the newest estimate, for `runs` draws of the noise."""
     chain, errors = grid.covered.transition, []
     start_distribution = stationary_distribution(chain)
     lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
@@ -341,12 +343,12 @@ def _track_errors(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.
     return np.concatenate(errors)
 
 
-def _points(
+def _judged_points(
     grid: _Grid, question: Question, period: float, point_epsilon: float, emission: Floats, rng: np.random.Generator
 ) -> Candidate:
-    misses = _track_errors(grid, emission, grid.choose, rng, _RUNS)
+    choose_errors = _track_errors(grid, emission, grid.choose, rng, _RUNS)
     test_errors = _track_errors(grid, emission, grid.test, rng, _RUNS)
-    errors = np.concatenate([misses, _track_errors(grid, emission, grid.fit, rng, 1)])
+    errors = np.concatenate([choose_errors, _track_errors(grid, emission, grid.fit, rng, 1)])
     chains = grid.covered.chains
     tick_seconds = period * grid.every
     frame_length = frame_ticks(question.gathering_seconds, tick_seconds, MAX_MEASURE_TICKS)
@@ -358,7 +360,7 @@ def _points(
         chains=chains,
         epsilon=round_up(odds_ratio_loss(chains.odds_bound, point_epsilon)),
         adversary="universal",
-        expected_error=float(misses.mean()),
+        expected_error=float(choose_errors.mean()),
         error_95=float(
             max([np.quantile(errors, _QUANTILE), *(part.mean() for part in np.array_split(errors, _BLOCKS))])
         ),
@@ -372,7 +374,10 @@ def _points(
 def _choose_points(
     rivals: Sequence[_Points], epsilon: float, rng: np.random.Generator
 ) -> tuple[_Points | None, tuple[str, ...]]:
-    """The most accurate that is worth it and that attackers do not refute on the first set, attacked on the third."""
+    """Choose the most accurate useful points that attackers do not refute on the first set; attack them on the third.
+
+    Return the points, or `None`, and the reasons against them.
+    """
     useful_points = [points for points in rivals if points.candidate.useful]
     for points in sorted(useful_points, key=lambda points: points.candidate.expected_error):
         grid, candidate = points.grid, points.candidate
@@ -387,15 +392,15 @@ def _choose_points(
 
 
 def _is_class_refuted(grid: _Grid, candidate: Candidate, epsilon: float, rng: np.random.Generator) -> bool:
-    """True if attackers of the first set refute the class of a grid, for points that keep epsilon all together."""
+    """True if attackers on the first set refute the class of a grid, for points that keep epsilon in all."""
 
     def draw_outputs(chains: CoveringChains, generator: np.random.Generator) -> Outputs | None:
         emission = _point_emission(grid, _point_epsilon(chains, epsilon))
         return None if emission is None else _draw_points(emission, grid.fit.cut, generator)
 
     k = len(grid.model.cells)
-    tried = true_class(*grid.fit.cut, k, candidate.epsilon, draw_outputs, rng, covering=grid.covered, most_steps=1)
-    return tried.chains is None
+    class_test = true_class(*grid.fit.cut, k, candidate.epsilon, draw_outputs, rng, covering=grid.covered, most_steps=1)
+    return class_test.chains is None
 
 
 def _frame_bytes(ticks: int) -> bytes:
@@ -403,7 +408,7 @@ def _frame_bytes(ticks: int) -> bytes:
 
 
 def _measure_spec(grid: _Grid, candidate: Candidate, period: float, question: Question) -> MeasureSpec:
-    """The measurement that a policy is made of; a step that was never seen is possible."""
+    """The measurement for a policy; its transition allows steps that were never recorded."""
     model, k = grid.model, len(grid.model.cells)
     missing_field = {} if grid.cells.missing is None else {"missing": grid.cells.missing}
     return MeasureSpec(

@@ -1,8 +1,8 @@
 """Candidates for an answer to a question: windows of several lengths, and symbols at several periods.
 
-A candidate is planned for a class of chains of a first set of a recording, and judged on a second one. Judged is how
-far off its answers are, what always guessing would give, when a subscriber knows, and what it sends. Shares from
-randomised symbols come by inverting the noise.
+A candidate is planned for a class of chains, and judged on a second set of the recording. It is judged by the error of
+its answers, the error of always guessing, its latency, and its traffic. Shares are estimated from randomised symbols by
+inverting the noise.
 """
 
 from __future__ import annotations
@@ -58,42 +58,44 @@ __all__ = [
 
 Kind = Literal["windows", "symbols", "points", "none"]
 Bins = tuple[tuple[int, ...], ...]
-"""Sets of states whose shares are asked for: one, or one for each state."""
+"""Sets of states whose shares are asked for: a single set, or a set for each state."""
 WINDOW = "share"
-"""Name of a plan's window in its policy."""
+"""The name of a plan's window in its policy."""
 SHORTEST = 10
-"""Ticks of the shortest window that is compared."""
+"""The ticks of the shortest window that is compared."""
 
 _TIMES_BETTER = 2.0
 _LENGTHS = (30, 60, 100, 150, 200, 300, 600, 1000, 3000, 10_000)
 _TIMES = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 8 * 3600, 86_400, 7 * 86_400)
 _LEAST_WINDOWS = 2
 LEAST_JUDGED = 4
-"""Answers without which nobody can say that a candidate is useful."""
+"""The least number of answers by which a candidate can be called useful."""
 _DAY = 86_400.0
 _RUNS, _ANSWERS = 100, 20_000
 _SYMBOL_RUNS, _BLOCKS, _GROUPS = 20, 8, 400
 _CONFIDENCE = 0.95
 _RELEASE_FIELDS = ("kind", "answers", "window_ticks", "every", "devices", "scale", "table", "discretiser", "blocks")
-"""Fields of a candidate that say what a device releases."""
+"""The fields of a candidate that determine what a device releases."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """Something that a device could release.
+    """A release that a device could make, with its noise, its errors and the attacks on it.
 
-    An answer is the average over `devices`, of one reading `every` so many ticks; `window_ticks` is None for the state
-    now. `scale` is of the noise on each count of windows. Errors are mean absolute ones: `expected_error` on the second
-    set (with the first for the longest windows), with noise drawn many times over; `held_back_error` on the third.
-    `error_95` is what 95 % of answers are within, exactly for windows. For the state now, it is how often it is wrong
-    in 95 % of the stretches like the held back one. `guess_error` is that of guessing the median answer of the first
-    set, on the first two. For the state now, the guess is the most frequent state where it is judged. `judged` counts
-    answers of the first two sets. `latency_seconds` is until a subscriber knows; messages are of all its devices, each
-    as long as `message`. On the third set, `attack` is right most often. `known_chain` is the attacker who believes the
-    mean chain, whose odds epsilon bounds. `stretch` asks about whole stretches that are promised, knowing all other
-    days. On the whole recording, `learners` has for each of several draws of the noise the one who learns habits and
-    moved furthest. `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording. `bins`
-    are the sets of states that windows count, `stretch_ticks` what epsilon is about.
+    An answer is the average over `devices`, with one reading per `every` ticks; `window_ticks` is `None` for the state
+    now. `scale` is the scale of the noise on each count of windows. Errors are mean absolute errors. `expected_error`
+    is that on the second set (with the first for the longest windows) over many draws of the noise, `held_back_error`
+    that on the third set. `error_95` is the error that 95 % of answers do not exceed. For the state now, it is
+    the share of wrong states that 95 % of stretches as long as the held-back one do not exceed. `guess_error` is the
+    error on the first two sets of guessing the first set's median answer. For the state now, the guess is the most
+    frequent state of the second set. `judged` counts answers of the first two sets. `latency_seconds` is the time until
+    a subscriber knows an answer. `messages_per_day` counts messages of all devices; each is as long as `message`.
+
+    On the third set, `attack` is right most often. `known_chain` is the attacker who believes the mean chain; epsilon
+    bounds its odds. `stretch` asks about whole protected stretches, knowing all other days. On the whole recording,
+    `learners` holds for each draw of the noise the habit learner whose odds moved furthest. `point_epsilon` is the
+    epsilon of a single point; `blocks` are the parts of the day of a profile, at the time of the recording. `bins` are
+    the sets of states that windows count; epsilon is about `stretch_ticks` ticks.
     """
 
     kind: Kind
@@ -126,31 +128,31 @@ class Candidate:
 
     @property
     def bytes_per_day(self) -> float | None:
-        """Bytes of all messages, without MQTT's own."""
+        """The bytes of all messages of a day, without those that MQTT adds; `None` if the traffic is unknown."""
         return None if self.messages_per_day is None else self.messages_per_day * len(self.message())
 
     @property
     def learner(self) -> Attack | None:
-        """The one of all draws whose odds moved furthest; `None` if none was run."""
+        """The habit learner of all draws whose odds moved furthest; `None` if none was run."""
         return max(self.learners, key=lambda attack: attack.furthest or 0.0, default=None)
 
     @property
     def unit(self) -> str:
-        """Of all errors."""
+        """The unit of all errors."""
         return "metres" if self.answers == "place" else "share"
 
     def same_release(self, other: Candidate) -> bool:
-        """True if another one releases the same, whatever is known of it."""
+        """True if another candidate makes the same release; errors and attacks may differ."""
         return all(getattr(self, name) == getattr(other, name) for name in _RELEASE_FIELDS)
 
     @property
     def useful(self) -> bool:
-        """True if answers are twice as good as always guessing, as far as four or more of them show."""
+        """True if answers are twice as good as always guessing, judged by at least four answers."""
         return _TIMES_BETTER * self.expected_error <= self.guess_error and self.judged >= LEAST_JUDGED
 
     @property
     def useful_for(self) -> UsefulFor | None:
-        """Uses of the stream of one device if it is released so; of a group the average has uses, not one device."""
+        """The use of one device's stream; `None` if it is not useful, or only as part of a group's average."""
         if self.kind == "none" or self.devices > 1 or not self.useful:
             return None
         useful_as: dict[str, UsefulFor] = {"now": "state", "place": "place"}
@@ -158,24 +160,24 @@ class Candidate:
 
     @property
     def window(self) -> WantedWindow:
-        """The window that it releases."""
+        """The window that the candidate releases."""
         return wanted_window(self.window_ticks or SHORTEST, self.bins)
 
     def planned(self, chains: CoveringChains, epsilon: float) -> Candidate:
-        """The same with the noise for a class and an epsilon; FuguError if no noise is enough."""
+        """Copy the candidate with the noise for a class and an epsilon. FuguError: no noise is enough."""
         if self.kind == "symbols":
             return replace(self, table=symbol_plan(chains, epsilon, self.adversary, self.stretch_ticks).table)
         return replace(self, scale=window_scale(chains, epsilon, self.adversary, self.bins, self.stretch_ticks))
 
     def bound(self, chains: CoveringChains) -> StretchBound:
-        """Bound the loss of its noise about stretches, for readings of a class; GuaranteeError if there is none."""
+        """Bound the candidate's loss about stretches for readings of a class. GuaranteeError: there is no bound."""
         outputs = StreamOutputs(self.table)
         if self.scale is not None:
             outputs = StreamOutputs(None, (self.window.window(self.scale),))
         return outputs.bound(chains, self.adversary, chains.ratio_loss(*outputs.ratios, self.adversary).epsilon)
 
     def assess(self, samples: Sampled, choice: Cut, rng: np.random.Generator) -> Assessment | None:
-        """Assess its symbols in a set, for the state now or for shares; None if there are too few windows."""
+        """Assess the symbols on a set, for the state now or for shares; `None` if there are too few windows."""
         assert self.table is not None
         if self.window_ticks is None:
             return assess_now(self.table, samples.fit, choice, len(samples.test.states), rng)
@@ -187,7 +189,7 @@ class Candidate:
 def no_candidate(
     discretiser: Discretiser, chains: CoveringChains | None, question: Question, **extra: Any
 ) -> Candidate:
-    """Recommendation if nothing is worth it: the states and their class, and of an answer only `extra`."""
+    """A candidate without a release: only the states, their class, the question's epsilon and the fields `extra`."""
     fields = {"kind": "none", "answers": question.want or "share", "devices": question.devices, **extra}
     return Candidate(
         discretiser=discretiser, chains=chains, epsilon=question.epsilon, adversary=question.adversary, **fields
@@ -195,21 +197,21 @@ def no_candidate(
 
 
 class Curve(NamedTuple):
-    """A candidate's expected error at several epsilons: pairs of both."""
+    """A candidate's expected error at several epsilons, as pairs (epsilon, error)."""
 
     candidate: Candidate
     points: tuple[tuple[float, float], ...]
 
 
 class Task(NamedTuple):
-    """The purpose of candidates: a question, the sets of states that it asks for, and seconds between readings."""
+    """The task of candidates: a question, the sets of states that it asks for, and seconds between readings."""
 
     question: Question
     bins: Bins
     period: float
 
     def planned(self, kind: Kind, samples: Sampled, chains: CoveringChains) -> Candidate:
-        """A candidate of a kind with its noise, and no numbers yet; FuguError if no noise is enough."""
+        """A candidate of a kind with its noise, but without errors yet. FuguError: no noise is enough."""
         ticks = self.question.ticks(self.period * samples.every)
         empty = no_candidate(samples.discretiser, chains, self.question, kind=kind, bins=self.bins, stretch_ticks=ticks)
         answers: Want = "histogram" if len(self.bins) > 1 else "share"
@@ -217,10 +219,10 @@ class Task(NamedTuple):
 
 
 def window_lengths(period_seconds: float, steady: bool, question: Question) -> list[int]:
-    """Lengths to compare, in ticks: the one that is asked for; else usual times, or round numbers of uneven ticks.
+    """Window lengths to compare, in ticks: the wanted one, else usual times, or round numbers if ticks are uneven.
 
     Raises:
-        PlanningError: the one that is asked for is none.
+        PlanningError: the wanted length is out of range.
     """
     lengths = [seconds / period_seconds for seconds in _TIMES] if steady else [float(length) for length in _LENGTHS]
     limit = np.inf
@@ -235,13 +237,13 @@ def window_lengths(period_seconds: float, steady: bool, question: Question) -> l
 
 
 def wanted_window(length: int, bins: Bins) -> WantedWindow:
-    """The window of a plan for these shares."""
+    """The window of a plan for shares of the sets `bins`."""
     return WantedWindow(WINDOW, length, EACH if len(bins) > 1 else bins[0])
 
 
-@lru_cache(maxsize=64)  # windows of all lengths ask for the same
+@lru_cache(maxsize=64)  # windows of all lengths share the noise
 def window_scale(chains: CoveringChains, epsilon: float, adversary: Adversary, bins: Bins, ticks: int) -> Fraction:
-    """The noise of tumbling windows of every length, for `ticks` in a row; FuguError if none is enough."""
+    """The noise scale of tumbling windows of any length, for `ticks` in a row. FuguError: no noise is enough."""
     plan = joint_plan(chains, epsilon, adversary, [wanted_window(SHORTEST, bins)], stretch_ticks=ticks)
     return Fraction(plan.windows[0].scale)
 
@@ -253,9 +255,9 @@ def window_candidates(
     lengths: Sequence[int],
     moments: tuple[Floats, Floats] | None = None,
 ) -> list[Candidate]:
-    """Windows of several lengths, per device and as a group; those too long for the recording are left out.
+    """Window candidates of several lengths, for one device and for the group; too long windows are left out.
 
-    `moments` are times of the ticks of the first two sets, by which devices of a group have the day in common.
+    `moments` holds the times of the ticks of the first two sets, so that devices of a group share the time of day.
 
     Raises:
         FuguError: no noise is enough.
@@ -267,8 +269,8 @@ def window_candidates(
         if not len(fit.counts) or len(fit.counts) + len(choice.counts) < _LEAST_WINDOWS:
             continue
         all_shares = fit.joined(choice)
-        scored = choice if len(choice.counts) >= _LEAST_WINDOWS else all_shares
-        runs = max(_RUNS, _ANSWERS // len(scored.counts))
+        judged = choice if len(choice.counts) >= _LEAST_WINDOWS else all_shares
+        runs = max(_RUNS, _ANSWERS // len(judged.counts))
         message = partial(window_message, WINDOW, length, len(task.bins))
         seconds, times = length * task.period, None
         if moments is not None:
@@ -285,7 +287,7 @@ def window_candidates(
                     release,
                     devices=devices,
                     window_ticks=length,
-                    expected_error=scored.error(release.scale, devices, rng, runs),
+                    expected_error=judged.error(release.scale, devices, rng, runs),
                     error_95=min(1.0, noise_95 + float(all_shares.bias.max())),
                     guess_error=guess_error(fit.truth, all_shares.truth, devices, rng, times),
                     judged=len(all_shares.counts),
@@ -298,9 +300,10 @@ def window_candidates(
 def best_symbols(
     task: Task, samples: Sampled, chains: CoveringChains, lengths: Sequence[int], rng: np.random.Generator
 ) -> Candidate | None:
-    """Symbols at one period, for the state now or for shares over the length at which they do best; None without any.
+    """The best symbol candidate at one period: for the state now, or for shares over the best of the `lengths`.
 
-    `lengths` are in ticks of the recording. ChainClassError: no noise is enough.
+    Return `None` if no length has enough windows. `lengths` are in ticks of the recording. ChainClassError: no noise
+    is enough.
     """
     seconds = task.period * samples.every
     ticks = frame_ticks(task.question.gathering_seconds, seconds)
@@ -320,12 +323,12 @@ def best_symbols(
 
 
 def traffic(message_seconds: float, latency: float, message: Callable[[], bytes], devices: int) -> dict[str, Any]:
-    """Latency and traffic, for a message of each device every so many seconds."""
+    """The latency and traffic fields of a candidate whose devices each send a message per `message_seconds`."""
     return {"latency_seconds": latency, "messages_per_day": devices * _DAY / message_seconds, "message": message}
 
 
 def window_message(name: str, ticks: int, counts: int) -> bytes:
-    """A message of a window that has so many counts."""
+    """Encode an example message of a window with a number of counts."""
     return WindowFrame(1, name, -1, 0, 0, ticks, ticks, (0,) * counts).encode()
 
 
@@ -336,10 +339,10 @@ def _symbol_message(ticks: int, symbols: int) -> bytes:
 def guess_error(
     fitted: Floats, truth: Floats, devices: int, rng: np.random.Generator, times: tuple[Ints, Ints] | None = None
 ) -> float:
-    """The mean absolute error of always guessing the median of the known answers (w, b), for `truth` (v, b).
+    """The mean absolute error of always guessing the median of the known answers (w, b), judged by `truth` (v, b).
 
-    Of a group, the average is guessed, each device like a window taken at random. The windows have the same of `times`
-    (w,) and (v,), the part of the day: devices have that in common.
+    For a group, averages are guessed; each device is like a window drawn at random. Windows of a group have the same
+    part of the day by `times`, (w,) and (v,), if given.
     """
     if devices > 1:
         parts = (np.zeros(len(fitted)), np.zeros(len(truth))) if times is None else times
@@ -348,14 +351,14 @@ def guess_error(
 
 
 def _group_means(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.Generator) -> Floats:
-    """The averages of some groups of devices, as many of each time."""
+    """The averages of simulated groups of devices, equally many for each part of the day."""
     groups = [answers[times == time] for time in np.unique(times)]
     sample_shape = (math.ceil(_GROUPS / len(groups)), min(devices, 1000))
     return np.concatenate([group[rng.integers(len(group), size=sample_shape)].mean(axis=1) for group in groups])
 
 
 class Assessment(NamedTuple):
-    """The mean absolute error of answers, what 95 % are within, the error of always guessing, and how many answers."""
+    """The mean absolute error of answers, their 95 % error, the error of always guessing, and the number of answers."""
 
     expected_error: float
     error_95: float
@@ -364,22 +367,22 @@ class Assessment(NamedTuple):
 
 
 def assess_now(table: NoiseTable, fit: Cut, choice: Cut, stretch_ticks: int, rng: np.random.Generator) -> Assessment:
-    """How often the most likely state, given all symbols up to its tick, is wrong.
+    """The share of ticks at which the most likely state, given all symbols so far, is wrong.
 
-    A subscriber's chain is learned from `fit`; 95 % of stretches of `stretch_ticks` ticks are wrong no more
-    often than is told.
+    A subscriber's chain is learned from `fit`. The error `error_95` is the share of wrong states that 95 % of stretches
+    of `stretch_ticks` do not exceed.
     """
     k = table.states
-    transition = mean_transitions(*fit, k, more=1.0)
+    transition = mean_transitions(*fit, k, pseudocount=1.0)
     distribution = stationary_distribution(transition)
     is_wrong = _wrong_estimates(table, choice, transition, distribution, rng)
     all_wrong = np.concatenate([is_wrong, _wrong_estimates(table, fit, transition, distribution, rng)])
     block_errors = [part.mean() for part in np.array_split(all_wrong, _BLOCKS) if len(part)]
-    size = len(all_wrong) / _BLOCKS
-    spread = float(np.std(block_errors, ddof=1)) * math.sqrt(1.0 / len(block_errors) + size / max(stretch_ticks, 1))
+    ticks = len(all_wrong) / _BLOCKS
+    spread = float(np.std(block_errors, ddof=1)) * math.sqrt(1.0 / len(block_errors) + ticks / max(stretch_ticks, 1))
     error_95 = float(np.mean(block_errors)) + float(stdtrit(len(block_errors) - 1, _CONFIDENCE)) * spread
     states = choice.states[choice.states >= 0]
-    # The state that is most frequent there: a guess learned elsewhere would make symbols look better after a drift.
+    # The most frequent state of the same set: a guess learned elsewhere would flatter symbols after a drift.
     guess = 1.0 - float(np.bincount(states, minlength=k).max()) / max(len(states), 1)
     return Assessment(float(is_wrong.mean()), min(1.0, max(error_95, float(is_wrong.mean()))), guess, len(is_wrong))
 
@@ -387,9 +390,9 @@ def assess_now(table: NoiseTable, fit: Cut, choice: Cut, stretch_ticks: int, rng
 def assess_shares(
     table: NoiseTable, fit: Cut, choice: Cut, length: int, bins: tuple[tuple[int, ...], ...], rng: np.random.Generator
 ) -> Assessment | None:
-    """How far off shares of `length` ticks are that come from counts of symbols; None if there are too few windows.
+    """The errors of shares over `length` ticks that are estimated from symbols; `None` if there are too few windows.
 
-    The guess is learned from `fit`, where 95 % of the errors are looked for as well.
+    The guess is learned from `fit`; the 95 % error is that on both sets.
     """
     inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, truths = [], []
@@ -402,14 +405,14 @@ def assess_shares(
         run_errors = []
         for _ in range(_SYMBOL_RUNS):
             symbols = np.bincount(cells + _draw_symbols(cut.states, table, rng)[rows], minlength=windows * m)
-            shares_of = symbols.reshape(windows, m) / length @ inverse
-            answers = np.stack([shares_of[:, list(group)].sum(axis=1) for group in bins], axis=1)
+            state_shares = symbols.reshape(windows, m) / length @ inverse
+            answers = np.stack([state_shares[:, list(group)].sum(axis=1) for group in bins], axis=1)
             run_errors.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
         errors.append(np.concatenate(run_errors))
         truths.append(shares.truth)
     all_errors = np.concatenate(errors).ravel()
     guess = guess_error(truths[0], np.concatenate(truths), 1, rng)
-    # A quantile of so many simulated answers is off by little; half a per cent more covers it.
+    # The quantile of many simulated answers is nearly exact; half a per cent more covers its error.
     return Assessment(
         float(errors[1].mean()), float(np.quantile(all_errors, _CONFIDENCE + 0.005)), guess, sum(map(len, truths))
     )
@@ -426,6 +429,6 @@ def _wrong_estimates(
 
 
 def _draw_symbols(states: Ints, table: NoiseTable, rng: np.random.Generator) -> Ints:
-    """Symbols of all ticks: one without a state has that of a row taken at random."""
+    """Draw a symbol for every tick; a tick without a state is treated as one with a random state."""
     filled_states = np.where(states < 0, rng.integers(table.states, size=len(states)), states)
     return np.asarray(release_symbols(filled_states, table, rng).symbols)

@@ -1,4 +1,4 @@
-"""Where a class of chains comes from: intervals of q and r, chains that are declared as they are, or a fitted chain."""
+"""Read a class of chains: from intervals of q and r, a file of declared chains, or a fitted chain."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _Model = TypeVar("_Model", ChainModel, LearnedModel)
 
 
 class ChainSource(NamedTuple):
-    """A class of chains that a guarantee is for, and what is known beside it from the recording that it was fitted to.
+    """A class of chains for a guarantee, with facts about the recording to which it was fitted.
 
-    `transition` is a typical member, for forecasts only. `missing_state` is that of missing readings; without one,
-    `missing_share` is the most of them that may be missing. `notes` say how the class came about.
+    `transition` is a typical member, used for forecasts only. `missing_state` is the state of missing readings; without
+    one, `missing_share` is the largest share of readings that may be missing. `notes` say how the class was made.
     """
 
     chains: ChainClass
@@ -45,13 +45,13 @@ class ChainSource(NamedTuple):
 
 
 def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSource:
-    """The class of all chains of two states with q = Pr(0 -> 1) and r = Pr(1 -> 0) in intervals inside (0, 1)."""
+    """The class of all two-state chains with q = Pr(0 -> 1) and r = Pr(1 -> 0) in given intervals within (0, 1)."""
     middle_q, middle_r = sum(q) / 2.0, sum(r) / 2.0
     return ChainSource(BinaryChains(q=q, r=r), ((1.0 - middle_q, middle_q), (middle_r, 1.0 - middle_r)))
 
 
 def file_source(path: Path) -> ChainSource:
-    """The class that a chain file stands for: a fitted one for the class that covers its recording, a bare for itself.
+    """Read the class of a chain file: declared chains themselves, or the class that covers a fitted chain's recording.
 
     Raises:
         FuguError: the file holds no chain, or no stream can be planned for it.
@@ -64,15 +64,15 @@ def file_source(path: Path) -> ChainSource:
 
 
 def fitted_segment(path: Path) -> int:
-    """Ticks of the longest segment, without a gap, of a fitted chain's recording; ChainClassError without one."""
+    """Ticks of the longest segment without a gap in a fitted chain's recording. ChainClassError: no fitted chain."""
     return _read_model(ChainModel, path).longest_segment
 
 
 def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
-    """Read a file of chains that are declared as they are; None if it holds a fitted one, which stands for a class.
+    """Read a file of declared chains; `None` if it holds a fitted chain.
 
     Raises:
-        ChainClassError: it holds neither.
+        ChainClassError: the file holds neither.
     """
     text = path.read_bytes()
     try:
@@ -95,7 +95,7 @@ def _read_model(model: type[_Model], path: Path) -> _Model:
 
 
 def _declared_source(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
-    """The class of chains that are declared: q and r, or these few chains; else what bounds their odds ratios."""
+    """The class of declared chains: intervals of q and r if there are two states, else a bound on their odds ratios."""
     rows = [tuple(tuple(float(p) for p in row) for row in chain.transition) for chain in chains]
     chain_words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
     note = f"class of chains: {chain_words}"
@@ -115,7 +115,7 @@ def _declared_source(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource
 
 
 def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -> tuple[str, ...]:
-    """The cost of telling a device odds ratios, and not these few chains; empty where that takes long."""
+    """Say what it costs that a device knows only odds ratios, not these chains; empty if computing it takes long."""
     if len(members) > _MOST_MEMBERS or chains.states > EXACT_STATES:
         return ()
     secret_class = class_of(chains)
@@ -162,7 +162,7 @@ def _fitted_source(path: Path, model: ChainModel) -> ChainSource:
 
 
 def _learned_source(path: Path, model: LearnedModel) -> ChainSource:
-    """The class that was learned from symbols; what those give away has been given away, so that nothing is to heed."""
+    """The class learned from released symbols; these are public already, so that the class needs no warning."""
     if model.chains is None:
         raise ChainClassError(f"{path}: {model.source}: {model.refused}")
     discretiser, note = model.discretiser, f"class of chains learned from {model.words}"

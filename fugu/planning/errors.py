@@ -1,4 +1,4 @@
-"""Errors of plans, and of the files that they are made from."""
+"""Errors of plans, and of the files from which plans are made."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ __all__ = ["PlanningError", "TooShortError"]
 
 
 class PlanningError(FuguError):
-    """There is no such plan, or what it is to be made from cannot be read or used."""
+    """A plan is impossible, or its input cannot be read or used."""
 
 
 class TooShortError(PlanningError):
-    """A recording has too few ticks for states that look back so far; those with a shorter baseline need fewer.
+    """A recording has too few ticks to plan from; a shorter baseline needs fewer.
 
     Attributes:
-        lines: how it was read.
+        lines: sentences on how the recording was read.
+        baseline_ticks: ticks of the running mean; 0 without one.
     """
 
     lines: tuple[str, ...] = ()

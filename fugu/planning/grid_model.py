@@ -1,8 +1,8 @@
-"""Location traces become a chain over square cells.
+"""Fit a chain over square cells to location traces.
 
-Cells are of a fixed lattice over the earth, so their corners tell nothing of the traces. The chain lives on the largest
-set of cells that can all be reached from one another; a trace is cut where it leaves that set. Where more than 1 % of
-the rows have no place, the most visited cell stands in for them, as it will on the device.
+Cells belong to a fixed lattice over the earth, so their corners tell nothing of the traces. The chain lives on the
+largest set of cells that can all be reached from one another; a trace is cut where it leaves that set. If more than 1 %
+of the rows have no place, the most visited cell stands in for them, as it will on the device.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _COARSEST = 100_000.0
 class GridModel(NamedTuple):
     """A chain over the N cells of a grid.
 
-    `cells` are (N, 2), column (to the east) and row (to the north), from 0, row by row; `counts` are (N, N)
-    transitions. `metres` is the side of a cell, `step` its height and width in degrees, `origin` the south-west corner
-    of cell (0, 0). `visited` cells were ever touched; `outside` places are in no cell of the chain; `missing` stands in
-    for missing places.
+    `cells` (N, 2) holds column (to the east) and row (to the north) of each cell, from 0, row by row. `counts` (N, N)
+    holds transitions, `visits` (N,) places. `metres` is the side of a cell, `step` its height and width in degrees,
+    `origin` the south-west corner of cell (0, 0). `visited` is the number of cells ever touched, `outside` that of
+    places in no cell of the chain. `missing` is the cell that stands in for missing places.
     """
 
     cells: Ints
@@ -54,12 +54,12 @@ class GridModel(NamedTuple):
 
     @property
     def transition(self) -> Floats:
-        """The relative frequencies, N x N."""
+        """The relative frequencies of transitions, (N, N)."""
         share: Floats = self.counts / self.counts.sum(axis=1, keepdims=True)
         return share
 
     def of(self, cells: Ints) -> GridModel:
-        """The model of some cells, increasing: the one for missing places is one of them."""
+        """Restrict the model to some cells, by increasing index; they must contain the cell for missing places."""
         return self._replace(
             cells=self.cells[cells],
             counts=self.counts[cells][:, cells],
@@ -69,28 +69,28 @@ class GridModel(NamedTuple):
 
 
 def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = None) -> GridModel:
-    """Fit a chain over cells of a given side, from 1 to 100 000 metres, to at least one place.
+    """Fit a chain over cells with a side of 1 to 100 000 metres to traces with at least one place.
 
-    The period is by default the median time between places.
+    `period_seconds` is by default the median time between places.
 
     Raises:
-        PlanningError: no two cells can be reached from one another, or there are too many.
+        PlanningError: no two cells can be reached from one another, or there are too many cells.
     """
     if not 1.0 <= metres <= _COARSEST:
         raise PlanningError(f"a cell is from 1 to {_COARSEST:g} metres wide, got {metres:g}")
     # whole degrees: the height of a cell shall not tell where exactly the traces are
-    middle = math.radians(min(85.0, abs(round(float(np.nanmedian(traces.places[:, 0]))))))
-    step = np.array([metres / METRES_PER_DEGREE, metres / (METRES_PER_DEGREE * math.cos(middle))])
+    latitude = math.radians(min(85.0, abs(round(float(np.nanmedian(traces.places[:, 0]))))))
+    step = np.array([metres / METRES_PER_DEGREE, metres / (METRES_PER_DEGREE * math.cos(latitude))])
     present = ~np.isnan(traces.places[:, 0])
     lattice, places = np.unique(np.floor(traces.places[present] / step).astype(np.int64), axis=0, return_inverse=True)
     visits = np.bincount(places.ravel(), minlength=len(lattice))
     missing_state = int(visits.argmax())
     codes = np.full(len(present), missing_state, dtype=np.int64)
     codes[present] = places.ravel()
-    follows = traces.trace[1:] == traces.trace[:-1]
-    before, after = codes[:-1][follows], codes[1:][follows]
-    steps, labels = _steps(before, after, len(lattice))
-    # the most cells; of equals the most visited
+    is_step = traces.trace[1:] == traces.trace[:-1]
+    before, after = codes[:-1][is_step], codes[1:][is_step]
+    steps, labels = _connected_steps(before, after, len(lattice))
+    # the component with the most cells; of equal ones the most visited
     sizes, weights = np.bincount(labels), np.bincount(labels, weights=visits)
     selected = np.flatnonzero(labels == max(range(len(sizes)), key=lambda label: (sizes[label], weights[label])))
     if len(lattice) < 2:
@@ -109,10 +109,10 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         raise PlanningError(
             f"{traces.source}: {len(selected)} cells of {metres:g} m; at most {_MOST_CELLS}: take larger cells"
         )
-    low = lattice[selected].min(axis=0)
-    corner = low * step
+    corner_cell = lattice[selected].min(axis=0)
+    corner = corner_cell * step
     return GridModel(
-        cells=(lattice[selected] - low)[:, ::-1],
+        cells=(lattice[selected] - corner_cell)[:, ::-1],
         counts=steps[selected][:, selected].toarray().astype(np.int64),
         visits=visits[selected],
         metres=metres,
@@ -125,18 +125,18 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     )
 
 
-def _steps(before: Ints, after: Ints, count: int) -> tuple[csr_array, Ints]:
-    """Counted steps (count, count), and labels (count,) of states that can all be reached from one another."""
+def _connected_steps(before: Ints, after: Ints, count: int) -> tuple[csr_array, Ints]:
+    """Count steps (count, count), and label (count,) the components of states that can be reached from one another."""
     steps = csr_array((np.ones(len(before), dtype=np.int64), (before, after)), shape=(count, count))
     return steps, connected_components(steps, directed=True, connection="strong")[1]
 
 
 def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
-    """The chain as an object for JSON, which `fugu plan measure` reads."""
+    """The chain as an object for JSON; `fugu plan measure` reads it."""
     first, second = np.nonzero(model.counts)
     names = [f"x{x}y{y}" for x, y in model.cells.tolist()]
     missing = {} if model.missing is None else {"missing": names[model.missing]}
-    seen = zip(first.tolist(), second.tolist(), model.counts[first, second].tolist(), strict=True)
+    counted = zip(first.tolist(), second.tolist(), model.counts[first, second].tolist(), strict=True)
     return {
         "coordinates": model.cells.tolist(),
         "transition": model.transition.tolist(),
@@ -152,7 +152,7 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         "outside": model.outside,
         "visits": model.visits.tolist(),
         "transitions": int(model.counts.sum()),
-        "counts": [list(count) for count in seen],
+        "counts": [list(count) for count in counted],
         "warning": WARNING,
     }
 
@@ -161,27 +161,27 @@ _MOST_PAIRS = 1024
 
 
 def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
-    """The chain of pairs as an object for JSON, which `fugu plan measure` reads.
+    """Fit a chain over pairs of cells (before, now), as an object for JSON; `fugu plan measure` reads it.
 
-    It lives on the largest set of pairs that can all be reached from one another, and on the cells that these show.
+    The chain lives on the largest set of pairs that can all be reached from one another, and on their cells.
 
     Raises:
-        PlanningError: there is no such set, it has too many pairs, or none with the cell for missing places.
+        PlanningError: there is no such set, it has too many pairs, or lacks the cell for missing places.
     """
     count = len(model.cells)
     present = ~np.isnan(traces.places[:, 0])
-    low = np.rint(np.array(model.origin) / np.array(model.step)).astype(np.int64)
-    lattice = np.floor(traces.places[present] / np.array(model.step)).astype(np.int64) - low
-    index = {(x, y): cell for cell, (x, y) in enumerate(model.cells.tolist())}
+    corner_cell = np.rint(np.array(model.origin) / np.array(model.step)).astype(np.int64)
+    lattice = np.floor(traces.places[present] / np.array(model.step)).astype(np.int64) - corner_cell
+    cell_of = {(x, y): cell for cell, (x, y) in enumerate(model.cells.tolist())}
     cells = np.full(len(present), -1 if model.missing is None else model.missing, dtype=np.int64)
-    cells[present] = [index.get((x, y), -1) for y, x in lattice.tolist()]
+    cells[present] = [cell_of.get((x, y), -1) for y, x in lattice.tolist()]
     cell_pairs = (traces.trace[1:] == traces.trace[:-1]) & (cells[1:] >= 0) & (cells[:-1] >= 0)
     pairs = np.where(cell_pairs, cells[:-1] * count + cells[1:], -1)  # of each row but the first
-    follows = (pairs[1:] >= 0) & (pairs[:-1] >= 0)
+    is_step = (pairs[1:] >= 0) & (pairs[:-1] >= 0)
     pair_codes, codes = np.unique(pairs[pairs >= 0], return_inverse=True)
-    place = np.full(len(pairs), -1, dtype=np.int64)
-    place[pairs >= 0] = codes
-    steps, labels = _steps(place[:-1][follows], place[1:][follows], len(pair_codes))
+    pair_of_row = np.full(len(pairs), -1, dtype=np.int64)
+    pair_of_row[pairs >= 0] = codes
+    steps, labels = _connected_steps(pair_of_row[:-1][is_step], pair_of_row[1:][is_step], len(pair_codes))
     selected = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(pair_codes) else pair_codes
     if len(selected) < 2:
         raise PlanningError(f"{traces.source}: no trace ever returns to the same two cells in a row: take larger cells")
@@ -196,11 +196,11 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
     if model.missing is not None and model.missing not in pair_cells:
         raise PlanningError(f"{traces.source}: the cell that stands in for missing places is in no pair that returns")
-    fewer = model.of(pair_cells)
-    fewer = fewer._replace(outside=model.outside + int(model.visits.sum() - fewer.visits.sum()))
+    pair_model = model.of(pair_cells)
+    pair_model = pair_model._replace(outside=model.outside + int(model.visits.sum() - pair_model.visits.sum()))
     before = np.searchsorted(pair_cells, pair_codes[selected] // count)
     return {
-        **grid_document(fewer, traces),
+        **grid_document(pair_model, traces),
         "transition": transition.tolist(),
         "initial": stationary_distribution(transition).tolist(),
         "shows": shows.tolist(),

@@ -1,7 +1,7 @@
-"""Read two or three streams of one device or room, on one clock: columns of one file, or files with times.
+"""Read two or three streams of one device or room on one clock: columns of one file, or files with times.
 
-Files are put side by side by their times: a tick is a period of the first, and those are kept that every stream has.
-Wherever a tick is left out, and wherever one of the files begins a segment, no transition is counted across.
+Files are aligned by their times: a tick is a period of the first file, and ticks that every stream has are kept. No
+transition is counted across a missing tick, or across the beginning of a segment in one of the files.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _US = 1_000_000
 def joint_class(
     model: ChainModel, is_known: bool, names: Sequence[str], period_seconds: float
 ) -> Callable[[Sequence[float]], JointChains]:
-    """The class of a fitted joint chain, as a function of what each of its streams may tell of a tick.
+    """The class of a fitted joint chain, as a function of the rates: the loss about a tick that each stream may cause.
 
-    It has the odds ratio of the chain as it is if `is_known`, and covers the recording otherwise. One of order 2 is
-    always taken as it is, by the odds ratio of two steps.
+    If `is_known`, the class has the odds ratio of the fitted chain; otherwise it covers the recording. A chain of order
+    2 is always taken as fitted, by the odds ratio of two steps.
 
     Raises:
-        PlanningError: there is no such class; one line that says what else there is.
+        PlanningError: there is no such class; one line says what to do instead.
     """
     counts = np.array(model.counts, dtype=np.int64)
     if not is_known and model.order == 1 and model.chains is None:
@@ -79,16 +79,16 @@ def joint_class(
 
 
 def marginal(model: ChainModel, column: int) -> Floats:
-    """How one stream moves by itself, (k, k), as the joint chain has it."""
+    """The transition matrix (k, k) of one stream by itself, according to the joint chain."""
     own_states = np.eye(model.streams[column].states)[[row[column] for row in model.shows]]
     return transition_matrix((own_states.T @ np.array(model.counts, dtype=np.float64) @ own_states).astype(np.int64))
 
 
-_ALIKE = 0.02
+_PERIOD_TOLERANCE = 0.02
 
 
 class StreamRule(NamedTuple):
-    """How the states of one stream come about: a number or "mean", or the ticks of a running mean, else as found."""
+    """How one stream's states are formed: by a threshold (a number or "mean"), a baseline in ticks, or as recorded."""
 
     path: Path
     column: str | None = None
@@ -97,7 +97,7 @@ class StreamRule(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """The readings of a stream, and their (n,) states, -1 where there is none; `notes` say how these were chosen."""
+    """A stream's readings and their (n,) states, -1 for no state; `notes` say how the states were chosen."""
 
     readings: Readings
     discretiser: Discretiser
@@ -106,7 +106,7 @@ class Stream(NamedTuple):
 
 
 class JointRecording(NamedTuple):
-    """(n, streams) states of several streams at the same ticks; `left_out` are the longest one's other ticks."""
+    """States (n, streams) of several streams at common ticks; `left_out` counts the longest stream's other ticks."""
 
     states: Ints
     segments: Ints
@@ -119,9 +119,9 @@ def read_stream(rule: StreamRule, options: ReadOptions) -> Stream:
     """Read the states of a stream, chosen as for a plan.
 
     Raises:
-        PlanningError: it has no states, or no such states.
-        FuguError: it cannot be read.
-        QuestionError: it can be read in more than one way.
+        PlanningError: the readings have no states of this kind.
+        FuguError: the file cannot be read.
+        QuestionError: the file can be read in more than one way.
     """
     readings = read_readings(rule.path, replace(options, column=rule.column))
     threshold = rule.threshold
@@ -135,20 +135,20 @@ def read_stream(rule: StreamRule, options: ReadOptions) -> Stream:
 
 
 def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecording:
-    """Read streams, and keep the ticks at which all of them have a state.
+    """Read streams, and keep the ticks at which all streams have a state.
 
     Raises:
-        PlanningError: the files do not have one clock, or no ticks in common.
+        PlanningError: the files do not share a clock, or have no ticks in common.
         FuguError: a file cannot be read.
         QuestionError: a file can be read in more than one way.
     """
     streams = tuple(read_stream(rule, options) for rule in rules)
-    first = streams[0].readings.moments
-    if len({rule.path for rule in rules}) == 1 and all(_same(stream.readings.moments, first) for stream in streams):
+    clock = streams[0].readings.moments
+    if len({rule.path for rule in rules}) == 1 and all(_equal(stream.readings.moments, clock) for stream in streams):
         rows = [np.arange(streams[0].states.size)] * len(streams)
         breaks = np.zeros(streams[0].states.size, dtype=np.int64)
     else:
-        rows, ticks = _common(rules, streams)
+        rows, ticks = _common_ticks(rules, streams)
         breaks = np.cumsum(np.diff(ticks, prepend=ticks[:1] - 1) != 1)
     states = np.stack([stream.states[row] for stream, row in zip(streams, rows, strict=True)], axis=1)
     for stream, row in zip(streams, rows, strict=True):
@@ -160,16 +160,16 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
     return JointRecording(states[selected], segments, streams[0].readings.period_seconds, streams, left_out)
 
 
-def _same(moments: Floats | None, others: Floats | None) -> bool:
-    if moments is None or others is None:
-        return moments is others
-    return np.array_equal(moments, others)
+def _equal(moments: Floats | None, other_moments: Floats | None) -> bool:
+    if moments is None or other_moments is None:
+        return moments is other_moments
+    return np.array_equal(moments, other_moments)
 
 
-def _common(rules: Sequence[StreamRule], streams: Sequence[Stream]) -> tuple[list[Ints], Ints]:
+def _common_ticks(rules: Sequence[StreamRule], streams: Sequence[Stream]) -> tuple[list[Ints], Ints]:
     periods, starts = [], []
-    readings = [stream.readings for stream in streams]
-    for rule, reading in zip(rules, readings, strict=True):
+    recordings = [stream.readings for stream in streams]
+    for rule, reading in zip(rules, recordings, strict=True):
         period = reading.period_seconds
         if reading.moments is None or period is None:
             raise PlanningError(f"{rule.path.name} has no times: nobody knows which rows belong together")
@@ -178,21 +178,21 @@ def _common(rules: Sequence[StreamRule], streams: Sequence[Stream]) -> tuple[lis
         periods.append(period)
         starts.append(float(reading.moments[0]))
     for rule, period in zip(rules, periods, strict=True):
-        if abs(period / periods[0] - 1.0) > _ALIKE:
+        if abs(period / periods[0] - 1.0) > _PERIOD_TOLERANCE:
             raise PlanningError(
                 f"{rules[0].path.name} has a row every {periods[0]:g} s and {rule.path.name} every {period:g} s: "
                 "streams that move together need one clock"
             )
-    every = []
-    for recording in readings:
+    indexed_rows = []
+    for recording in recordings:
         assert recording.moments is not None
         ticks, rows = np.unique(
             np.rint((recording.moments - starts[0]) / periods[0]).astype(np.int64), return_index=True
         )
-        every.append((ticks, rows))
-    common = every[0][0]
-    for ticks, _ in every[1:]:
-        common = np.intersect1d(common, ticks)
-    if not common.size:
+        indexed_rows.append((ticks, rows))
+    common_ticks = indexed_rows[0][0]
+    for ticks, _ in indexed_rows[1:]:
+        common_ticks = np.intersect1d(common_ticks, ticks)
+    if not common_ticks.size:
         raise PlanningError(f"{' and '.join(rule.path.name for rule in rules)} have no ticks in common")
-    return [rows[np.searchsorted(ticks, common)] for ticks, rows in every], common
+    return [rows[np.searchsorted(ticks, common_ticks)] for ticks, rows in indexed_rows], common_ticks

@@ -1,6 +1,6 @@
-"""Plan a private measurement: which states are possible when, what noise hides them, and what that costs and leaves.
+"""Plan a private measurement: which states are possible when, which noise hides them, and which errors remain.
 
-Errors are of the mechanisms that a device has, over possible sets.
+Errors are computed for the mechanisms that a device has, over sets of possible states.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from fugu.planning.measure_spec import MeasureSpec
 __all__ = ["Errors", "MeasurePlan", "SetPlan", "StreamEpsilon", "make_measure_plan"]
 
 _MOST_SETS = 64
-_CAP = 4
+_FACTOR_CAP = 4
 _SOLVER_SECONDS = 30.0
 
 
 class Schedule(NamedTuple):
     """The sets of possible states, N booleans each: a run-in, then a cycle for ever.
 
-    The last one is followed by constraints[start]; `ticks` are the first of each.
+    The last set is followed by constraints[start]; `ticks` holds the first tick of each set.
     """
 
     constraints: tuple[Bools, ...]
@@ -61,17 +61,17 @@ class Schedule(NamedTuple):
 
     @property
     def period(self) -> int:
-        """Sets of the cycle; 1 if the constraint converges."""
+        """The number of sets in the cycle; 1 if the constraint converges."""
         return len(self.constraints) - self.start
 
 
 class SetPlan(NamedTuple):
-    """Plan while one set of states is possible: from tick `first` until `until`, or for ever.
+    """The plan for one set of possible states, from tick `first` until `until`; for ever if `until` is `None`.
 
-    `possible` and `likely` (states with noise of their own; fewer in a delta-location set) are N booleans. `exposed`
-    are states that the policy graph alone leaves unprotected; `protection` is the graph with edges added, its hull and
-    its factor. `hull` is that of the noise, the fallback's if nothing else would hide anything. `degrees` of protection
-    are 0 for states that are not possible.
+    `possible` and `likely` are N booleans; likely states have noise of their own, and a delta-location set has fewer of
+    them. `exposed` lists states that the policy graph alone leaves unprotected. `protection` holds the graph with added
+    edges, its hull and its factor. `hull` is the hull of the noise, that of the fallback if no other noise would hide
+    anything. `degrees` of protection are 0 for impossible states.
     """
 
     first: int
@@ -86,59 +86,59 @@ class SetPlan(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """True if the set comes back for ever."""
+        """True if the set returns in every cycle."""
         return self.until is None
 
     @property
     def area(self) -> Fraction:
-        """Of the hull; 0 if it is flat."""
+        """The area of the hull; 0 if the hull is flat."""
         return self.hull.area
 
 
 def set_plans(spec: MeasureSpec, schedule: Schedule) -> tuple[SetPlan, ...]:
-    """The different sets of a schedule in the order of their first ticks; if they are many, the cycle goes first."""
-    places: dict[bytes, list[int]] = {}  # what is possible may come again before the chain's own states do
-    for place, possible in enumerate(schedule.constraints):
-        places.setdefault(possible.tobytes(), []).append(place)
-    chosen = sorted(places.values(), key=lambda own: (own[-1] < schedule.start, own[0]))[:_MOST_SETS]
+    """Plan the different sets of a schedule, ordered by first tick; if there are too many, prefer sets of the cycle."""
+    set_indices: dict[bytes, list[int]] = {}  # a set of possible states may return before the chain's own states do
+    for index, possible in enumerate(schedule.constraints):
+        set_indices.setdefault(possible.tobytes(), []).append(index)
+    groups = sorted(set_indices.values(), key=lambda indices: (indices[-1] < schedule.start, indices[0]))[:_MOST_SETS]
     return tuple(
         set_plan(
             spec,
-            schedule.ticks[own[0]],
-            None if own[-1] >= schedule.start else schedule.ticks[own[-1] + 1],
-            schedule.constraints[own[0]],
-            schedule.constraints[own[0]],
+            schedule.ticks[indices[0]],
+            None if indices[-1] >= schedule.start else schedule.ticks[indices[-1] + 1],
+            schedule.constraints[indices[0]],
+            schedule.constraints[indices[0]],
         )
-        for own in sorted(chosen)
+        for indices in sorted(groups)
     )
 
 
 def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, likely: Bools) -> SetPlan:
-    """Plan that protects the states possible from one tick until another, when only some have rows of their own."""
+    """Protect the states that are possible from one tick until another; only `likely` ones have noise of their own."""
     values = spec.values
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
-    cap = _CAP if spec.states <= MAX_TABLE_STATES else 1
+    cap = _FACTOR_CAP if spec.states <= MAX_TABLE_STATES else 1
     protection = protect_likely(values, spec.graph, possible, likely, objective=spec.objective, cap=cap)
     exposed_states = list_exposed(graph_hull(values, restrict(spec.graph, possible)), values, possible)
-    inside = values[likely]
-    fallback = not np.any(inside != inside[0])
+    likely_values = values[likely]
+    fallback = not np.any(likely_values != likely_values[0])
     hull = complete_hull(values) if fallback else protection.hull
     degrees = degree_of_protection(protection.hull, values, possible)
     return SetPlan(first, until, possible, likely, tuple(exposed_states), protection, hull, degrees, fallback)
 
 
 def prior_within(distribution: Floats, name: str, worst: SetPlan) -> tuple[Floats, str]:
-    """The long-run distribution within a set of states."""
-    inside = np.where(worst.possible, distribution, 0.0)
-    if inside.sum() <= 0.0:
+    """Restrict the long-run distribution to a set's possible states. Return the prior and its name."""
+    masses = np.where(worst.possible, distribution, 0.0)
+    if masses.sum() <= 0.0:
         return worst.possible / worst.possible.sum(), "the uniform distribution over the possible states"
-    return inside / inside.sum(), name + ("" if worst.possible.all() else " within the possible states")
+    return masses / masses.sum(), name + ("" if worst.possible.all() else " within the possible states")
 
 
 def optimum(spec: MeasureSpec, planned: SetPlan, prior: Floats) -> TableWeights:
-    """The table of least expected error for the states of a set."""
-    within = np.ones(spec.states, dtype=np.bool_) if planned.fallback else planned.likely
-    return optimal_table(planned.hull, spec.values, within, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)
+    """Compute the table with the least expected error for the states of a set."""
+    states = np.ones(spec.states, dtype=np.bool_) if planned.fallback else planned.likely
+    return optimal_table(planned.hull, spec.values, states, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)
 
 
 _SEED = 20202
@@ -146,14 +146,14 @@ _LEAST_DRAWS, _MOST_DRAWS = 2_000, 20_000
 _MOST_CELLS = 1_000_000
 _MOST_CLASSES = 100_000
 QUICK = "left out by --quick"
-"""Why there is no number, if it would have taken long."""
+"""The reason given for a number that was not computed because it would have taken long."""
 
 
 class Errors(NamedTuple):
-    """Root-mean-square errors of a mechanism, in lattice steps; None where they are not known.
+    """Root-mean-square errors of a mechanism, in lattice steps; `None` if unknown.
 
-    `raw` is of the noise alone, `released` after clamping to where states are. `single` is of the posterior mean from
-    one point and the prior, `estimate` of that from all points so far, by simulation.
+    `raw` is the error of the noise alone, `released` that after clamping to the range of the states. `single` is the
+    error of the posterior mean from one point and the prior. `estimate` is that from all points so far, by simulation.
     """
 
     raw: float | None
@@ -165,43 +165,43 @@ class Errors(NamedTuple):
 def assess(
     spec: MeasureSpec, worst: SetPlan, noise: Noise | None, prior: Floats, *, endless: bool, quick: bool
 ) -> tuple[dict[str, Errors], dict[str, str]]:
-    """The errors of both mechanisms in a set (one that is followed by itself, if endless), and why one has none."""
+    """Compute both mechanisms' errors in a set, and why one has none; `endless` says that the set follows itself."""
     values, epsilon, hull = spec.values, spec.epsilon, worst.hull
     generator = np.random.default_rng(_SEED)
     walk = walk_of(spec.transition, prior, generator) if endless else None
 
-    def compiled(raw: float | None, distribution: Emission) -> Errors:
-        released, single = _released(distribution, values, prior)
+    def errors_of(raw: float | None, distribution: Emission) -> Errors:
+        released, single = _point_errors(distribution, values, prior)
         if walk is None:
             return Errors(raw, released, single, None)
-        chosen = np.argmax(
+        points = np.argmax(
             generator.random(len(walk))[:, None] < np.cumsum(distribution.probabilities, axis=1)[walk], axis=1
         )
-        return Errors(raw, released, single, _tracked(spec, prior, walk, distribution.probabilities.T[chosen]))
+        return Errors(raw, released, single, _filter_rmse(spec, prior, walk, distribution.probabilities.T[points]))
 
     errors: dict[str, Errors] = {}
     reasons: dict[str, str] = {}
     if noise is not None:
         if spec.mechanism == "optimal":
-            errors["optimal"] = compiled(None, emission(noise, values))
+            errors["optimal"] = errors_of(None, emission(noise, values))
             noise = compile_noise(hull, values, worst.possible, epsilon, worst.likely)
-        errors["staircase"] = compiled(_staircase_error(hull, epsilon), emission(noise, values))
+        errors["staircase"] = errors_of(_staircase_error(hull, epsilon), emission(noise, values))
     if "optimal" not in errors and quick:
         reasons["optimal"] = QUICK
     elif "optimal" not in errors:
         try:
-            best = optimum(spec, worst, prior)
+            optimal = optimum(spec, worst, prior)
         except (TableError, GraphError) as error:
             reasons["optimal"] = str(error)
         else:
             distribution = Emission(
-                {tuple(point): z for z, point in enumerate(best.outputs.tolist())}, best.weights / SCALE
+                {tuple(point): z for z, point in enumerate(optimal.outputs.tolist())}, optimal.weights / SCALE
             )
-            errors["optimal"] = compiled(None, distribution)
+            errors["optimal"] = errors_of(None, distribution)
     return errors, reasons
 
 
-def _released(distribution: Emission, values: Ints, prior: Floats) -> tuple[float, float]:
+def _point_errors(distribution: Emission, values: Ints, prior: Floats) -> tuple[float, float]:
     joint = prior[:, None] * distribution.probabilities
     total = joint.sum(axis=0)
     means = (joint.T @ values) / np.where(total > 0.0, total, 1.0)[:, None]
@@ -221,27 +221,27 @@ def _staircase_error(hull: Hull, epsilon: float) -> float | None:
 
 
 def walk_of(transition: Floats, distribution: Floats, generator: np.random.Generator) -> Ints:
-    """A path of the chain, from a distribution."""
+    """Draw a path of the chain that starts from a distribution."""
     steps = np.cumsum(transition, axis=1)
     ticks = max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // len(distribution))) // 2
     path = np.empty(ticks, dtype=np.int64)
     state = int(generator.choice(len(distribution), p=distribution))
-    for tick, lot in enumerate(generator.random(len(path)).tolist()):
+    for tick, uniform in enumerate(generator.random(len(path)).tolist()):
         path[tick] = state
-        state = min(int(np.searchsorted(steps[state], lot * steps[state, -1], side="right")), len(distribution) - 1)
+        state = min(int(np.searchsorted(steps[state], uniform * steps[state, -1], side="right")), len(distribution) - 1)
     return path
 
 
-def _tracked(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: Floats) -> float:
-    """The root-mean-square error of a gateway that filters a path, once it has begun."""
+def _filter_rmse(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: Floats) -> float:
+    """The root-mean-square error of a gateway that filters a path, without the path's first twentieth."""
     beliefs = smooth_stream(distribution, spec.transition, list(likelihoods), 0)
-    begun = len(path) // 20
-    squared_errors = beliefs[begun:] @ spec.values - spec.values[path[begun:]]
+    start = len(path) // 20
+    squared_errors = beliefs[start:] @ spec.values - spec.values[path[start:]]
     return math.sqrt(float(np.mean(np.sum(squared_errors**2, axis=1))))
 
 
 class StreamEpsilon(NamedTuple):
-    """Loss of all released points about one tick, and about whole stretches; or why there is no epsilon."""
+    """The loss of all released points about one tick and about stretches, or the reason why there is no epsilon."""
 
     epsilon: float | None
     adversary: Adversary
@@ -254,13 +254,14 @@ class StreamEpsilon(NamedTuple):
 class MeasurePlan:
     """A planned measurement.
 
-    `schedule` has the sets of possible states tick by tick. `sets` are the first of the different ones, with all that
-    come back. `worst` is the worst of these, which the numbers are for. `delta` is the delta-location set of the
-    distribution before anything was released. Estimates start from `prior` (N probabilities); `initial` is the
-    distribution at tick 0 of a policy. A device draws from `fallback` without a table, else from `noises`, one for each
-    set; they are None and empty if there is no such noise, and `refused` says why. `reasons` say why a mechanism has no
-    errors; all noise keeps the factor `promised`, as a policy states it. `named` is the share of points after which an
-    attacker who knows the prior names the state rightly; None if there is no such noise.
+    `schedule` holds the sets of possible states tick by tick. `sets` holds plans of the first different ones and of
+    those that return. `worst` is the plan with the largest error among the latter, and errors are computed for it.
+    `delta` is the plan of the delta-location set of the distribution before any release. Estimates start from `prior`
+    (N probabilities); `initial` is the distribution at tick 0 of a policy. A device draws from `noises`, one for each
+    set, and from `fallback` if it has no table. They are empty and `None` if no such noise is possible, and `refused`
+    says why. `reasons` say why a mechanism has no errors. All noise keeps the factor `promised` that a policy states.
+    `named` is the share of points after which an attacker who knows the prior names the true state; `None` without
+    noise.
     """
 
     spec: MeasureSpec
@@ -282,17 +283,17 @@ class MeasurePlan:
 
     @property
     def factor(self) -> Fraction | float:
-        """Theorem 6.3's factor of the worst set; 1 for the fallback."""
+        """The factor of Theorem 6.3 for the worst set; 1 for the fallback."""
         return Fraction(1) if self.worst.fallback else self.worst.protection.factor
 
     @property
     def unbounded_factors(self) -> tuple[Fraction | float, ...]:
-        """For each state, epsilon times what a point tells between it and absence, with a measurement of 0."""
+        """For each state, the factor on epsilon between that state and absence, which is measured as 0."""
         return unbounded_factors(self.worst.hull, self.spec.values)
 
     @property
     def epsilon_any(self) -> float:
-        """The most that one point tells apart any two possible states by; staircases compare whole steps."""
+        """The largest epsilon of one point between any two possible states; staircases compare whole steps."""
         return any_pair_loss(self.spec.epsilon, max(math.ceil(self.factor), self.promised))
 
 
@@ -301,8 +302,8 @@ def make_measure_plan(
 ) -> MeasurePlan:
     """Plan a measurement.
 
-    `quick` leaves out what takes long for many states: the optimal table, and the stream's epsilon. `period` is seconds
-    from tick to tick, None if unknown.
+    `quick` leaves out the optimal table and the stream's epsilon, which take long for many states. `period` is the
+    number of seconds from tick to tick, `None` if unknown.
 
     Raises:
         PlanningError: a state that can be reached has no successor, or the sets of possible states have no end.
@@ -312,28 +313,28 @@ def make_measure_plan(
         initial = distribution if np.all(distribution > 0.0) else np.full(len(distribution), 1.0 / len(distribution))
     if not spec.is_plain:
         distribution_name += " of what is shown" if spec.shows else ""
-    distribution, first = spec.measured(distribution), spec.measured(initial)
+    distribution, masses = spec.measured(distribution), spec.measured(initial)
     try:
-        reach = ConstraintSets(_measurement(spec, initial, 1))
-        possible = (np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in reach.all())
-        schedule = Schedule(tuple(possible), reach.start, reach.first_ticks)
+        constraints = ConstraintSets(_measurement(spec, initial, 1))
+        possible = (np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in constraints.all())
+        schedule = Schedule(tuple(possible), constraints.start, constraints.first_ticks)
         sets = set_plans(spec, schedule)
-        start = first > 0.0
-        example = None if spec.delta is None else set_plan(spec, 0, 1, start, delta_set(first, spec.delta) & start)
+        start = masses > 0.0
+        delta_plan = None if spec.delta is None else set_plan(spec, 0, 1, start, delta_set(masses, spec.delta) & start)
     except (GraphError, PolicyError) as error:
         raise PlanningError(str(error)) from None
-    place = max(
-        (index for index, area in enumerate(sets) if area.repeats), key=lambda index: noise_error(sets[index].hull)
+    worst_index = max(
+        (index for index, plan in enumerate(sets) if plan.repeats), key=lambda index: noise_error(sets[index].hull)
     )
-    worst = sets[place]
+    worst = sets[worst_index]
     prior, prior_name = prior_within(distribution, distribution_name, worst)
     fallback, noises, refused = None, tuple[Noise, ...](), None
     try:
-        fallback, noises = _noises(spec, sets, distribution)
+        fallback, noises = _set_noises(spec, sets, distribution)
     except (TableError, GraphError) as error:
         refused = str(error)
-    noise = noises[place] if noises else None
-    promised = _promised(spec, initial, sets, noises) if noises else 1
+    noise = noises[worst_index] if noises else None
+    promised = _promised_factor(spec, initial, sets, noises) if noises else 1
     endless = schedule.period == 1 and spec.is_plain
     errors, reasons = assess(spec, worst, noise, prior, endless=endless, quick=quick)
     named = None
@@ -345,13 +346,13 @@ def make_measure_plan(
     elif quick:
         stream = StreamEpsilon(None, adversary, "", QUICK)
     else:
-        stream = _stream(spec, _measurement(spec, initial, promised), adversary, period)
+        stream = _loss(spec, _measurement(spec, initial, promised), adversary, period)
     return MeasurePlan(
         spec=spec,
         schedule=schedule,
         sets=sets,
         worst=worst,
-        delta=example,
+        delta=delta_plan,
         prior=prior,
         prior_name=prior_name,
         errors=errors,
@@ -367,7 +368,7 @@ def make_measure_plan(
 
 
 def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
-    """The distribution of the chain's state in the long run; where steps change, at the beginning of a cycle."""
+    """The long-run distribution of the chain's state and its name; if steps change, that at the start of a cycle."""
     ticks = (0, *(tick for tick, _ in spec.changes), spec.cycle)
     cycle, name = np.eye(len(spec.transition)), "the stationary distribution"
     if spec.changes:
@@ -386,20 +387,20 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
         ), "the uniform distribution (there is more than one stationary distribution)"
 
 
-def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:
+def _set_noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:
     fallback = fallback_noise(spec.values, spec.epsilon)
-    fallbacks = []
+    noises = []
     for planned in sets:
         if planned.fallback:
-            fallbacks.append(fallback)
+            noises.append(fallback)
         elif spec.mechanism == "optimal":
-            best = optimum(spec, planned, prior_within(distribution, "", planned)[0])
-            if len(best.outputs) < 2:
+            optimal = optimum(spec, planned, prior_within(distribution, "", planned)[0])
+            if len(optimal.outputs) < 2:
                 raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
-            fallbacks.append(noise_table(best))
+            noises.append(noise_table(optimal))
         else:
-            fallbacks.append(compile_noise(planned.hull, spec.values, planned.possible, spec.epsilon, planned.likely))
-    return fallback, tuple(fallbacks)
+            noises.append(compile_noise(planned.hull, spec.values, planned.possible, spec.epsilon, planned.likely))
+    return fallback, tuple(noises)
 
 
 def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement:
@@ -407,30 +408,30 @@ def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement
     return Measurement.of({**spec.fields(initial), "factor": factor, "degree": degree})
 
 
-def _promised(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan], noises: Sequence[Noise]) -> int:
-    """The least factor with which a device accepts the noise of all sets: in whole steps, because staircases have them.
+def _promised_factor(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan], noises: Sequence[Noise]) -> int:
+    """The least whole factor with which a device accepts the noise of all sets; staircases need whole factors.
 
-    Rounding of tables and of the device's bounds can take a little more than whole steps, so its check decides.
+    Rounding of tables and of the device's bounds can need one step more, so the device's own check decides.
     """
-    drawn = [(planned, noise) for planned, noise in zip(sets, noises, strict=True) if not planned.fallback]
-    least = max((math.ceil(planned.protection.factor) for planned, _ in drawn), default=1)
-    most = least
-    for planned, noise in drawn:
-        within = np.ix_(planned.possible, planned.possible)
-        most = max(most, math.ceil(float(noise_loss(noise, spec.values)[within].max()) / spec.epsilon))
-    for factor in range(least, most + 1):
+    own_noises = [(planned, noise) for planned, noise in zip(sets, noises, strict=True) if not planned.fallback]
+    least_factor = max((math.ceil(planned.protection.factor) for planned, _ in own_noises), default=1)
+    limit = least_factor
+    for planned, noise in own_noises:
+        pairs = np.ix_(planned.possible, planned.possible)
+        limit = max(limit, math.ceil(float(noise_loss(noise, spec.values)[pairs].max()) / spec.epsilon))
+    for factor in range(least_factor, limit + 1):
         measurement = _measurement(spec, initial, factor)
         try:
-            for planned, noise in drawn:
+            for planned, noise in own_noises:
                 check_noise(measurement, noise, set_of(np.flatnonzero(planned.possible).tolist()))
         except GuaranteeError:
             continue
         return factor
-    return most + 1
+    return limit + 1
 
 
-def _stream(spec: MeasureSpec, measurement: Measurement, adversary: Adversary, period: float | None) -> StreamEpsilon:
-    """Epsilon of the stream, with all tables that a device accepts: that is what `fugu check policy` derives, too."""
+def _loss(spec: MeasureSpec, measurement: Measurement, adversary: Adversary, period: float | None) -> StreamEpsilon:
+    """The stream's epsilon for all tables that a device accepts, as `fugu check policy` derives it."""
     try:
         chain_loss = measured_loss(measurement, spec.transition, spec.initial, spec.start, adversary)
     except (FuguError, GraphError) as error:

@@ -1,4 +1,4 @@
-"""The specification of a private measurement, a TOML or JSON file, as `fugu plan measure` reads it."""
+"""Read the specification of a private measurement from a TOML or JSON file, as `fugu plan measure` does."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ _SUM_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class MeasureSpec:
-    """Specification of a measurement and its protection.
+    """The specification of a measurement and its protection.
 
-    `values` are f, (N, d) lattice points, with a `resolution` of so many of `unit` for each dimension; `transition` is
-    (N, N). Where the chain's states show others, `shows` names the state that each one shows; it is empty if they are
-    the same. `rule` is the policy graph as devices read it, `wording` as it is written in names, or empty. `graph` is
-    the same as N x N booleans. `objective` is by which edges are added for exposed states. `epsilon` is of each
-    released point. Without `initial` any state is possible at tick 0. `start` is what the stream's epsilon is for: that
-    distribution ("given"), any, or the stationary one. `delta` is the mass that a delta-location set leaves out.
-    `cells` are origin and step of the grid of latitudes and longitudes. `header` has the fields of a policy that the
-    file gives. Steps repeat after `cycle` ticks; `changes` say from which tick of it which other transition holds.
-    `notes` are about the model that was read.
+    `values` holds the lattice points f, (N, d), and `resolution` the length of a lattice step in each dimension, in
+    `unit`. `transition` is the matrix of the chain. If the chain's states differ from the measured ones, `shows` names
+    the measured state of each; otherwise it is empty. `rule` is the policy graph as devices read it, `wording` the
+    graph as written in names, or empty, and `graph` the graph as N x N booleans. `objective` chooses the edges that are
+    added for exposed states. `epsilon` is that of each released point. Without `initial` any state is possible at tick
+    0. `start` says for which distribution at tick 0 the stream's epsilon holds: "given", "any" or "stationary".
+    `delta` is the mass that a delta-location set leaves out. `cells` holds origin and step of a grid of latitudes and
+    longitudes. `header` holds the policy's fields that the file gives. Transitions repeat after `cycle` ticks;
+    `changes` lists from which tick of the cycle which other matrix holds. `notes` are about the fitted chain.
     """
 
     values: Ints
@@ -80,16 +80,16 @@ class MeasureSpec:
 
     @property
     def states(self) -> int:
-        """N."""
+        """The number N of measured states."""
         return len(self.values)
 
     @property
     def is_plain(self) -> bool:
-        """True if the chain's states are those that are measured, and its steps always the same."""
+        """True if the chain's states are the measured ones, and its transition never changes."""
         return not (self.shows or self.changes)
 
     def fields(self, initial: Floats) -> dict[str, Any]:
-        """The measurement as a policy has it, with the distribution of its chain at tick 0."""
+        """The fields of the measurement in a policy; `initial` is the distribution of the chain at tick 0."""
         return {
             "coordinates": self.values.tolist(),
             "transition": sparse_rows(self.transition.tolist()),
@@ -102,18 +102,21 @@ class MeasureSpec:
         }
 
     def measured(self, distribution: Floats) -> Floats:
-        """The distribution of the state that is measured (N,), of that of the chain."""
+        """The distribution (N,) of the measured state, from the distribution of the chain's state."""
         return np.asarray(np.bincount(self.shows or range(self.states), distribution, self.states), dtype=np.float64)
 
     def within(self, states: Bools) -> Bools:
-        """The states that are measured (N,) in some states of the chain."""
+        """The measured states (N,) that belong to some states of the chain."""
         return self.measured(states.astype(np.float64)) > 0.0
 
 
 def read_specification(path: Path, keys: Sequence[str]) -> dict[str, Any]:
-    """Read a file, JSON if it is named so or begins with a brace, else TOML; PlanningError if it is neither.
+    """Read a specification file: JSON if its name or first character says so, else TOML.
 
-    `keys` are some that it has, for the message if it is no object.
+    `keys` lists keys of a specification, for the message if the file holds no object.
+
+    Raises:
+        PlanningError: the file is not valid, or holds no object.
     """
     content = path.read_bytes()
     json_first = path.suffix == ".json" or content.lstrip()[:1] == b"{"
@@ -128,71 +131,72 @@ def read_specification(path: Path, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def refuse_unknown(keys: dict[str, Any], allowed: Sequence[str], where: str = "") -> None:
-    """Refuse an object with an unknown key, with a PlanningError."""
+    """Raise a PlanningError if an object has an unknown key; `where` begins the message."""
     for key in keys:
         if key not in allowed:
             raise PlanningError(f"{where}unknown key {key!r:.60}; known are {', '.join(allowed)}")
 
 
 def read_spec(path: Path, graph: dict[str, Any] | None = None) -> MeasureSpec:
-    """Read a specification, with another graph if one is given.
+    """Read a specification; `graph`, if given, replaces the policy graph of the file.
 
-    PlanningError with one line that says what is wrong, and in which file.
+    Raises:
+        PlanningError: the specification is wrong; one line says why, and in which file.
     """
     document = read_specification(path, _KEYS)
     if graph is not None:
         document["graph"] = graph
     try:
-        return _spec(document, path.parent)
+        return _parse_spec(document, path.parent)
     except (PlanningError, GraphError, PolicyError) as error:
         raise PlanningError(f"{path}: {error}") from None
 
 
-def _spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
+def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
     refuse_unknown(fields, (*_KEYS, *_CHOICES, *_POLICY))
     for key in ("graph", "epsilon"):
         if key not in fields:
             raise PlanningError(f"{key} is missing" + (f": give {_GRAPHS}" if key == "graph" else ""))
-    model = _model(fields.get("transition"), folder)
+    model = _read_model(fields.get("transition"), folder)
     if "coordinates" in fields:  # the chain is the model's, what is measured is not
         model = {key: value for key, value in model.items() if key not in _PLACES}
     fields = {**model, **fields, "transition": model["transition"] if model else fields.get("transition")}
-    values, resolution = _coordinates(fields, fitted="coordinates" in model)
+    values, resolution = _parse_coordinates(fields, fitted="coordinates" in model)
     count = len(values)
-    shows = _shows(fields.get("shows"), count)
-    transition = _transition(fields, len(shows) or count)
-    cycle, changes = _changes(fields, folder, len(transition))
-    names = _names(fields.get("names"), count)
-    rule = _rule(fields["graph"], names)
+    shows = _parse_shows(fields.get("shows"), count)
+    transition = _parse_transition(fields, len(shows) or count)
+    cycle, changes = _parse_changes(fields, folder, len(transition))
+    names = _parse_names(fields.get("names"), count)
+    rule = _parse_rule(fields["graph"], names)
     if changes and fields.get("initial") == "stationary":
         raise PlanningError(
             "initial: steps that change with time have no stationary distribution; give probabilities, or any"
         )
-    initial, start = _initial(fields.get("initial"), transition)
+    initial, start = _parse_initial(fields.get("initial"), transition)
     notes = [f"About the fitted chain: {model['warning']}."] if "warning" in model else []
     if shows:
         notes.append(f"The chain has {len(shows)} states; what is promised is about the {count} that they show.")
     if changes:
         notes.append(f"Steps change {len(changes)} times in each cycle of {cycle} ticks.")
-    followers = np.concatenate([transition, *(matrix for _, matrix in changes)])
+    next_states = np.concatenate([transition, *(matrix for _, matrix in changes)])
     if shows:
-        followers = followers @ np.eye(count)[list(shows)]
+        next_states = next_states @ np.eye(count)[list(shows)]
     return MeasureSpec(
         values=values,
         transition=transition,
         rule=rule,
         wording={} if rule is fields["graph"] else fields["graph"],
-        graph=_graph(rule, values, followers),
-        epsilon=_number(fields["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
+        graph=_parse_graph(rule, values, next_states),
+        epsilon=_parse_number(fields["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
         initial=initial,
         start=start,
         names=names,
         resolution=resolution,
-        unit=_text(fields.get("unit", ""), "unit"),
+        unit=_parse_text(fields.get("unit", ""), "unit"),
         objective=_one_of(fields.get("objective", "error"), "objective", get_args(Objective)),
         mechanism=_one_of(fields.get("mechanism", "staircase"), "mechanism", get_args(Mechanism)),
-        delta=None if fields.get("delta") is None else _number(fields["delta"], "delta", 0.0, _MOST_DELTA),
-        cells=_cells(fields.get("cells"), values),
+        delta=None if fields.get("delta") is None else _parse_number(fields["delta"], "delta", 0.0, _MOST_DELTA),
+        cells=_parse_cells(fields.get("cells"), values),
         header={key: fields[key] for key in _POLICY if fields.get(key) is not None},
         notes=tuple(notes),
         shows=shows,
@@ -201,8 +205,8 @@ def _spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
     )
 
 
-def _model(transition: Any, folder: Path) -> dict[str, Any]:
-    """Content of a file of `fugu plan model --grid`, under the keys of a specification; empty without a file."""
+def _read_model(transition: Any, folder: Path) -> dict[str, Any]:
+    """Read a file of `fugu plan model --grid` as fields of a specification; empty if `transition` names no file."""
     if not isinstance(transition, str):
         return {}
     path = folder / transition
@@ -223,8 +227,8 @@ def _model(transition: Any, folder: Path) -> dict[str, Any]:
     return model
 
 
-def _coordinates(fields: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[float, ...]]:
-    """Lattice points, and what their steps are worth; those of a grid or a fitted model are on the lattice already."""
+def _parse_coordinates(fields: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[float, ...]]:
+    """Lattice points (N, d) and the resolution of each dimension; a grid and a fitted model need no scaling."""
     points, size = fields.get("coordinates"), fields.get("grid")
     if (points is None) == (size is None):
         raise PlanningError('give either coordinates, a point for each state, or a grid such as "10x10"')
@@ -232,11 +236,11 @@ def _coordinates(fields: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[f
         columns, rows = _grid_size(size)
         table = np.array([(x, y) for y in range(rows) for x in range(columns)], dtype=np.float64)
     else:
-        table = _table(points, "coordinates", "a point for each state")
+        table = _parse_table(points, "coordinates", "a point for each state")
     dimensions = table.shape[1]
     steps = fields.get("resolution", 1.0)
-    parts = steps if isinstance(steps, list) else [steps] * dimensions
-    resolution = tuple(_number(part, "resolution", 0.0, math.inf) for part in parts)
+    step_list = steps if isinstance(steps, list) else [steps] * dimensions
+    resolution = tuple(_parse_number(part, "resolution", 0.0, math.inf) for part in step_list)
     if len(resolution) != dimensions:
         raise PlanningError(f"{len(resolution)} resolutions for coordinates in {dimensions} dimensions")
     on_lattice = fitted or size is not None or "resolution" not in fields
@@ -255,12 +259,12 @@ def _grid_size(size: Any) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _transition(fields: dict[str, Any], count: int) -> Floats:
+def _parse_transition(fields: dict[str, Any], count: int) -> Floats:
     if fields.get("transition") is None:
         if fields.get("grid") is None:
             raise PlanningError("transition is missing: a matrix, or the name of a file of 'fugu plan model --grid'")
-        return _walk(*_grid_size(fields["grid"]))
-    matrix = _table(fields["transition"], "transition", "a matrix with a row for each state")
+        return _random_walk(*_grid_size(fields["grid"]))
+    matrix = _parse_table(fields["transition"], "transition", "a matrix with a row for each state")
     if matrix.shape != (count, count):
         raise PlanningError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {count} states")
     if matrix.min() < 0.0:
@@ -271,7 +275,7 @@ def _transition(fields: dict[str, Any], count: int) -> Floats:
     return np.asarray(matrix / sums[:, None], dtype=np.float64)
 
 
-def _shows(shows: Any, count: int) -> tuple[int, ...]:
+def _parse_shows(shows: Any, count: int) -> tuple[int, ...]:
     if shows is None:
         return ()
     if not isinstance(shows, list) or not all(type(state) is int for state in shows):
@@ -281,62 +285,62 @@ def _shows(shows: Any, count: int) -> tuple[int, ...]:
     return tuple(shows)
 
 
-def _changes(fields: dict[str, Any], folder: Path, count: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
+def _parse_changes(fields: dict[str, Any], folder: Path, count: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
     cycle, changes = fields.get("cycle", 1), fields.get("changes", [])
     if type(cycle) is not int or not 1 <= cycle <= MAX_CYCLE:
         raise PlanningError(f"cycle must be a number of ticks from 1 to {MAX_CYCLE}")
-    wrong = PlanningError(
+    error = PlanningError(
         f"changes must be a list of at most {MAX_CHANGES}, such as [{{ tick = 480, transition = a matrix or a file "
         f"}}], in ascending order of ticks, above 0 and below {cycle}"
     )
     if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
-        raise wrong
-    steps, before = [], 0
+        raise error
+    steps, last_tick = [], 0
     for change in changes:
         if not isinstance(change, dict) or set(change) != {"tick", "transition"} or type(change["tick"]) is not int:
-            raise wrong
-        if not before < change["tick"] < cycle:
-            raise wrong
-        before = change["tick"]
-        model = _model(change["transition"], folder)
-        steps.append((before, _transition(model or change, count)))
+            raise error
+        if not last_tick < change["tick"] < cycle:
+            raise error
+        last_tick = change["tick"]
+        model = _read_model(change["transition"], folder)
+        steps.append((last_tick, _parse_transition(model or change, count)))
     return cycle, tuple(steps)
 
 
-def _walk(columns: int, rows: int) -> Floats:
-    """A random walk over a grid, row by row: stay, or step to a cell beside, all equally likely."""
-    place = np.arange(columns * rows).reshape(rows, columns)
+def _random_walk(columns: int, rows: int) -> Floats:
+    """The matrix of a random walk over a grid's cells, row by row: staying and each step to a neighbour are equal."""
+    cells = np.arange(columns * rows).reshape(rows, columns)
     steps = np.eye(columns * rows)
-    for before, after in ((place[:, :-1], place[:, 1:]), (place[:-1], place[1:])):
+    for before, after in ((cells[:, :-1], cells[:, 1:]), (cells[:-1], cells[1:])):
         steps[before.ravel(), after.ravel()] = steps[after.ravel(), before.ravel()] = 1.0
     return np.asarray(steps / steps.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def _rule(graph: Any, names: tuple[str, ...]) -> Any:
-    """A graph as devices read it, of one in names; any other as it is.
+def _parse_rule(graph: Any, names: tuple[str, ...]) -> Any:
+    """Translate a graph written in names into the form that devices read; return another graph unchanged.
 
-    `apart` makes groups, with the rest as one more, and joins all pairs within each: which group it is may be told.
-    `hidden` joins each of its states to every other one.
+    `apart` joins all pairs within each group, and all other states form one more group: the group may be told.
+    `hidden` joins each of its states to every other state.
     """
     if not isinstance(graph, dict) or not graph.keys() & {"apart", "hidden"}:
         return graph
-    (kind, value), *others = graph.items()
+    (kind, value), *other_rules = graph.items()
     groups = value if kind == "apart" else [value]
-    if others or not (
+    if other_rules or not (
         isinstance(groups, list) and groups and all(isinstance(group, list) and group for group in groups)
     ):
         raise PlanningError('graph: give either apart = [["kitchen", "bath"], ...] or hidden = ["kitchen", ...]')
-    listed = [name for group in groups for name in group]
-    for name in listed:
+    group_names = [name for group in groups for name in group]
+    for name in group_names:
         if name not in names:
             raise PlanningError(f"graph: {kind}: no state is called {name!r:.60}; names are {', '.join(names):.200}")
-        if listed.count(name) > 1:
+        if group_names.count(name) > 1:
             raise PlanningError(f"graph: {kind} names {name} twice")
     if kind == "hidden":
         states = [names.index(name) for name in value]
         return {"edges": [[a, b] for a in states for b in range(len(names)) if b not in states or a < b]}
-    number = {name: 1 + index for index, group in enumerate(groups) for name in group}
-    labels = [number.get(name, 0) for name in names]
+    group_of = {name: 1 + index for index, group in enumerate(groups) for name in group}
+    labels = [group_of.get(name, 0) for name in names]
     for label in labels:
         if labels.count(label) == 1:
             single_state = names[labels.index(label)]
@@ -346,8 +350,8 @@ def _rule(graph: Any, names: tuple[str, ...]) -> Any:
     return {"categories": labels}
 
 
-def _graph(rule: Any, values: Ints, followers: Floats) -> Bools:
-    """The pairs that devices will take a rule for; `followers` are rows with what can follow some one state."""
+def _parse_graph(rule: Any, values: Ints, next_states: Floats) -> Bools:
+    """The pairs (N, N) that devices read from a rule; each row of `next_states` holds what can follow one state."""
     if not isinstance(rule, dict) or len(rule) != 1:
         raise PlanningError(f"graph must be one of {_GRAPHS}")
     ((kind, value),) = rule.items()
@@ -355,7 +359,7 @@ def _graph(rule: Any, values: Ints, followers: Floats) -> Bools:
         if value is not True:
             raise PlanningError(f"graph: {kind} must be true")
     elif kind == "radius":
-        if (radius := _number(value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
+        if (radius := _parse_number(value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
             raise PlanningError('graph: the radius is beyond all coordinates: give {"complete": true}')
         if radius < 0.0:
             raise PlanningError(f"graph: a radius is at least 0 and finite, got {radius:g}")
@@ -369,14 +373,14 @@ def _graph(rule: Any, values: Ints, followers: Floats) -> Bools:
             raise PlanningError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
     else:
         raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
-    successors = {set_of(np.flatnonzero(row).tolist()) for row in followers > 0.0} if kind == "transition" else ()
+    successors = {set_of(np.flatnonzero(row).tolist()) for row in next_states > 0.0} if kind == "transition" else ()
     sets = neighbours_of(rule, [tuple(point) for point in values.tolist()], [*successors])
     return np.array(
         [[bool(neighbours >> state & 1) for state in range(len(values))] for neighbours in sets], dtype=np.bool_
     )
 
 
-def _initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:
+def _parse_initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:
     if distribution is None or distribution == "any":
         return None, "any"
     count = len(transition)
@@ -387,13 +391,13 @@ def _initial(distribution: Any, transition: Floats) -> tuple[Floats | None, Stre
             raise PlanningError(f"initial: {error}") from None
     if isinstance(distribution, str):
         raise PlanningError(f'initial must be {count} probabilities, "stationary" or "any", got {distribution!r:.40}')
-    row = _table([distribution], "initial", "a probability for each state")[0]
+    row = _parse_table([distribution], "initial", "a probability for each state")[0]
     if len(row) != count or row.min() < 0.0 or abs(math.fsum(row) - 1.0) > _SUM_TOLERANCE:
         raise PlanningError(f"initial must be {count} probabilities that sum to 1")
     return np.asarray(row / row.sum(), dtype=np.float64), "given"
 
 
-def _names(names: Any, count: int) -> tuple[str, ...]:
+def _parse_names(names: Any, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"s{state}" for state in range(count))
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
@@ -405,7 +409,7 @@ def _names(names: Any, count: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _cells(cells: Any, values: Ints) -> dict[str, Any] | None:
+def _parse_cells(cells: Any, values: Ints) -> dict[str, Any] | None:
     if cells is None:
         return None
     if (
@@ -417,32 +421,32 @@ def _cells(cells: Any, values: Ints) -> dict[str, Any] | None:
     return cells
 
 
-def _table(rows: Any, name: str, content: str) -> Floats:
-    wrong = PlanningError(f"{name} must be {content}, of finite numbers")
+def _parse_table(rows: Any, name: str, content: str) -> Floats:
+    error = PlanningError(f"{name} must be {content}, of finite numbers")
     if not isinstance(rows, list) or not rows:
-        raise wrong
-    lists = [row if isinstance(row, list) else [row] for row in rows]
-    if len({len(row) for row in lists}) != 1 or not all(type(cell) in (int, float) for row in lists for cell in row):
-        raise wrong
+        raise error
+    points = [row if isinstance(row, list) else [row] for row in rows]
+    if len({len(row) for row in points}) != 1 or not all(type(cell) in (int, float) for row in points for cell in row):
+        raise error
     try:
-        table = np.array(lists, dtype=np.float64)
+        table = np.array(points, dtype=np.float64)
     except OverflowError:
-        raise wrong from None
+        raise error from None
     if not table.size or not np.all(np.isfinite(table)):
-        raise wrong
+        raise error
     return table
 
 
-def _number(value: Any, name: str, above: float, most: float) -> float:
+def _parse_number(value: Any, name: str, lower: float, limit: float) -> float:
     if type(value) not in (int, float) or not -1e300 < value < 1e300:
         raise PlanningError(f"{name} must be a finite number")
-    if not above < value <= most:
-        upper = "" if most == math.inf else f" and at most {most:g}"
-        raise PlanningError(f"{name} must be above {above:g}{upper}, got {value:g}")
+    if not lower < value <= limit:
+        upper = "" if limit == math.inf else f" and at most {limit:g}"
+        raise PlanningError(f"{name} must be above {lower:g}{upper}, got {value:g}")
     return float(value)
 
 
-def _text(value: Any, name: str) -> str:
+def _parse_text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise PlanningError(f"{name} must be a text")
     return value

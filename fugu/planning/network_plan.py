@@ -1,4 +1,4 @@
-"""Plan one release over a small Bayesian network: what noise each mechanism needs for the same epsilon."""
+"""Plan one release over a small Bayesian network: the noise that each mechanism needs for the same epsilon."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SUM_TOLERANCE = Fraction(1, 10**9)
 
 @dataclass(frozen=True, eq=False)
 class NetworkSpec:
-    """Specification of the plan.
+    """The specification of a release.
 
-    `network` is for influences, `nodes` are the same, exactly, with what each value adds; None for a query that is only
-    known to be Lipschitz. `sensitivities` are, by variable, the most that it alone changes the answer; `secrets` pairs
-    of values that nobody may tell apart.
+    `network` is used for influences. `nodes` holds the same network with exact fractions and each value's amount in the
+    answer; it is `None` for a query known only to be Lipschitz. `sensitivities` holds the largest change of the answer
+    by each variable alone. `secrets` holds pairs of values that nobody may tell apart.
     """
 
     epsilon: float
@@ -49,7 +49,7 @@ class NetworkSpec:
 
     @cached_property
     def distributions(self) -> SumDistributions:
-        """Of the answer; FuguError if none can be known."""
+        """The distributions of the answer. FuguError: they cannot be computed."""
         if self.nodes is None:
             raise PlanningError("needs to know what each value adds: give the query as weights")
         return SumDistributions.of(self.nodes)
@@ -64,25 +64,25 @@ class _Variable:
 
 
 def read_network(path: Path) -> NetworkSpec:
-    """Read a TOML or JSON file; PlanningError with one line that says what is wrong with it."""
+    """Read a TOML or JSON file. PlanningError: the file is wrong; one line says why."""
     fields = read_specification(path, _KEYS)
     try:
-        return _spec(fields)
+        return _parse_spec(fields)
     except (PlanningError, ChainClassError) as error:
         raise PlanningError(f"{path}: {error}") from None
 
 
-def _spec(fields: dict[str, Any]) -> NetworkSpec:
+def _parse_spec(fields: dict[str, Any]) -> NetworkSpec:
     refuse_unknown(fields, _KEYS)
-    amount: Any = fields.get("epsilon")
-    if type(amount) not in (int, float) or not 0.0 < amount <= _MOST_EPSILON:
-        raise PlanningError(f"epsilon must be a number above 0 and at most {_MOST_EPSILON:g}, got {amount!r:.40}")
-    entries = fields.get("variables")
-    if not isinstance(entries, list) or not entries:
+    epsilon: Any = fields.get("epsilon")
+    if type(epsilon) not in (int, float) or not 0.0 < epsilon <= _MOST_EPSILON:
+        raise PlanningError(f"epsilon must be a number above 0 and at most {_MOST_EPSILON:g}, got {epsilon!r:.40}")
+    variable_fields = fields.get("variables")
+    if not isinstance(variable_fields, list) or not variable_fields:
         raise PlanningError("variables must be a list of at least one variable: name, table, parents, values")
     variables: dict[str, _Variable] = {}
-    for fields_of_variable in entries:
-        variable = _variable(fields_of_variable, variables)
+    for field_dict in variable_fields:
+        variable = _parse_variable(field_dict, variables)
         variables[variable.name] = variable
     shapes = {name: len(node.values) for name, node in variables.items()}
     network = BayesNet(
@@ -97,37 +97,37 @@ def _spec(fields: dict[str, Any]) -> NetworkSpec:
             for node in variables.values()
         )
     )
-    adds, sensitivities = _query(fields.get("query"), variables)
+    amounts, sensitivities = _parse_query(fields.get("query"), variables)
     nodes = None
-    if adds is not None:
-        nodes = tuple(ExactNode(node.name, node.parents, node.rows, adds[node.name]) for node in variables.values())
+    if amounts is not None:
+        nodes = tuple(ExactNode(node.name, node.parents, node.rows, amounts[node.name]) for node in variables.values())
     return NetworkSpec(
-        epsilon=float(amount),
+        epsilon=float(epsilon),
         network=network,
         nodes=nodes,
         sensitivities=sensitivities,
         values={name: node.values for name, node in variables.items()},
-        secrets=_secrets(fields.get("secrets", "all"), variables),
+        secrets=_parse_secrets(fields.get("secrets", "all"), variables),
     )
 
 
-def _variable(fields: Any, before: dict[str, _Variable]) -> _Variable:
+def _parse_variable(fields: Any, earlier: dict[str, _Variable]) -> _Variable:
     name = fields.get("name") if isinstance(fields, dict) else None
     if not isinstance(name, str) or not name or not name.isprintable():
         raise PlanningError("a variable needs a name: a text without line breaks")
     where = f"variable {name!r:.60}: "
     refuse_unknown(fields, _VARIABLE, where)
-    if name in before:
+    if name in earlier:
         raise PlanningError(f"two variables are called {name!r:.60}")
     parents = fields.get("parents", [])
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise PlanningError(f"{where}parents must be a list of names")
     for parent in parents:
-        if parent not in before:
+        if parent not in earlier:
             raise PlanningError(f"{where}there is no variable {parent!r:.60} before it: parents are listed first")
     if len(set(parents)) != len(parents):
         raise PlanningError(f"{where}a parent is named twice")
-    rows = _rows(fields.get("table"), [len(before[parent].values) for parent in parents], where)
+    rows = _parse_rows(fields.get("table"), [len(earlier[parent].values) for parent in parents], where)
     values = fields.get("values", [str(x) for x in range(len(rows[0]))])
     if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
         raise PlanningError(f"{where}values must be a list of names")
@@ -136,52 +136,52 @@ def _variable(fields: Any, before: dict[str, _Variable]) -> _Variable:
     return _Variable(name, tuple(values), tuple(parents), rows)
 
 
-def _rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fraction, ...], ...]:
-    """The rows of a table that is nested as deep as there are parents, the last parent's values innermost."""
-    level = [table]
+def _parse_rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fraction, ...], ...]:
+    """Flatten a nested table into rows of probabilities: a level for each parent, the last parent innermost."""
+    lines = [table]
     for size in shape:
-        if not all(isinstance(line, list) and len(line) == size for line in level):
+        if not all(isinstance(line, list) and len(line) == size for line in lines):
             raise PlanningError(f"{where}its table needs {' x '.join(map(str, shape))} rows, a level for each parent")
-        level = [inner for line in level for inner in line]
-    if not all(isinstance(row, list) and row for row in level) or len({len(row) for row in level}) != 1:
+        lines = [subline for line in lines for subline in line]
+    if not all(isinstance(row, list) and row for row in lines) or len({len(row) for row in lines}) != 1:
         raise PlanningError(f"{where}its table needs rows of probabilities, all of one length")
     rows = []
-    for row in level:
-        distribution = [_number(p, f"{where}a probability") for p in row]
+    for row in lines:
+        distribution = [_parse_number(p, f"{where}a probability") for p in row]
         if min(distribution) < 0 or abs(sum(distribution) - Fraction(1)) > _SUM_TOLERANCE:
             raise PlanningError(f"{where}the row {', '.join(map(str, row)):.60} must be probabilities that sum to 1")
         rows.append(tuple(p / sum(distribution) for p in distribution))
     return tuple(rows)
 
 
-def _query(
+def _parse_query(
     query: Any, variables: dict[str, _Variable]
 ) -> tuple[dict[str, tuple[Fraction, ...]] | None, dict[str, float]]:
     if not isinstance(query, dict) or len(query) != 1 or not set(query) <= {"weights", "lipschitz"}:
         raise PlanningError(f"query must be {_QUERY}")
     if "lipschitz" in query:
-        most = _number(query["lipschitz"], "query: lipschitz")
-        if most <= 0:
+        sensitivity = _parse_number(query["lipschitz"], "query: lipschitz")
+        if sensitivity <= 0:
             raise PlanningError("query: lipschitz must be above 0")
-        return None, dict.fromkeys(variables, float(most))
+        return None, dict.fromkeys(variables, float(sensitivity))
     weights = query["weights"]
     weight_of = weights if isinstance(weights, dict) else dict.fromkeys(variables, weights)
     for name in weight_of:
         if name not in variables:
             raise PlanningError(f"query: there is no variable {name!r:.60}")
-    adds = {}
+    amounts = {}
     for name, variable in variables.items():
         row = weight_of.get(name, [0] * len(variable.values))
         if not isinstance(row, list) or len(row) != len(variable.values):
             raise PlanningError(f"query: {name!r:.60} needs {len(variable.values)} weights, one for each of its values")
-        adds[name] = tuple(_number(weight, f"query: a weight of {name!r:.60}") for weight in row)
-    sensitivities = {name: float(max(row) - min(row)) for name, row in adds.items()}
+        amounts[name] = tuple(_parse_number(weight, f"query: a weight of {name!r:.60}") for weight in row)
+    sensitivities = {name: float(max(row) - min(row)) for name, row in amounts.items()}
     if not any(sensitivities.values()):
         raise PlanningError("query: all weights of a variable are alike, so there is nothing to release")
-    return adds, sensitivities
+    return amounts, sensitivities
 
 
-def _secrets(secrets: Any, variables: dict[str, _Variable]) -> dict[str, tuple[tuple[int, int], ...]]:
+def _parse_secrets(secrets: Any, variables: dict[str, _Variable]) -> dict[str, tuple[tuple[int, int], ...]]:
     if secrets == "all":
         secrets = list(variables)
     if not isinstance(secrets, list | dict) or not secrets:
@@ -204,19 +204,19 @@ def _secrets(secrets: Any, variables: dict[str, _Variable]) -> dict[str, tuple[t
     return pairs_of
 
 
-def _number(value: Any, subject: str) -> Fraction:
-    """A number as it is written: a fraction such as "31/60", or the decimal that a float prints as."""
-    wrong = PlanningError(f'{subject} must be a number, or a fraction such as "1/3", got {value!r:.40}')
+def _parse_number(value: Any, subject: str) -> Fraction:
+    """Read a number exactly as written: a fraction such as "31/60", or the decimal that a float prints as."""
+    error = PlanningError(f'{subject} must be a number, or a fraction such as "1/3", got {value!r:.40}')
     if type(value) is float and math.isfinite(value):
         return Fraction(repr(value))
     if type(value) is int and abs(value) < 10**_LONGEST_NUMBER:
         return Fraction(value)
     if not isinstance(value, str) or len(value) > _LONGEST_NUMBER or "e" in value.lower():
-        raise wrong
+        raise error
     try:
         return Fraction(value)
     except (ValueError, ZeroDivisionError):
-        raise wrong from None
+        raise error from None
 
 
 NetworkMechanism: TypeAlias = Literal["exact", "wasserstein", "mqm", "group", "entry"]
@@ -224,9 +224,9 @@ _OUTWARD = 1.0 + 1e-9
 
 
 class NetworkNoise(NamedTuple):
-    """The Laplace scale that a mechanism needs, in the answer's unit, rounded up, and what determined it.
+    """The Laplace scale that a mechanism needs, in the answer's unit, rounded up, and the reason for it.
 
-    `protects` says whether that keeps epsilon where readings depend on one another.
+    `protects` says whether the noise keeps epsilon if variables depend on one another.
     """
 
     mechanism: NetworkMechanism
@@ -236,24 +236,24 @@ class NetworkNoise(NamedTuple):
 
 
 class NetworkPlan(NamedTuple):
-    """The mechanisms that can be had, the least noise first, and why others cannot."""
+    """The noise of each possible mechanism, the least first, and the reasons against the other mechanisms."""
 
     noises: tuple[NetworkNoise, ...]
     refused: dict[NetworkMechanism, str]
 
     @property
     def least(self) -> NetworkNoise:
-        """The least noise that protects."""
+        """The least noise that protects dependent variables."""
         return next(noise for noise in self.noises if noise.protects)
 
 
 def plan_network(spec: NetworkSpec) -> NetworkPlan:
-    """The noise of every mechanism; FuguError if nothing in the network is a secret."""
-    secrets = _possible(spec)
+    """Find the noise of every mechanism. FuguError: no secret of the network has two possible values."""
+    secrets = _possible_secrets(spec)
     noises, refused = [], {}
-    for name, noise in _OF.items():
+    for name, find_scale in _MECHANISMS.items():
         try:
-            scale, reason = noise(spec, secrets)
+            scale, reason = find_scale(spec, secrets)
         except FuguError as error:
             refused[name] = str(error)
         else:
@@ -261,7 +261,7 @@ def plan_network(spec: NetworkSpec) -> NetworkPlan:
     return NetworkPlan(tuple(sorted(noises, key=lambda network_noise: network_noise.scale)), refused)
 
 
-def _possible(spec: NetworkSpec) -> Secrets:
+def _possible_secrets(spec: NetworkSpec) -> Secrets:
     joint = spec.network.joint
     secrets = {}
     for axis, node in enumerate(spec.network.nodes):
@@ -281,18 +281,18 @@ def _secret_words(spec: NetworkSpec, node: str, values: tuple[int, int]) -> str:
     return f"{node}: {first} or {second}"
 
 
-def _exact(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
+def _exact_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
     exact_scale = spec.distributions.least_scale(secrets, spec.epsilon)
     return exact_scale.scale, f"every outcome added up; {_secret_words(spec, exact_scale.node, exact_scale.values)}"
 
 
-def _wasserstein(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
+def _wasserstein_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
     furthest = spec.distributions.largest_distance(secrets)
     scale = float(furthest.distance) / spec.epsilon
     return scale, f"distance {furthest.distance}; {_secret_words(spec, furthest.node, furthest.values)}"
 
 
-def _mqm(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
+def _quilt_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
     network_quilt = spec.network.quilt_scale(spec.epsilon, sensitivities=spec.sensitivities, secrets=secrets)
     quilt = ", ".join(network_quilt.quilt) or "none"
     return (
@@ -302,24 +302,24 @@ def _mqm(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
     )
 
 
-def _group(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
+def _group_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
     groups = []
     for name in secrets:
         group = {name, *chain.from_iterable(spec.network.layers(name))}
         groups.append((sum(spec.sensitivities[other] for other in group), len(group)))
-    most, size = max(groups)
-    return most / spec.epsilon, f"{size} variables that depend on one another are one secret"
+    sensitivity, size = max(groups)
+    return sensitivity / spec.epsilon, f"{size} variables that depend on one another are one secret"
 
 
-def _entry(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
-    most = max(spec.sensitivities[name] for name in secrets)
-    return most / spec.epsilon, "takes variables for independent: does not protect correlated ones"
+def _entry_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
+    sensitivity = max(spec.sensitivities[name] for name in secrets)
+    return sensitivity / spec.epsilon, "takes variables for independent: does not protect correlated ones"
 
 
-_OF: dict[NetworkMechanism, Callable[[NetworkSpec, Secrets], tuple[float, str]]] = {
-    "exact": _exact,
-    "wasserstein": _wasserstein,
-    "mqm": _mqm,
-    "group": _group,
-    "entry": _entry,
+_MECHANISMS: dict[NetworkMechanism, Callable[[NetworkSpec, Secrets], tuple[float, str]]] = {
+    "exact": _exact_scale,
+    "wasserstein": _wasserstein_scale,
+    "mqm": _quilt_scale,
+    "group": _group_scale,
+    "entry": _entry_scale,
 }

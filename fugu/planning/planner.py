@@ -1,4 +1,4 @@
-"""Plan a stream: noise for a class of chains, what it costs, and what the same epsilon gives at longer periods."""
+"""Plan a symbol stream: noise for a class of chains, its cost, and the same epsilon at longer periods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Option", "Refusal", "Request", "StreamPlan", "decimated_class", "mak
 
 
 PERIODS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
-"""Sampling periods that may be compared, in ticks of the class of chains."""
+"""The sampling periods that are compared, in ticks of the class of chains."""
 _NOTICEABLE = 0.005
 _WORTHWHILE = 1.05
 _FORGOTTEN = 0.01
@@ -35,11 +35,11 @@ _FORGOTTEN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Request for a plan.
+    """A request for a plan.
 
     `epsilon` is about any stretch of `protect` seconds, 0 for a single reading. `transition` is a typical member of
-    the class, for forecasts only; one reading is taken every D = `every` ticks of `period_seconds`.
-    Longer periods are not compared where fewer readings would be of other states.
+    the class, used for forecasts only. One reading is taken per `every` ticks of `period_seconds`. `longer_periods`
+    must be false if the states of fewer readings differ. `ticks` is the length of a simulation.
     """
 
     chains: ChainClass
@@ -55,13 +55,13 @@ class Request:
 
 
 class Option(NamedTuple):
-    """A calibrated stream at one sampling period, one reading `every` so many ticks.
+    """A calibrated stream at one sampling period, with one reading per `every` ticks.
 
-    `release` is planned for the class of the readings, whose typical member is `transition`; `table` is its noise. Its
-    adversary is whom it is planned against: whoever may know states between the readings is any side information. Its
-    loss is about a single reading, `epsilon` about the stretch that it protects. `flips` is the share of symbols that
-    are not the state, for the typical chain. Information is per hour, or per tick of the class if its length is not
-    known.
+    `release` is planned for the class of the readings, with the typical member `transition`; `table` is its noise. If
+    the adversary may know states between readings, the release is planned against any side information. The loss of
+    `release` is about a single reading, `epsilon` about the protected stretch. `flips` is the share of symbols that
+    differ from the state, for the typical chain. `bits_per_hour` is the information per hour, or per tick of the class
+    if a tick's length is unknown.
     """
 
     every: int
@@ -76,17 +76,17 @@ class Option(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A sampling period for which there is no table."""
+    """A sampling period for which no table exists, and the reason."""
 
     every: int
     reason: str
 
 
 class StreamPlan(NamedTuple):
-    """The plan for a stream, and the same at all compared periods.
+    """The plan for a stream at the period asked for, and at all compared periods.
 
-    `better` is the longer period that beats `chosen` per reading and per hour. `unaware` is what symbols would be worth
-    if nobody could know a state between readings; None if no more is planned for than that.
+    `better` is the longer period that beats `chosen` per reading and per hour. `unaware` is the utility if nobody could
+    know a state between readings; `None` if the plan assumes just that.
     """
 
     request: Request
@@ -97,28 +97,28 @@ class StreamPlan(NamedTuple):
 
 
 def make_plan(request: Request) -> StreamPlan:
-    """Calibrate a stream at the period asked for, and at others to compare; FuguError without a table for that one."""
-    chosen = _option(request, request.every)
+    """Calibrate a stream at the period asked for and at others. FuguError: the period asked for has no table."""
+    option = _plan_option(request, request.every)
     periods: list[Option | Refusal] = []
-    for every in sorted({*_compared(request), request.every}):
+    for every in sorted({*_compared_periods(request), request.every}):
         try:
-            periods.append(chosen if every == request.every else _option(request, every))
+            periods.append(option if every == request.every else _plan_option(request, every))
         except FuguError as error:
             periods.append(Refusal(every, str(error)))
-    return StreamPlan(request, chosen, tuple(periods), _better(chosen, periods), _unaware(request, chosen))
+    return StreamPlan(request, option, tuple(periods), _better_option(option, periods), _unaware(request, option))
 
 
-def _compared(request: Request) -> list[int]:
-    """The periods up to the first at which readings hardly tell of one another; longer ones add nothing."""
+def _compared_periods(request: Request) -> list[int]:
+    """The periods to compare, up to the first at which readings hardly depend on one another."""
     if not request.longer_periods or request.chains.named_streams:
         return []
     moduli = np.sort(np.abs(np.linalg.eigvals(np.array(request.transition))))
     return list(PERIODS[: sum(moduli[-2] ** every > _FORGOTTEN for every in PERIODS) + 1])
 
 
-def _option(request: Request, every: int) -> Option:
+def _plan_option(request: Request, every: int) -> Option:
     adversary: Adversary = "universal" if every > 1 and request.adversary == "informed" else request.adversary
-    chains = _sampled(request, every, adversary)
+    chains = _sampled_class(request, every, adversary)
     transition = decimated_transition(np.array(request.transition), every)
     seconds = None if request.period_seconds is None else every * request.period_seconds
     ticks = protected_ticks(request.protect, seconds)
@@ -126,40 +126,40 @@ def _option(request: Request, every: int) -> Option:
     table = release.table
     assert table is not None
     distribution = stationary_distribution(transition)
-    unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
-    worth = assess(table, transition, chains, request.ticks)
+    correct = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
+    utility = assess(table, transition, chains, request.ticks)
     return Option(
         every=every,
         release=release,
         table=table,
         transition=transition,
-        flips=float(1.0 - unchanged),
-        utility=worth,
-        bits_per_hour=worth.bits_per_reading / (every if seconds is None else seconds / 3600.0),
+        flips=float(1.0 - correct),
+        utility=utility,
+        bits_per_hour=utility.bits_per_reading / (every if seconds is None else seconds / 3600.0),
         epsilon=release.bound.epsilon(ticks),
         stretches=release.bound.rows(None if seconds is None else max(1, round(seconds * 1_000_000)), request.epsilon),
     )
 
 
-def _unaware(request: Request, chosen: Option) -> Utility | None:
-    """The worth of symbols if nobody could know a state between readings; None if that is what is planned for."""
-    promise = chosen.release.guarantee
-    if promise.adversary == request.adversary:
+def _unaware(request: Request, option: Option) -> Utility | None:
+    """The utility of symbols if nobody could know a state between readings; `None` if the plan assumes just that."""
+    guarantee = option.release.guarantee
+    if guarantee.adversary == request.adversary:
         return None
     try:
-        chains = decimated_class(request.chains, chosen.every)
-        unaware = symbol_plan(chains, request.epsilon, request.adversary, promise.stretch_ticks, request.objective)
+        chains = decimated_class(request.chains, option.every)
+        release = symbol_plan(chains, request.epsilon, request.adversary, guarantee.stretch_ticks, request.objective)
     except FuguError:
         return None
-    assert unaware.table is not None
-    return assess(unaware.table, chosen.transition, chains, request.ticks)
+    assert release.table is not None
+    return assess(release.table, option.transition, chains, request.ticks)
 
 
-def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:
+def _sampled_class(request: Request, every: int, adversary: Adversary) -> ChainClass:
     """The class of the readings that are taken.
 
-    The universal adversary may know states between them, and steps change from tick to tick. So the class is not that
-    of one chain's powers, but of all products with evidence between, by its odds ratio.
+    The universal adversary may know states between them, and steps may change from tick to tick. So the class does not
+    hold one chain's powers, but all products with evidence between, by their odds ratio.
     """
     chains = request.chains
     if every == 1 or adversary != "universal" or chains.changes or chains.named_streams:
@@ -173,16 +173,16 @@ def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:
 
 
 def decimated_class(chains: ChainClass, step: int) -> ChainClass:
-    """Return a class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
+    """A class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
 
-    Of bounded chains it holds every product. Raises ChainClassError if a probability rounds to 0 or 1, or the class is
-    of one period.
+    For bounded chains it holds every product. ChainClassError: a probability rounds to 0 or 1, or the class is of one
+    period.
     """
     return chains if step == 1 else class_of(chains).decimated(step)
 
 
-def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:
-    """The period with most information per hour, of those whose estimates are not worse than the chosen one's."""
+def _better_option(chosen: Option, periods: list[Option | Refusal]) -> Option | None:
+    """The longer period with the most information per hour whose estimates are not worse; `None` without a gain."""
     candidates = [
         option
         for option in periods

@@ -1,4 +1,4 @@
-"""A plan becomes a policy document; that of a measurement with the tables that a device needs."""
+"""Build policies from plans; the policy of a measurement holds the tables that a device needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.question import LATENCY_SECONDS, frame_ticks
 from fugu.planning.window_plan import JointPlan
 
-if TYPE_CHECKING:  # a plan of one kind does without the others
+if TYPE_CHECKING:  # loaded only for types: a plan of one kind does not need the others
     from fugu.planning.measure_planner import MeasurePlan
     from fugu.planning.measure_spec import MeasureSpec
     from fugu.planning.planner import StreamPlan
@@ -38,21 +38,22 @@ __all__ = [
     "build_window_policy",
     "make_policy",
     "missing_fields",
-    "replacing",
+    "next_version",
     "thresholds",
 ]
 
 _MICROSECONDS = 1_000_000
-_LAST = LAST_US // _MICROSECONDS
+_LAST_SECOND = LAST_US // _MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyHeader:
-    """Header of a policy, beside the plan.
+    """The fields of a policy that a plan does not determine.
 
-    `period_seconds` is of a tick of the plan's class; a frame of symbols may gather for `latency_seconds`. `epoch`
-    (tick 0, by default now, rounded to a second) and `valid_until` are Unix seconds. `missing_share` is the most of the
-    ticks expected to be missing without a state; `useful_for` is None unless that was compared with guessing.
+    `period_seconds` is the length of a tick of the plan's class; a frame of symbols may gather for `latency_seconds`.
+    `epoch` (the time of tick 0, by default now, rounded to a second) and `valid_until` are Unix seconds.
+    `missing_share` is the largest expected share of ticks without a state. `useful_for` is `None` unless answers were
+    compared with guessing.
     """
 
     fleet: str
@@ -69,7 +70,7 @@ class PolicyHeader:
 
 
 class Target(NamedTuple):
-    """Stream that a plan is for, by default named after the column, and the Unix time of its tick 0, by default now."""
+    """The stream that a plan is for, by default named after the column, and the Unix time of tick 0, by default now."""
 
     fleet: str = "home"
     device: str = "device-1"
@@ -77,10 +78,13 @@ class Target(NamedTuple):
     epoch: float | None = None
 
 
-def replacing(policy: AnyPolicy, before: str | None) -> AnyPolicy:
-    """Give a policy the version above that of the text that it takes the place of, if that is another of its stream."""
+def next_version(policy: AnyPolicy, old_text: str | None) -> AnyPolicy:
+    """Give a policy the version after that of its predecessor in `old_text`, or the same version if both are equal.
+
+    The policy is unchanged if `old_text` is `None`, or no policy of the same stream.
+    """
     try:
-        old = None if before is None else read_policy(before)
+        old = None if old_text is None else read_policy(old_text)
     except PolicyError:
         return policy
     if old is None or (old.fleet, old.device, old.stream) != (policy.fleet, policy.device, policy.stream):
@@ -92,9 +96,10 @@ def replacing(policy: AnyPolicy, before: str | None) -> AnyPolicy:
 def thresholds(
     edges: tuple[float, ...], names: tuple[str, ...] | None = None, *, hysteresis: float = 0.0, missing: bool = False
 ) -> Thresholds:
-    """The discretiser of edges between states, named low and high or state0, state1, ... by default.
+    """A discretiser by edges between states; the default names are low and high, or state0, state1, ...
 
-    A value must be `hysteresis` beyond an edge to change the state; `missing` readings can have a state, the last one.
+    A value must be `hysteresis` beyond an edge to change the state. With `missing`, the last state is that of missing
+    readings.
     """
     states = names or (("low", "high") if len(edges) == 1 else tuple(f"state{x}" for x in range(len(edges) + 1)))
     if missing and len(states) == len(edges) + 1:
@@ -103,33 +108,33 @@ def thresholds(
 
 
 def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
-    """Make the policy of a stream's plan, and check it as a device would.
+    """Make the policy of a symbol stream's plan, and check it as a device would.
 
     Raises:
-        PlanningError: the clock is out of range, or the chain is of other states than fewer readings make.
+        PlanningError: the clock is out of range, or fewer readings have other states than those of the chain.
     """
-    chosen = plan.chosen
-    if chosen.every > 1 and header.discretiser.remembers:
+    option = plan.chosen
+    if option.every > 1 and header.discretiser.remembers:
         raise PlanningError(
-            f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those "
+            f"with one reading every {option.every} ticks a running mean or hysteresis makes other states than those "
             "of the chain. Fit one to such readings, or use 'fugu plan auto'"
         )
-    return build_window_policy(chosen.release, replace(header, period_seconds=header.period_seconds * chosen.every))
+    return build_window_policy(option.release, replace(header, period_seconds=header.period_seconds * option.every))
 
 
 def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
-    """Make the policy of planned windows, with the symbols beside them if there are any; errors as `build_policy`."""
+    """Make the policy of planned windows and symbols, if any, and check it; errors as for `build_policy`."""
     promise, table, windows_guarantee = plan.guarantee, plan.table, None
     rate = StreamOutputs(table, plan.windows).rate
     if (windows_loss := plan.windows_loss) is not None:
         bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, windows_loss.epsilon)
-        # Slack for changes of policy, and more than naming the class of a stream of several states later rounds.
+        # Slack for changes of policy; it exceeds the rounding of the class that is named below.
         epsilon = bound.epsilon(promise.stretch_ticks) * float(1 + SLACK)
         windows_guarantee = promise.model_copy(update={"epsilon": epsilon})
     return make_policy(
         header,
         table=table,
-        # joint chains of one stream with its name, its period and what a tick of it tells
+        # joint chains of one stream get its name, period and rate
         chains=plan.chains.for_stream(header.stream, round(header.period_seconds * _MICROSECONDS), rate),
         guarantee=promise,
         windows=plan.windows,
@@ -138,7 +143,7 @@ def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
 
 
 def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -> Policy:
-    """Make a policy of its parts, and check it as a device would.
+    """Make a policy of its parts, and check it as a device would; `planned` holds further fields of `Policy`.
 
     Raises:
         PlanningError: the clock is out of range.
@@ -146,8 +151,8 @@ def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -
     """
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
     period = header.period_seconds
-    if not (0.0 <= epoch <= _LAST and 0.0 < period <= _LAST):
-        raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST}, which is in the year 9999")
+    if not (0.0 <= epoch <= _LAST_SECOND and 0.0 < period <= _LAST_SECOND):
+        raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST_SECOND}, which is in the year 9999")
     policy = Policy(
         fleet=header.fleet,
         device=header.device,
@@ -166,36 +171,36 @@ def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -
     return policy
 
 
-_FILL = 0.9
+_LARGEST_FILL = 0.9
 
 
 def build_measure_policy(
     plan: MeasurePlan, *, epoch: float | None = None, useful_for: UsefulFor | None = None
 ) -> MeasurePolicy:
-    """Make the policy of a plan, and check it as a device would.
+    """Make the policy of a measurement's plan, and check it as a device would.
 
-    It carries the fallback table, and tables for the sets of possible states as far as there is room. The sets that
-    come back are first, then those from tick 0 on. A gateway can send the others; without them a device uses the
-    fallback.
+    It carries the fallback table, and tables for the sets of possible states as far as there is room. Sets that return
+    in every cycle come first, then those from tick 0 on. A gateway can send further tables; without them a device uses
+    the fallback.
 
-    `epoch` is tick 0 in Unix seconds, by default the specification's, or now, rounded to a second.
+    `epoch` is the time of tick 0 in Unix seconds, by default the specification's, or now, rounded to a second.
 
     Raises:
-        PlanningError: something that a policy needs was not given, or no device could follow such a policy.
+        PlanningError: a field that a policy needs is missing, or no device could follow such a policy.
     """
     spec = plan.spec
-    fields = _fields(spec, epoch)
+    fields = _header_fields(spec, epoch)
     if plan.fallback is None:
         raise PlanningError(f"no device can draw such noise: {plan.refused}")
     noises = [(planned, noise) for planned, noise in zip(plan.sets, plan.noises, strict=True) if not planned.fallback]
-    carried = sorted(noises, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
+    carried_sets = sorted(noises, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
     version = fields["version"]
     tables = [TimedTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
-    for number, (planned, noise) in enumerate(carried, start=1):
+    for number, (planned, noise) in enumerate(carried_sets, start=1):
         until = MAX_TICK + 1 if planned.until is None else planned.until
         states = set_of(np.flatnonzero(planned.possible).tolist())
         tables.append(TimedTable(version, number, states, planned.first, until, noise))
-    encoded = [table.text for table in tables]
+    table_texts = [table.text for table in tables]
     document = {
         "format": "fugu/2",
         "kind": "points",
@@ -207,32 +212,32 @@ def build_measure_policy(
         "delta": spec.delta or 0.0,
         "objective": spec.objective,
         "stream_loss": {"epsilon": plan.stream.epsilon, "adversary": plan.stream.adversary, "start": spec.start},
-        "fallback": encoded[0],
+        "fallback": table_texts[0],
     }
-    bare = len(json.dumps(document, indent=2))
-    while len(encoded) > 1 and bare + sum(map(len, encoded[1:])) > _FILL * MAX_POLICY_BYTES:
-        encoded.pop()
-    document["tables"] = encoded[1:]
+    base_size = len(json.dumps(document, indent=2))
+    while len(table_texts) > 1 and base_size + sum(map(len, table_texts[1:])) > _LARGEST_FILL * MAX_POLICY_BYTES:
+        table_texts.pop()
+    document["tables"] = table_texts[1:]
     policy = MeasurePolicy.from_json(json.dumps({**document, "factor": plan.promised}))
     policy.verify(spec.epsilon)
     return policy
 
 
 def missing_fields(spec: MeasureSpec) -> list[str]:
-    """Names of the fields that a policy needs, and that the specification does not give."""
+    """The names of fields that a policy needs and the specification does not give."""
     return [name for name in ("fleet", "device", "stream", "period") if spec.header.get(name) is None]
 
 
-def _fields(spec: MeasureSpec, epoch: float | None) -> dict[str, Any]:
+def _header_fields(spec: MeasureSpec, epoch: float | None) -> dict[str, Any]:
     header = {"latency": LATENCY_SECONDS, "version": 1, **spec.header}
     if missing := missing_fields(spec):
         raise PlanningError(f"a policy needs {', '.join(missing)}")
     epoch = header.get("epoch", float(round(time.time()))) if epoch is None else epoch
     period, latency = header["period"], header["latency"]
     if not all(type(value) in (int, float) for value in (epoch, period, latency)) or not (
-        0.0 <= epoch <= _LAST and 0.0 < period <= _LAST and 0.0 < latency < math.inf
+        0.0 <= epoch <= _LAST_SECOND and 0.0 < period <= _LAST_SECOND and 0.0 < latency < math.inf
     ):
-        raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST}, latency above 0")
+        raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST_SECOND}, latency above 0")
     return {
         **{name: header[name] for name in ("fleet", "device", "stream", "version")},
         "frame_ticks": frame_ticks(latency, period, MAX_MEASURE_TICKS),
@@ -242,12 +247,12 @@ def _fields(spec: MeasureSpec, epoch: float | None) -> dict[str, Any]:
     }
 
 
-def _discretiser(spec: MeasureSpec, value: Any) -> Any:
-    """How readings become states: as it was given, by the cells of a grid on earth, or by the names of the states."""
+def _discretiser(spec: MeasureSpec, declared: Any) -> Any:
+    """The discretiser's fields: as declared, or by the cells of a grid on earth, or by the names of the states."""
     names = list(spec.names)
-    if isinstance(value, dict):
-        return {"states": names, **value}
-    if value is not None:
+    if isinstance(declared, dict):
+        return {"states": names, **declared}
+    if declared is not None:
         raise PlanningError('discretiser must be an object, such as {"kind": "thresholds", "edges": [1, 2]}')
     if spec.cells is not None:
         return {"kind": "cells", **spec.cells, "cells": spec.values.tolist(), "states": names}

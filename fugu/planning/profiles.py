@@ -1,9 +1,8 @@
-"""Profiles as candidates: a share for each block of the local day, over days, judged like other windows.
+"""Plan profiles as candidates: a share for each block of the local day, over days, judged like other windows.
 
-The blocks of the days of a stretch without gaps are compared with one share for all of them. That is the guess without
-knowing the habit: a profile is worth it where it tells the parts of a day apart.
-
-Blocks of the local day for a policy: the transitions of a named time zone, as they are known when it is planned.
+Profiles are compared with guessing one share for all blocks, which needs no knowledge of the habit. A profile is useful
+if it tells the parts of the day apart. A policy holds the transitions of a named time zone as they are known when it is
+planned.
 """
 
 from __future__ import annotations
@@ -36,31 +35,31 @@ from fugu.recordings.readings import Readings
 __all__ = ["Profile", "block_ticks", "profile_blocks"]
 
 LENGTHS = ("4h", "6h", "8h")
-"""Parts of the day that are tried if none are asked for."""
+"""The block lengths that are compared by default."""
 YEARS = 10
-"""How far transitions are compiled; a policy that runs longer keeps the last offset."""
-_LEAST = 900
+"""The years for which transitions are compiled; a policy that runs longer keeps the last offset."""
+_LEAST_SECONDS = 900
 
 
 def profile_blocks(text: str, since: float | None = None) -> DayBlocks:
-    """The blocks of a profile's local day by "4h/Europe/Berlin", of UTC by default.
+    """Read the blocks of the local day from a text such as "4h/Europe/Berlin"; the default zone is UTC.
 
     `since` is the Unix time in seconds from which the policy runs, by default now. PlanningError: blocks do not fill a
-    day, or the zone is unknown here.
+    day, or the zone is unknown.
     """
     length, _, zone = text.partition("/")
     try:
         seconds, zone = seconds_of(length), zone or "UTC"
     except ValueError as error:
         raise PlanningError(f"a profile is profile:LENGTH[/ZONE], as profile:4h/Europe/Berlin: {error}") from None
-    if seconds < _LEAST or DAY % seconds:
+    if seconds < _LEAST_SECONDS or DAY % seconds:
         raise PlanningError(f"blocks of {length} do not fill a day: 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h do")
     since = time.time() if since is None else since
     return DayBlocks(zone, round(seconds), transitions(zone, int(since)))
 
 
 def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:
-    """Pairs of Unix seconds and the offset from UTC in seconds from then on, for ten years from `since`."""
+    """Pairs of a Unix time and the zone's offset from UTC that holds from then on, in seconds, for ten years."""
     try:
         zone_info = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -84,64 +83,64 @@ def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:
 
 
 WINDOW = "profile"
-"""Name of a profile in its policy."""
+"""The name of a profile in its policy."""
 DAYS = (7, 14)
-"""How many days are tried if none are asked for."""
+"""The numbers of days that are compared by default."""
 _RUNS, _ANSWERS = 100, 20_000
 
 
 class Profile(NamedTuple):
-    """The blocks of a recording's ticks: `places` (n,) of all of them, by blocks.
+    """The block of each tick of a recording (n,), for each division of the day into blocks.
 
-    States `counted` are counted together.
+    The states `counted` are counted together.
     """
 
-    places: Mapping[DayBlocks, Ints]
+    block_of_ticks: Mapping[DayBlocks, Ints]
     counted: tuple[int, ...]
 
     def lengths(self, question: Question, period: float) -> list[int]:
-        """Ticks of the profiles to compare; none where blocks would be shorter than a tick of `period` seconds."""
+        """The profiles' lengths in ticks to compare; empty if every block would be shorter than a tick."""
         days = DAYS if question.days is None else (question.days,)
         lengths = [math.ceil(round(day * DAY / period, 6)) for day in days]
         max_ticks = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)
-        return [length for length in lengths if self.places and length <= min(max_ticks, MAX_WINDOW_TICKS)]
+        return [length for length in lengths if self.block_of_ticks and length <= min(max_ticks, MAX_WINDOW_TICKS)]
 
     @classmethod
     def recorded(cls, readings: Readings, question: Question, counted: Sequence[int]) -> Profile:
-        """The blocks that a recording's ticks were in: those that are asked for, or the usual ones of a zone.
+        """Find the block of each tick of a recording, for the wanted blocks or the default ones.
 
-        None is shorter than a tick. PlanningError: there are no such blocks.
+        Blocks shorter than a tick are left out. PlanningError: the blocks are impossible.
         """
         assert readings.moments is not None
         moments = [round(1e6 * moment) for moment in readings.moments.tolist()]
         length, _, zone = question.blocks.partition("/")
         since = float(readings.moments.min())
         block_lengths = [profile_blocks(f"{text}/{zone}", since) for text in ([length] if length else LENGTHS)]
-        places = {
+        block_of_ticks = {
             blocks: np.array([blocks.at(moment) for moment in moments], dtype=np.int64)
             for blocks in block_lengths
             if readings.period <= blocks.seconds
         }
-        return cls(places, tuple(counted))
+        return cls(block_of_ticks, tuple(counted))
 
     def of(self, blocks: DayBlocks) -> Profile:
-        """Those of some blocks only."""
-        return self._replace(places={blocks: self.places[blocks]})
+        """Restrict the profile to one division of the day."""
+        return self._replace(block_of_ticks={blocks: self.block_of_ticks[blocks]})
 
     @staticmethod
     def window(candidate: Candidate, epoch: float | None) -> WantedWindow:
-        """The window of a recommended profile, by its zone's transitions in the years from `epoch` (default: now)."""
+        """The window of a recommended profile, with its zone's transitions in the years from `epoch` (default: now)."""
         assert candidate.blocks is not None
         length = f"{candidate.blocks.seconds}s"
         query = Query("profile", blocks=profile_blocks(f"{length}/{candidate.blocks.zone}", epoch))
         return candidate.window._replace(name=WINDOW, query=query)
 
     def shares(self, blocks: DayBlocks, cut: Cut, set_rows: Part, length: int) -> Shares:
-        """The true answers of the profiles of `length` ticks in a set, a share of each block.
+        """The true answers of profiles of `length` ticks in a set: a share for each block.
 
-        `Shares.length` is what a count is divided by, the ticks of a block in so many days.
+        `Shares.length` is the divisor of a count: the ticks of a block in a profile.
         """
-        block_of_tick, block_count = self.places[blocks][set_rows.rows], len(blocks.labels)
+        block_of_tick, block_count = self.block_of_ticks[blocks][set_rows.rows], len(blocks.labels)
         is_counted = np.isin(cut.states, self.counted)
         codes = np.where(cut.states < 0, -1, np.where(is_counted, block_of_tick, block_count + block_of_tick))
         counts = true_shares(codes, cut.segments, length, tuple((block,) for block in range(block_count)))
@@ -154,10 +153,10 @@ class Profile(NamedTuple):
     def candidates(
         self, task: Task, samples: Sampled, sets: ThreeSets, chains: CoveringChains, lengths: Sequence[int]
     ) -> list[Candidate]:
-        """Profiles over several times; FuguError if no noise is enough."""
+        """Profile candidates over several lengths. FuguError: no noise is enough."""
         release, candidates = replace(task.planned("windows", samples, chains), answers="profile"), []
         assert release.scale is not None
-        for length, blocks in product(lengths, self.places):
+        for length, blocks in product(lengths, self.block_of_ticks):
             fit, choice = (
                 self.shares(blocks, cut, set_rows, length)
                 for cut, set_rows in ((samples.fit, sets.fit), (samples.choose, sets.choose))
@@ -186,5 +185,5 @@ class Profile(NamedTuple):
 
 
 def block_ticks(blocks: DayBlocks, length: int) -> int:
-    """The ticks of a block in so many ticks."""
+    """The ticks of one block within a profile of `length` ticks."""
     return Query("profile", blocks=blocks).usual_ticks(length)

@@ -1,14 +1,15 @@
-"""The question to readings, and the states that answer it; the noise plays no part in the choice.
+"""Define a question about readings, choose the states that answer it, and cut the recording into three sets.
 
-Without a baseline, a threshold or names of states, the kind of data decides. Names and few whole numbers are states as
-they are, and on and off are two. Numbers are above or below their own running mean of `DEFAULT_BASELINE` ticks.
+States are chosen without regard to noise. Without a baseline, a threshold or names of states, the kind of readings
+decides. Names and few whole numbers are states as they are, and on and off are two states. Other numbers are above or
+below their own running mean of `DEFAULT_BASELINE` ticks.
 
-A recording is cut into three sets: one for attackers to learn from, one to choose, one to hold back until the end. Each
-is made of contiguous blocks. Where a recording allows it, the blocks of the three take turns, so that each set has seen
-the whole of it. Each leaves out the first ten baselines, until a running mean is no longer new. Their states are taken
-at the period of the readings, or at a longer one.
+The first set is for attackers to learn from, the second to choose a candidate, the third is held back until the end.
+Each set consists of contiguous blocks. If the recording is long enough, blocks of the three sets take turns, so that
+each set covers the whole recording. The first ten baselines are left out, until a running mean is settled. States are
+taken at the period of the readings, or at a longer one.
 
-The stretch that a plan's epsilon is about: of a time that was asked for, or what suits the period of the ticks.
+A plan's epsilon is about a stretch: of the length that was asked for, or of a length that suits the period.
 """
 
 from __future__ import annotations
@@ -55,19 +56,19 @@ __all__ = [
 
 
 LATENCY_SECONDS = 60.0
-"""How long a frame gathers, if nothing else is wanted: as often as a small fleet's broker does not notice."""
+"""The default seconds that a frame gathers: messages this rare are no burden for a small fleet's broker."""
 DEFAULT_SECONDS = 600
 SLOW_SECONDS = 30.0
-"""Ticks that far apart are protected for ten minutes if nothing else is asked for; more frequent ones singly."""
+"""From this period on, stretches of ten minutes are protected by default; with shorter periods single ticks."""
 _NEARLY_ALL_STAYS = 0.99
 _ON_OFF = Categories(categories=ON_OFF | {"0": 0, "1": 1}, states=("off", "on"))
 
 
 def protected_seconds(seconds: int | None, period_seconds: float | None) -> int:
-    """The seconds of a stretch, 0 for a single tick: as asked, or what suits the period.
+    """The seconds of the protected stretch, 0 for a single tick: as asked, or a default that suits the period.
 
     Raises:
-        PlanningError: a time is asked for, and nobody knows how long a tick is.
+        PlanningError: a time is asked for, but the period is unknown.
     """
     if seconds is None:
         return 0 if period_seconds is None or period_seconds < SLOW_SECONDS else DEFAULT_SECONDS
@@ -77,16 +78,16 @@ def protected_seconds(seconds: int | None, period_seconds: float | None) -> int:
 
 
 def protected_ticks(seconds: int, period_seconds: float | None) -> int:
-    """The most ticks of a stretch of so many seconds; 1 for 0."""
+    """The largest number of ticks in a stretch of `seconds`; 1 for 0 seconds or an unknown period."""
     if not seconds or period_seconds is None:
         return 1
     return stretch_ticks(seconds, max(1, round(period_seconds * 1_000_000)))
 
 
 def long_stay(states: Ints, segments: Ints) -> int | None:
-    """The ticks that 99 % of stays in a state are no longer than; None without any.
+    """The number of ticks that 99 % of stays in a state do not exceed; `None` without stays.
 
-    `states` are (n,), -1 where there is none; `segments` are equal inside a stretch without gaps, which cuts a stay.
+    `states` (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps. A gap ends a stay.
     """
     stay_begins = np.flatnonzero((np.diff(states, prepend=-2) != 0) | (np.diff(segments, prepend=-1) != 0))
     stay_lengths = np.diff(stay_begins, append=len(states))[states[stay_begins] >= 0]
@@ -94,19 +95,19 @@ def long_stay(states: Ints, segments: Ints) -> int | None:
 
 
 def frame_ticks(latency_seconds: float, period_seconds: float, max_ticks: int = MAX_FRAME_TICKS) -> int:
-    """The ticks of a frame that gathers for no longer than a time, and at least one."""
+    """The number of ticks, at least one, in a frame that gathers no longer than `latency_seconds`."""
     return max(1, int(min(latency_seconds / period_seconds * (1.0 + 1e-12), max_ticks)))
 
 
 Want = Literal["now", "share", "histogram", "profile", "place"]
 DEFAULT_BASELINE = 300
-"""Ticks that a running mean looks back if nothing else is said."""
+"""The default number of ticks of a running mean."""
 _MOST_BASELINE = 2**20
 _MOST_STATES = 16
 _MISSING = "missing"
 _FEW_CODES, _MOST_CODES, _ORDERED = 32, 1024, 0.3
 _LEAST_SHARE, _FEWEST_DEPARTURES = 0.05, 20
-"""States that last less of the time, or are left less often, are merged where that is offered."""
+"""States with a smaller share of the time, or fewer departures, are offered to be merged."""
 _ON = ("on", "true", "yes", "open", "opened", "home", "detected", "occupied", "motion", "running", "active", "1")
 _PAIR = 2
 _NEARLY_ALL, _FARTHEST = (0.001, 0.999), 1e300
@@ -114,17 +115,18 @@ _NEARLY_ALL, _FARTHEST = (0.001, 0.999), 1e300
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question to be answered.
+    """A question that a plan answers.
 
-    `epsilon` is the most that may be lost, in nats, about any stretch of `protect` seconds: 0 is a single tick, None
-    ten minutes where a tick is 30 s or more. `want` is the state now, the share of time in a state, or that of each
-    state. None stands for the share of two states and the histogram of more. `baseline` is in ticks, or in seconds if
-    `baseline_is_time`; readings of at least `threshold` are the upper state. `within` is the largest mean absolute
-    error, as a share of 1; None asks for 5 % and takes less. `devices` is the size of a group; `latency_seconds` the
-    longest until a subscriber knows. A profile is a share for each of the `blocks` of the day, as 4h/Europe/Berlin,
-    over `days`; None tries several. Only windows of `window` are compared if it is given, in ticks, or in seconds if
-    `window_is_time`. Ticks without a reading have no state if they are to be ignored; else, if many, one of their own.
-    `cell` is the side of a cell of places in metres; None compares several.
+    `epsilon` is the largest loss, in nats, about any stretch of `protect` seconds. 0 seconds stand for a single tick;
+    `None` for ten minutes if a tick is 30 s or more, else a tick. `want` asks for the state now, the share of time in a
+    state, that of each state, a profile of the day, or a place. `None` asks for a share if there are two states, for a
+    histogram if there are more. `baseline` is in ticks, or in seconds if `baseline_is_time`; readings of at least
+    `threshold` are the upper state. `within` is the largest mean absolute error, as a share of 1; `None` aims at 5 %,
+    but accepts more. `devices` is the size of a group; `latency_seconds` is the longest time until a subscriber knows.
+    A profile is a share for each of the `blocks` of the day, as 4h/Europe/Berlin, over `days`; `None` compares several.
+    If `window` is given, only windows of that length are compared, in ticks, or in seconds if `window_is_time`. With
+    `missing` "ignore", ticks without a reading have no state; otherwise many such ticks have a state of their own.
+    `cell` is the side of a cell of places in metres; `None` compares several.
     """
 
     epsilon: float = 1.0
@@ -146,22 +148,22 @@ class Question:
     cell: float | None = None
 
     def of_places(self, recording: Loaded, column: str | None) -> bool:
-        """True if it is about places: it says so, or asks for nothing else of a file that has them."""
+        """True if the question is about places: it says so, or it is open and the recording holds places."""
         other = self.want or column or self.states or self.baseline or self.threshold is not None
         return self.want == "place" or self.cell is not None or (not other and place_columns(recording) is not None)
 
     @property
     def day_parts(self) -> str | None:
-        """The zone in which parts of the day are asked for; None if they are not."""
+        """The time zone of the parts of the day that a profile asks for; `None` for other questions."""
         return (self.blocks.partition("/")[2] or "UTC") if self.want == "profile" else None
 
     @property
     def gathering_seconds(self) -> float:
-        """How long a frame gathers."""
+        """The seconds that a frame gathers."""
         return LATENCY_SECONDS if self.latency_seconds is None else min(LATENCY_SECONDS, self.latency_seconds)
 
     def ticks(self, period_seconds: float | None) -> int:
-        """The most ticks of the stretch that epsilon is about, once it is settled."""
+        """The largest number of ticks in the protected stretch; settle `protect` first, as `None` counts as a tick."""
         return protected_ticks(self.protect or 0, period_seconds)
 
     def __post_init__(self) -> None:
@@ -180,10 +182,11 @@ class Question:
 
 
 class ChosenStates(NamedTuple):
-    """States for a question.
+    """The states that answer a question.
 
-    They look back `baseline_ticks` (0 without a running mean). `counted` are those whose share is asked for, unless
-    `histogram` asks for each state's; `share_of` says in words what the share is of, `notes` how they were chosen.
+    Their running mean has `baseline_ticks` (0 without one). `counted` lists the states whose share is asked for, unless
+    `histogram` asks for the share of each. `share_of` names the counted states in words; `notes` say how the states
+    were chosen.
     """
 
     discretiser: Discretiser
@@ -195,7 +198,7 @@ class ChosenStates(NamedTuple):
 
 
 def choose_states(readings: Readings, question: Question) -> ChosenStates:
-    """The states that a question is about; PlanningError if the readings do not have such states."""
+    """Choose the states that a question is about. PlanningError: the readings have no such states."""
     has_gaps = readings.missing_share > MOST_MISSING
     missing = _MISSING if has_gaps and question.missing != "ignore" else None
     discretiser, baseline_ticks, notes = _discretiser_of(readings, question, missing)
@@ -259,16 +262,16 @@ def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[
 
 
 def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str | None) -> Categories:
-    """Names as states, however they are spelled."""
+    """Make states of names, ignoring upper and lower case."""
     spelled = {*readings.values.tolist()} - {None}
-    spellings = {value.casefold() for value in spelled}
-    sorted_names = sorted(spellings, key=lambda name: (name in _ON, name))
+    known_names = {value.casefold() for value in spelled}
+    sorted_names = sorted(known_names, key=lambda name: (name in _ON, name))
     labels = sorted_names if states is None else [state.casefold() for state in states]
-    groups = [[name] if name in spellings else name.split("+") for name in labels]
+    groups = [[name] if name in known_names else name.split("+") for name in labels]
     state_names = [name for group in groups for name in group]
     if len(set(state_names)) != len(state_names) or len(groups) < _PAIR:
         raise PlanningError("--states needs at least two different names")
-    if unknown_names := [name for name in state_names if name not in spellings]:
+    if unknown_names := [name for name in state_names if name not in known_names]:
         raise PlanningError(f"{readings.source}: column {readings.column} never holds {unknown_names[0]!r}")
     if len(groups) > _MOST_STATES:
         are_numbers = sum(name.lstrip("-")[:1].isdigit() for name in state_names) > 0.5 * len(state_names)
@@ -277,8 +280,8 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
             f"{readings.source}: column {readings.column} holds {len(groups)} names; at most {_MOST_STATES} can be "
             f"states: {advice}"
         )
-    first = {name: next(value for value in sorted(spelled) if value.casefold() == name) for name in state_names}
-    names = ["+".join(first[name] for name in group)[:64] for group in groups]
+    spelling_of = {name: next(value for value in sorted(spelled) if value.casefold() == name) for name in state_names}
+    names = ["+".join(spelling_of[name] for name in group)[:64] for group in groups]
     state_of_name = {name: place for place, group in enumerate(groups) for name in group}
     categories = {
         value: state_of_name[value.casefold()] for value in sorted(spelled) if value.casefold() in state_of_name
@@ -292,7 +295,7 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
 
 
 def _refuse_codes(readings: Readings, levels: Floats) -> None:
-    """Refuse to average whole numbers that may be codes: there are few, or one follows another in no order."""
+    """Raise a PlanningError for whole numbers that may be codes: few different ones, or steps without order."""
     if (levels != np.floor(levels)).any():
         return
     level_numbers = np.searchsorted(levels, readings.values[readings.present])
@@ -306,7 +309,7 @@ def _refuse_codes(readings: Readings, levels: Floats) -> None:
 
 
 def _levels(groups: list[list[float]], names: tuple[str, ...], missing: str | None) -> Thresholds:
-    """A state for each group of numbers: what is nearest to one of them."""
+    """Make a state of each group of numbers; a reading has the state of the nearest number."""
     numbers = [number for group in groups for number in group]
     if len(groups) < _PAIR or sorted(set(numbers)) != numbers or not all(map(math.isfinite, numbers)):
         raise PlanningError("--states needs at least two numbers that increase")
@@ -318,7 +321,7 @@ def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str |
 
 
 def _clamping_range(values: Floats) -> tuple[float, float]:
-    """A range that readings are clamped to: three times as wide as that of nearly all of them, in round numbers."""
+    """The range to which readings are clamped: three times as wide as that of 99.8 % of them, in round numbers."""
     low, high = np.nanquantile(values, _NEARLY_ALL)
     if low == high:
         low, high = np.nanmin(values), np.nanmax(values)
@@ -329,9 +332,9 @@ def _clamping_range(values: Floats) -> tuple[float, float]:
 
 
 def merged_states(choice: ChosenStates, recordings: Sequence[Cut]) -> tuple[str, ...] | None:
-    """States with the rare ones merged, as --states takes them: numbers with a neighbour, names with the next rarest.
+    """Merge rare states, in the form that --states takes: numbers with a neighbour, names with the next rarest.
 
-    None if none is rare, or there would be fewer than two.
+    Return `None` if no state is rare, or the states cannot be merged.
     """
     discretiser = choice.discretiser
     names = discretiser.states[: len(discretiser.states) - (discretiser.missing is not None)]
@@ -354,7 +357,7 @@ def merged_states(choice: ChosenStates, recordings: Sequence[Cut]) -> tuple[str,
 
 
 def _share_and_departures(group: list[int], recordings: Sequence[Cut]) -> tuple[float, float]:
-    """The least share of a donor's time in some states, and how often they are left at least."""
+    """The least share of time in some states, and the least number of departures from them, over all donors."""
     figures = []
     for states, segments in recordings:
         in_group = np.isin(states, group)
@@ -364,25 +367,25 @@ def _share_and_departures(group: list[int], recordings: Sequence[Cut]) -> tuple[
 
 
 BASELINES_APART = 10
-"""How many baselines lie between the blocks of two sets: of what a running mean knows of the one, e^-10 is left."""
+"""The number of baselines between blocks of two sets: a running mean retains e^-10 of the earlier block."""
 _LEAST_APART = 300
 _SHARES = (0.5, 0.15, 0.35)
 _MOST_TURNS = 5
 _MOST_LOST = 0.4
 _LONG_BLOCK = 1_500
-"""Blocks take turns only where the shortest ones are at least that long: long windows need room as well."""
+"""Blocks take turns only if the shortest ones have this many ticks, so that long windows fit."""
 _LEAST_TICKS = 300
 
 
 class Part(NamedTuple):
-    """A set of ticks: (m,) increasing indices, and numbers that are equal inside a stretch without gaps."""
+    """A set of ticks: increasing indices (m,), and segments (m,) that are equal within a stretch without gaps."""
 
     rows: Ints
     segments: Ints
 
 
 class ThreeSets(NamedTuple):
-    """The sets of a recording, and how many ticks lie between any two blocks."""
+    """The three sets of a recording, and the number of ticks between any two blocks."""
 
     fit: Part
     choose: Part
@@ -391,33 +394,34 @@ class ThreeSets(NamedTuple):
 
 
 def apart_ticks(baseline_ticks: int) -> int:
-    """How many ticks must lie between two sets: ten baselines, and 300 for states that look back at nothing."""
+    """The number of ticks that must lie between two sets: ten baselines, but at least 300."""
     return max(BASELINES_APART * baseline_ticks, _LEAST_APART)
 
 
 def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURNS) -> ThreeSets:
-    """Cut a recording into blocks that take turns; `segments` are (n,), equal inside a stretch without gaps.
+    """Cut a recording into three sets whose blocks take turns; `segments` (n,) are equal within a stretch without gaps.
 
-    Each set has its turn at most `most_turns` times: once leaves room for the longest windows.
+    Each set has at most `most_turns` blocks; a single block leaves room for the longest windows.
 
     Raises:
-        TooShortError: too few ticks are left.
+        TooShortError: the recording has too few ticks.
     """
     ticks, gap_ticks = len(segments), apart_ticks(baseline_ticks)
-    first_usable = gap_ticks if baseline_ticks and 3 * gap_ticks <= _MOST_LOST * ticks else 0
-    usable_by_turns = [ticks - first_usable - (3 * turns - 1) * gap_ticks for turns in range(1, most_turns + 1)]
+    first_tick = gap_ticks if baseline_ticks and 3 * gap_ticks <= _MOST_LOST * ticks else 0
+    usable_by_turns = [ticks - first_tick - (3 * turns - 1) * gap_ticks for turns in range(1, most_turns + 1)]
     turns, usable = 1, usable_by_turns[0]
     for turn_count, usable_ticks in enumerate(usable_by_turns[1:], 2):
         if usable_ticks >= (1.0 - _MOST_LOST) * ticks and usable_ticks * min(_SHARES) >= _LONG_BLOCK * turn_count:
             turns, usable = turn_count, usable_ticks
     if usable * min(_SHARES) < _LEAST_TICKS:
-        least = 2 * gap_ticks + round(_LEAST_TICKS / min(_SHARES))
+        least_ticks = 2 * gap_ticks + round(_LEAST_TICKS / min(_SHARES))
         raise TooShortError(
-            f"{ticks} ticks are too few to plan from: three sets that lie {gap_ticks} ticks apart need {least} or more",
+            f"{ticks} ticks are too few to plan from: three sets that lie {gap_ticks} ticks apart need "
+            f"{least_ticks} or more",
             baseline_ticks,
         )
     blocks: list[list[Ints]] = [[], [], []]
-    begin = first_usable
+    begin = first_tick
     for _ in range(turns):
         for set_index, share in enumerate(_SHARES):
             end = begin + int(usable / turns * share)
@@ -428,23 +432,23 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURN
 
 
 def _joined_blocks(blocks: list[Ints], segments: Ints) -> Part:
-    """Blocks one after another; no stretch goes from one into the next."""
+    """Join blocks one after another; no segment continues from one block into the next."""
     rows = np.concatenate(blocks)
     is_begin = np.concatenate([[False], (np.diff(rows) != 1) | (np.diff(segments[rows]) != 0)])
     return Part(rows, np.cumsum(is_begin).astype(np.int64))
 
 
 class Cut(NamedTuple):
-    """The states (m,) of a set, -1 where there is none, and its segments (m,), equal inside a stretch without gaps."""
+    """The states (m,) of a set, -1 for no state, and its segments (m,), equal within a stretch without gaps."""
 
     states: Ints
     segments: Ints
 
 
 class Sampled(NamedTuple):
-    """A recording, one reading every so many ticks, in three sets of states.
+    """The states of a recording, one per `every` ticks, in three sets.
 
-    `whole` are all of them, for each donor, whom the class of chains covers.
+    `whole` holds all states of each donor; the class of chains covers these.
     """
 
     every: int
@@ -456,16 +460,16 @@ class Sampled(NamedTuple):
 
 
 def one_in(segments: Ints, tick_stride: int) -> NDArray[np.bool_]:
-    """(n,) whether a tick is taken: the first of every stretch without gaps, and every so many ticks from there on."""
+    """Select (n,) the first tick of every stretch without gaps, and every `tick_stride`-th tick after it."""
     begins = np.flatnonzero(np.diff(segments, prepend=segments[0] - 1) != 0)
     tick_in_stretch = np.arange(len(segments)) - np.repeat(begins, np.diff(np.append(begins, len(segments))))
     return np.asarray(tick_in_stretch % tick_stride == 0)
 
 
 def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tick_stride: int = 1) -> Sampled:
-    """The states of one reading every so many ticks; a running mean looks back as long in time.
+    """Compute the states of every `tick_stride`-th reading in three sets; a running mean covers the same time.
 
-    Readings are of the whole recording, so that a running mean is never new at the beginning of a block.
+    States are computed over the whole recording, so that a running mean is settled at the beginning of a block.
     """
     discretiser = choice.discretiser
     if isinstance(discretiser, Baseline) and tick_stride > 1:

@@ -1,6 +1,6 @@
-"""A policy and a recording: states at the policy's clock, whether they are in its class, and attacks on its releases.
+"""Hold a recording against a policy: states at the policy's clock, the policy's class, and attacks on its releases.
 
-Attackers ask about ticks, and about stretches where these are what is promised.
+Attackers ask about ticks, and about stretches if the policy protects stretches.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _MOST_TICKS = 20_000_000
 
 
 def states_by(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[Readings, Ints, Ints]:
-    """Read a recording at a policy's clock: its readings, and the (n,) states and segments of the policy's ticks.
+    """Read a recording at a policy's clock. Return its readings, and the states and segments (n,) of ticks.
 
-    A log of changes is looked at once a tick; of samples every so many are taken; events are ticks as they are.
+    A log of changes is looked at once per tick. Of samples, one is taken per tick. Each event is a tick.
 
     Raises:
-        PlanningError: no whole number of readings is a tick, or no reading has a state.
-        FuguError: it cannot be read.
-        QuestionError: it can be read in more than one way.
+        PlanningError: a tick is no whole number of readings, or no reading has a state.
+        FuguError: the recording cannot be read.
+        QuestionError: the recording can be read in more than one way.
     """
     readings, selected, states = _states_at_clock(policy, recording, options)
     return readings, states, readings.segments[selected]
@@ -71,7 +71,7 @@ def states_by(policy: Policy, recording: Recorded, options: ReadOptions) -> tupl
 def _states_at_clock(
     policy: Policy, recording: Recorded, options: ReadOptions
 ) -> tuple[Readings, NDArray[np.bool_], Ints]:
-    """Readings, (n,) which of them are at ticks of a policy, and the states of these."""
+    """The readings, a mask (n,) of those at ticks of the policy, and the states of the masked ones."""
     loaded, period = load(recording, options), policy.clock.period_us / 1e6
     readings = read_readings(loaded, options)
     tick_stride = 1
@@ -93,26 +93,26 @@ def _states_at_clock(
 
 
 class Numbered(NamedTuple):
-    """States and segments (n,) of ticks one after another, from `first` on; no state is -1."""
+    """States and segments (n,) of consecutive ticks from `first` on; -1 for no state."""
 
     first: int
     states: Ints
     segments: Ints
 
     def at(self, ticks: Ints, *, loop: bool) -> tuple[Ints, Ints]:
-        """States and segments of ticks, which may begin anew after the last; outside there is no state."""
+        """Look up states and segments of ticks; outside the range there is no state, or with `loop` it repeats."""
         loop_counts, indices = np.divmod(ticks - self.first, len(self.states))
         states = np.where(loop | (loop_counts == 0), self.states[indices], -1)
         return states, self.segments[indices] + loop_counts * len(self.states)
 
 
 class Truth(NamedTuple):
-    """The states of a sensor, at the ticks of a policy.
+    """The true states of a sensor at the ticks of a policy.
 
     Attributes:
-        source: where it is from.
-        replayed: ticks as an agent counts that replays it, from 0.
-        dated: ticks by its times; None if it has none of a day.
+        source: name of the recording.
+        replayed: states by ticks as an agent counts them that replays the recording, from 0.
+        dated: states by ticks of the recording's own times; `None` if these are not dates.
     """
 
     source: str
@@ -120,14 +120,14 @@ class Truth(NamedTuple):
     dated: Numbered | None
 
     def numbered(self, begin: int, end: int) -> Numbered:
-        """Ticks by its times if any lies in begin..end; else as of a replay."""
+        """The states by the recording's own times if any lie in begin..end, else by a replay's ticks."""
         if self.dated is not None and self.dated.first < end and self.dated.first + len(self.dated.states) > begin:
             return self.dated
         return self.replayed
 
 
 def truth_by(policy: Policy, recording: Recorded, options: ReadOptions) -> Truth:
-    """Read what was true at the ticks of a policy; errors as of `states_by`."""
+    """Read the true states at the ticks of a policy; errors as for `states_by`."""
     readings, selected, states = _states_at_clock(policy, recording, options)
     segments = readings.segments[selected]
     rows = np.arange(len(states)) if readings.rows is None or not selected.all() else readings.rows
@@ -139,7 +139,7 @@ def truth_by(policy: Policy, recording: Recorded, options: ReadOptions) -> Truth
 
 
 def _states_by_tick(ticks: Ints, states: Ints, segments: Ints) -> Numbered:
-    """Place states and segments at their ticks; those without a tick, -1 in a recording's rows, have none."""
+    """Place states and segments at their ticks; those with tick -1 are left out."""
     has_tick = ticks >= 0
     ticks, states, segments = ticks[has_tick], states[has_tick], segments[has_tick]
     first_tick = int(ticks.min()) if ticks.size else 0
@@ -148,17 +148,17 @@ def _states_by_tick(ticks: Ints, states: Ints, segments: Ints) -> Numbered:
         raise PlanningError(
             f"the recording has times of more than {_MOST_TICKS} ticks of the policy: give a part of it"
         )
-    placed, parts = np.full(length, -1, dtype=np.int64), np.zeros(length, dtype=np.int64)
-    placed[ticks - first_tick], parts[ticks - first_tick] = states, segments
-    return Numbered(first_tick, placed, np.maximum.accumulate(parts))
+    tick_states, tick_segments = np.full(length, -1, dtype=np.int64), np.zeros(length, dtype=np.int64)
+    tick_states[ticks - first_tick], tick_segments[ticks - first_tick] = states, segments
+    return Numbered(first_tick, tick_states, np.maximum.accumulate(tick_segments))
 
 
 class RecordedClass(NamedTuple):
-    """A recording beside the class of a policy.
+    """The comparison of a recording's class with the class of a policy.
 
-    `inside` says whether that class covers the one that covers the recording; `odds_ratio` is the largest of a step
-    that the recording needs, `declared` that of the policy. `epsilon` is what the policy's noise loses for the
-    recording's class (infinite without a bound), `claimed` what it promises, both against `adversary`.
+    `inside` says whether the policy's class contains the one that covers the recording. `odds_ratio` is the largest
+    odds ratio of a step that the recording needs, `declared` that of the policy. `epsilon` is the loss of the policy's
+    noise for the recording's class (infinite without a bound), `claimed` the promised one, both against `adversary`.
     """
 
     inside: bool
@@ -170,15 +170,14 @@ class RecordedClass(NamedTuple):
 
 
 def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = AS_FOUND) -> RecordedClass:
-    """Hold the class that covers a recording, with the policy's own states and clock, against the policy's.
-
-    The policy's class is of two-state intervals, or of a largest odds ratio.
+    """Compare the class that covers a recording, with the policy's states and clock, with the policy's class.
 
     Raises:
-        PlanningError: the policy's class is another, or the recording has other ticks.
+        PlanningError: the policy's class has neither intervals of two states nor a largest odds ratio, or the
+            recording's ticks do not fit.
         ChainClassError: the recording is too short to tell.
-        FuguError: it cannot be read.
-        QuestionError: it can be read in more than one way.
+        FuguError: the recording cannot be read.
+        QuestionError: the recording can be read in more than one way.
     """
     declared = policy.chains
     if not isinstance(declared, BinaryChains | BoundedChains):
@@ -187,16 +186,16 @@ def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = A
         )
     _, states, segments = states_by(policy, recording, options)
     covering = covering_class(states, segments, len(policy.discretiser.states)).chains
-    compared = covering
+    bounded = covering
     if declared.changes:
-        compared = BoundedChains(states=covering.states, odds_ratio=covering.odds_bound)
+        bounded = BoundedChains(states=covering.states, odds_ratio=covering.odds_bound)
     adversary = policy.guarantee.adversary
-    tick_epsilon = compared.ratio_loss(*policy.outputs.ratios, adversary).epsilon
+    tick_epsilon = bounded.ratio_loss(*policy.outputs.ratios, adversary).epsilon
     return RecordedClass(
         contains(declared, covering),
         covering.odds_bound,
         declared.odds_bound,
-        policy.outputs.bound(compared, adversary, tick_epsilon).epsilon(policy.guarantee.stretch_ticks),
+        policy.outputs.bound(bounded, adversary, tick_epsilon).epsilon(policy.guarantee.stretch_ticks),
         policy.guarantee.epsilon,
         adversary,
     )
@@ -207,10 +206,10 @@ _ROUNDING = 1e-9
 
 
 class Trial(NamedTuple):
-    """One release of a recording's states, attacked, the most successful attack first.
+    """The attacks on one release of a recording's states, the most successful first.
 
-    `noise` is a flip probability (the larger of two), or the scale of a count in ticks. `learners` has the one who
-    learns habits and moved furthest, for this draw of the noise and, of simulations, for further ones.
+    `noise` is a flip probability (the larger of two), or the scale of a count in ticks. `learners` holds the habit
+    learner whose odds moved furthest, for this draw of the noise and for further simulated draws.
     """
 
     source: str
@@ -222,12 +221,12 @@ class Trial(NamedTuple):
 
     @property
     def known_chain(self) -> Attack:
-        """The attacker who believes the recording's mean chain, and uses every output (forward-backward)."""
+        """The attack by forward-backward inference, which believes the recording's mean chain and uses every output."""
         return next(attack for attack in self.attacks if attack.attacker == "forward-backward")
 
 
 class Release(NamedTuple):
-    """Outputs of a policy, with a name, their noise (as of a `Trial`), and the epsilon about one tick."""
+    """Outputs of a policy, with a name, their noise (as in a `Trial`), and the epsilon about one tick."""
 
     name: str
     noise: float
@@ -238,12 +237,12 @@ class Release(NamedTuple):
 def releases_of(
     policy: Policy, symbols: SymbolOutputs | None, draw_counts: Callable[[Window | GroupDocument], CountOutputs | None]
 ) -> list[Release]:
-    """List all releases that can be attacked: symbols, each window whose counts share no tick, and these together.
+    """List all releases that can be attacked: symbols, each tumbling window, and each window together with symbols.
 
-    `draw_counts` gives the counts of a window, each time that it is asked.
+    `draw_counts` draws the counts of a window, anew at each call.
     """
     releases: list[Release] = []
-    tick_epsilon, windows_bound = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
+    tick_epsilon, windows_bound = policy.bound().epsilon(1), policy.windows_bound()  # attackers ask about single ticks
     if symbols is not None:
         is_square = symbols.emission.shape[0] == symbols.emission.shape[1]
         noise = float(1 - symbols.emission.diagonal().min()) if is_square else math.nan
@@ -263,7 +262,7 @@ def releases_of(
 def attack_releases(
     source: str, states: Ints, segments: Ints, releases: Iterable[Release], known_one_in: int | None
 ) -> Iterator[Trial]:
-    """Attack each release of (n,) states; attackers are given the true state of every `known_one_in`-th tick."""
+    """Attack each release of states (n,); attackers know the true state of every `known_one_in`-th tick."""
     for name, noise, epsilon, outputs in releases:
         attacks = attack(states, segments, outputs, epsilon, known=known_ticks(states, known_one_in))
         furthest = furthest_learner(attacks)
@@ -271,29 +270,29 @@ def attack_releases(
 
 
 class Released(NamedTuple):
-    """Releases of the (n,) states of a recording by a policy, and `again` the same with other draws of the noise."""
+    """A policy's releases of the states (n,) of a recording; `redraws` holds the same with other draws of the noise."""
 
     source: str
     states: Ints
     segments: Ints
     releases: Sequence[Release]
-    again: Sequence[Sequence[Release]]
+    redraws: Sequence[Sequence[Release]]
 
     def attacked(self, known_one_in: int | None = None) -> Iterator[Trial]:
-        """Attack each release; attackers are given the true state of every `known_one_in`-th tick."""
+        """Attack each release; attackers know the true state of every `known_one_in`-th tick."""
         states, segments, known_states = self.states, self.segments, known_ticks(self.states, known_one_in)
         for index, trial in enumerate(attack_releases(self.source, states, segments, self.releases, known_one_in)):
-            drawn_outputs = (releases[index].outputs for releases in self.again)
-            repeats = [
+            drawn_outputs = (releases[index].outputs for releases in self.redraws)
+            redraws = [
                 attack(states, segments, outputs, trial.epsilon, attackers=learners(outputs), known=known_states)
                 for outputs in drawn_outputs
             ]
-            furthest_learners = [furthest for attacks in repeats if (furthest := furthest_learner(attacks)) is not None]
+            furthest_learners = [furthest for attacks in redraws if (furthest := furthest_learner(attacks)) is not None]
             yield trial._replace(learners=(*trial.learners, *furthest_learners))
 
 
 def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Released:
-    """Draw what a policy releases of a recording, read at its clock: symbols, tumbling windows, each with the symbols.
+    """Draw a policy's releases of a recording at its clock: symbols, tumbling windows, and each window with symbols.
 
     Raises:
         PlanningError: no reading has a state, or the policy releases nothing that can be attacked.
@@ -306,7 +305,7 @@ def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Relea
 
 
 def _draw_releases(policy: Policy, states: Ints, segments: Ints, seed: int) -> list[Release]:
-    """Releases of (n,) states and their segments, by one draw of the noise."""
+    """Draw the releases of states (n,) and their segments once."""
     names, generator = policy.discretiser.states, np.random.default_rng(seed)
 
     def draw_counts(window: Window | GroupDocument) -> CountOutputs:
@@ -321,11 +320,10 @@ def _draw_releases(policy: Policy, states: Ints, segments: Ints, seed: int) -> l
 
 
 class StretchTrial(NamedTuple):
-    """Attacks on stretches of so many ticks, one for each secret; without any `why` says why, and is empty otherwise.
+    """Attacks on stretches of `ticks` ticks, one for each secret; if there are none, `why` is the reason, else "".
 
-    `source` is whose states they are.
-
-    `in_class` says that the believed chain is of the class: then no output moves odds further than is promised.
+    `source` names the recording. `in_class` says that the attacker's chain is in the class: then no output moves odds
+    further than promised.
     """
 
     source: str
@@ -338,7 +336,7 @@ class StretchTrial(NamedTuple):
 
     @property
     def least(self) -> float:
-        """Epsilon is at least this, by what was true and, in the class, by how far odds moved."""
+        """The least possible epsilon, by the attacks' success and, for a chain of the class, by how far odds moved."""
         bounds = [attack.epsilon_low for attack in self.attacks]
         if self.in_class:
             bounds += [math.log(attack.furthest) - _ROUNDING for attack in self.attacks]
@@ -348,7 +346,7 @@ class StretchTrial(NamedTuple):
 def attack_released_stretches(
     policy: AnyPolicy, source: str, states: Ints, segments: Ints, releases: Iterable[Release]
 ) -> list[StretchTrial]:
-    """Attack each kind of output of (n,) states by itself; nothing if the promise is about single ticks."""
+    """Attack each kind of output of states (n,) by itself; empty if the promise is about single ticks."""
     if not isinstance(policy, Policy) or policy.guarantee.stretch_ticks == 1:
         return []
     unknown = unknown_ticks(policy, MOST_FOLLOWED)
@@ -369,7 +367,7 @@ def attacked_stretches(
     unknown_ticks: int,
     chain: Floats | None,
 ) -> StretchTrial:
-    """Attack one output, by a chain of the class or the mean chain of the states; so many ticks are not known."""
+    """Attack one output by `chain`, or the states' mean chain if `None`; the attacker does not know `unknown_ticks`."""
     ticks = policy.guarantee.stretch_ticks
     bound = policy.bound()
     if isinstance(outputs, CountOutputs):
@@ -391,6 +389,6 @@ def attacked_stretches(
 
 
 def unknown_ticks(policy: Policy, max_distance: int) -> int:
-    """Ticks that the attacker does not know: a day, but none so far from the stretch that it makes no difference."""
+    """The ticks that the attacker does not know: a day, but at most `max_distance` to each side of the stretch."""
     ticks = policy.guarantee.stretch_ticks
     return max(ticks, min(-(-_DAY_US // policy.clock.period_us), ticks + 2 * max_distance))

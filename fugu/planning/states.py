@@ -1,4 +1,4 @@
-"""States of readings, with the code that devices run; and a test of ticks without one: do they depend on states?"""
+"""Classify readings with the code that devices run, and test whether gaps depend on the states beside them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["MOST_MISSING", "Gaps", "gaps_of", "states_of"]
 
 
 def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, segments: Ints) -> Ints:
-    """(n,) states of a recording, -1 where there is none, tick by tick, with the code that devices run.
+    """Classify a recording tick by tick with the code that devices run: states (n,), -1 for no state.
 
-    None, NaN and other unusable readings are ticks without one. `segments` are equal inside a stretch of consecutive
-    ticks; each stretch begins like a device that was started.
+    `None`, NaN and other unusable readings count as missing. `segments` (n,) are equal within a stretch of consecutive
+    ticks; the classifier restarts at each stretch, as on a started device.
     """
     if len(readings) != len(segments):
         raise ValueError(f"{len(readings)} readings and {len(segments)} segments")
@@ -30,9 +30,7 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
     values = readings.tolist() if isinstance(readings, np.ndarray) else readings
     kinds = set(map(type, values))
     has_values_only = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
-    if (
-        has_values_only and not discretiser.remembers
-    ):  # a state follows from its reading alone: each is asked about once
+    if has_values_only and not discretiser.remembers:  # a state follows from its reading alone: classify each once
         state_of = {value: observe(tick, value) for tick, value in enumerate(set(values))}
         return np.array([-1 if (state := state_of[value]) is None else state for value in values], dtype=np.int64)
     is_begin = np.ones(len(segments), dtype=np.bool_)
@@ -49,10 +47,10 @@ _FEWEST, _SIGNIFICANT, _DRAWS = 20, 0.05, 2000
 
 
 class Gaps(NamedTuple):
-    """Ticks without a reading between others: how many such gaps there are, and how the states beside them are.
+    """Gaps between ticks with readings: their number, and tests of the states before and after them.
 
-    `before` and `after` are p-values: how often as many states, drawn like all states of the recording, differ from
-    these by as much. Gaps that come in groups make them too small, never too large.
+    `before` and `after` are p-values: the share of equally many random states of the recording that deviate at least as
+    much. Gaps that come in groups make the p-values too small, never too large.
     """
 
     number: int
@@ -61,17 +59,17 @@ class Gaps(NamedTuple):
 
     @property
     def dependent(self) -> bool:
-        """True if they have to do with the states before or after them; both tests together err once in 20."""
+        """True if gaps depend on the states before or after them; both tests together err once in 20."""
         return self.number >= _FEWEST and min(self.before, self.after) < _SIGNIFICANT / 2.0
 
     @property
     def independent(self) -> bool:
-        """True if there are enough gaps to tell, and they look independent."""
+        """True if there are enough gaps to tell, and no dependence shows."""
         return self.number >= _FEWEST and not self.dependent
 
 
 def gaps_of(cuts: Iterable[tuple[Ints, Ints]], missing_state: int | None) -> Gaps | None:
-    """The gaps of recordings, None without any; ticks of the state `missing_state`, or without a state, are in gaps."""
+    """Test the gaps of recordings; `None` without gaps. Ticks in `missing_state` or without a state are gaps."""
     states_seen, states_before, states_after = [], [], []
     for states, segments in cuts:
         has_reading = (states >= 0) & (states != (-1 if missing_state is None else missing_state))
@@ -92,7 +90,7 @@ def gaps_of(cuts: Iterable[tuple[Ints, Ints]], missing_state: int | None) -> Gap
 
 
 def _p_value(states: Ints, shares: Floats, rng: np.random.Generator) -> float:
-    """How often as many independent draws are at least as far from their expectation, by Pearson's statistic."""
+    """The share of simulated draws at least as far from their expectation as `states`, by Pearson's statistic."""
     expected_counts = np.maximum(len(states) * shares, 1e-12)
     drawn_counts = np.vstack([np.bincount(states, minlength=len(shares)), rng.multinomial(len(states), shares, _DRAWS)])
     statistics = ((drawn_counts - expected_counts) ** 2 / expected_counts).sum(axis=1)

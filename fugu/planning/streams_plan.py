@@ -1,7 +1,7 @@
-"""Plan streams that move together: one epsilon for all, and what each of them may tell of a tick.
+"""Plan streams that move together: one epsilon for all, and a rate for each, its largest loss about a tick.
 
-What streams tell of a tick adds up, so a total is divided among them by shares, as large as the joint class allows.
-Each policy names all streams and what each may tell: a device holds its own to that, and all of them to epsilon.
+Rates add up, so the largest total that the joint class allows is divided among the streams by shares. Each policy names
+all streams and their rates: a device checks its own stream against its rate, and all streams against epsilon.
 
 Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
@@ -38,17 +38,17 @@ from fugu.privacy.randomised_response import Utility, allowed_ratios, assess, ra
 __all__ = ["StreamsPlan", "StreamsRequest", "plan_streams", "stream_policies"]
 
 _INWARD = 1.0 - 1e-9
-_LEAST = 1e-12
-_MOST = 40.0
+_LEAST_RATE = 1e-12
+_MOST_RATE = 40.0
 _HALVINGS = 200
 
 
 class StreamsRequest(NamedTuple):
-    """Request for a plan: epsilon is of all streams together, about any stretch of `protect` seconds, 0 for a tick.
+    """A request for a plan; epsilon is that of all streams, about any stretch of `protect` seconds, 0 for a tick.
 
     `known` takes the fitted chain as it is, not the class that covers the recording. Names are "stream" or
-    "device/stream"; `shares` are of what a tick may tell; each stream releases `windows`. `symbols` is the share of a
-    stream's part that is for symbols; 1 without windows, None for windows only.
+    "device/stream". `shares` divide the total rate; each stream releases `windows`. `symbols` is the share of a
+    stream's rate for its symbols; 1 without windows, `None` for windows only.
     """
 
     model: ChainModel
@@ -64,16 +64,16 @@ class StreamsRequest(NamedTuple):
 
     @property
     def stretch_ticks(self) -> int:
-        """The most ticks of such a stretch."""
+        """The largest number of ticks in the protected stretch."""
         return protected_ticks(self.protect, self.period_seconds)
 
 
 class PlannedStream(NamedTuple):
-    """Release of one stream.
+    """The release of one stream.
 
-    `rate` is the most that it may tell of a tick. `windows_loss` is of all streams, where only the windows of this one
-    are seen, None unless it has both. `utility` is of its symbols, `alone` the rate that it would have if planned by
-    itself for the same epsilon, None if unknown.
+    `rate` is the largest loss about a tick. `windows_loss` is the loss of all streams if only the windows of this one
+    are seen; `None` unless the stream has windows and symbols. `utility` is that of the symbols. `alone` is the rate of
+    the stream if planned by itself for the same epsilon; `None` if unknown.
     """
 
     name: str
@@ -86,10 +86,10 @@ class PlannedStream(NamedTuple):
 
 
 class StreamsPlan(NamedTuple):
-    """The plan: the class that every policy declares, and the loss of all streams together: of a tick, and `bound`.
+    """The class of every policy, and the loss of all streams together: `loss` about a tick, `bound` about stretches.
 
-    `apart` is what they would lose together, each planned by itself for the same epsilon; infinite without a bound,
-    None if unknown.
+    `apart` is the joint loss if each stream were planned by itself for the same epsilon; infinite without a bound,
+    `None` if unknown.
     """
 
     request: StreamsRequest
@@ -101,11 +101,11 @@ class StreamsPlan(NamedTuple):
 
 
 def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
-    """Divide what epsilon allows among streams; `ticks` are of the simulations that say what symbols are worth.
+    """Divide the largest rate that epsilon allows among streams; simulations of utility have `ticks` ticks.
 
     Raises:
-        PlanningError: there is no such class, or the shares are none, or epsilon allows nothing.
-        GuaranteeError: no finite guarantee against such an adversary.
+        PlanningError: there is no such class, the shares are invalid, or no noise keeps epsilon.
+        GuaranteeError: there is no finite guarantee against this adversary.
     """
     model, shares = request.model, request.shares
     if len(shares) != len(model.streams) or not all(0.0 < share < math.inf for share in shares):
@@ -120,14 +120,14 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
     def bound(rates: Sequence[float]) -> StretchBound:
         return _bound(class_of(rates), request.adversary)
 
-    total = _largest(lambda rate: bound([part * rate for part in parts]).epsilon(stretch), request.epsilon)
-    chains = class_of([part * total for part in parts])
-    lone = [_rate_alone(request, i) for i in range(len(shares))]
-    streams = tuple(_stream(request, chains, i, lone[i], ticks) for i in range(len(shares)))
+    largest_rate = _largest_rate(lambda rate: bound([part * rate for part in parts]).epsilon(stretch), request.epsilon)
+    chains = class_of([part * largest_rate for part in parts])
+    lone_rates = [_rate_alone(request, i) for i in range(len(shares))]
+    streams = tuple(_plan_stream(request, chains, i, lone_rates[i], ticks) for i in range(len(shares)))
     apart = None
-    if None not in lone:
+    if None not in lone_rates:
         try:
-            apart = bound([rate for rate in lone if rate is not None]).epsilon(stretch)
+            apart = bound([rate for rate in lone_rates if rate is not None]).epsilon(stretch)
         except GuaranteeError:
             apart = math.inf
     loss = chains.joint_loss(request.adversary)
@@ -135,12 +135,12 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
 
 
 def _bound(chains: JointChains, adversary: Adversary, windows: Loss | None = None) -> StretchBound:
-    """Joint loss of all streams about stretches; with a loss of `windows`, where only these are seen of one stream."""
+    """The joint loss of all streams about stretches; by the loss `windows` if only these are seen of one stream."""
     return chains.stretch_bound((windows or chains.joint_loss(adversary)).epsilon, 1, 0.0, (), adversary)
 
 
 def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple[Policy, ...]:
-    """Make the policies of all streams, with the names that the plan was made for, and check each as its device would.
+    """Make the policies of all streams, with the names of the plan, and check each as its device would.
 
     Raises:
         PlanningError: the clock is out of range.
@@ -165,68 +165,68 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
     )
 
 
-def _largest(loss: Callable[[float], float], epsilon: float) -> float:
-    """The largest rate whose loss is within epsilon with its slack, or a little less; losses are above it, and grow."""
-    allowed = with_slack(epsilon)
+def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
+    """Find the largest rate, or a little less, whose loss is within epsilon less its slack; losses grow with rates."""
+    limit = with_slack(epsilon)
 
     def excess(rate: float) -> float:
         try:
-            return min(loss(rate), 1e6) - allowed
+            return min(loss(rate), 1e6) - limit
         except GuaranteeError:
             return 1e6
 
-    high = min(epsilon, _MOST)
-    low, above = high, excess(high)
-    while above > 0.0:  # tiny rates take long to follow, so that they are not looked at first
-        low *= max(0.9 * epsilon / (epsilon + above), 1e-3)
-        if low < _LEAST:
-            loss(high)  # says why, if there is no bound at all
+    high = min(epsilon, _MOST_RATE)
+    low, low_excess = high, excess(high)
+    while low_excess > 0.0:  # the loss of tiny rates takes long to compute: approach them from above
+        low *= max(0.9 * epsilon / (epsilon + low_excess), 1e-3)
+        if low < _LEAST_RATE:
+            loss(high)  # raises the reason if there is no bound at all
             raise PlanningError(f"epsilon {epsilon:g} is too small: no noise that a policy can hold keeps it")
-        above = excess(low)
+        low_excess = excess(low)
     if low == high:
         return high
     rate = math.exp(brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=1e-11))
     for _ in range(_HALVINGS):
-        if loss(rate) <= allowed:
+        if loss(rate) <= limit:
             return rate
         rate *= _INWARD
     raise PlanningError(f"no noise keeps epsilon {epsilon:g} for such chains")
 
 
-def _stream(
+def _plan_stream(
     request: StreamsRequest, chains: JointChains, column: int, rate_alone: float | None, ticks: int
 ) -> PlannedStream:
     shown_stream = chains.streams[column]
-    part = 0.0 if request.symbols is None else request.symbols
-    planned = _windows(request.windows, shown_stream, part)
-    beside = total_rate(planned)
-    table, worth = None, None
+    symbol_share = 0.0 if request.symbols is None else request.symbols
+    windows = _plan_windows(request.windows, shown_stream, symbol_share)
+    windows_rate = total_rate(windows)
+    table, utility = None, None
     if request.symbols is not None:
-        table = rate_table(shown_stream.states, Fraction(shown_stream.rate) - beside, request.epsilon)
-        typical = marginal(request.model, column)
-        worth = assess(table, typical, BoundedChains(states=shown_stream.states, odds_ratio=1.0), ticks)
+        table = rate_table(shown_stream.states, Fraction(shown_stream.rate) - windows_rate, request.epsilon)
+        transition = marginal(request.model, column)
+        utility = assess(table, transition, BoundedChains(states=shown_stream.states, odds_ratio=1.0), ticks)
     windows_loss = None
-    if planned and table is not None:
+    if windows and table is not None:
         rates = [stream.rate for stream in chains.streams]
-        rates[column] = math.nextafter(float(beside), math.inf)
+        rates[column] = math.nextafter(float(windows_rate), math.inf)
         windows_loss = chains.joint_loss(request.adversary, rates)
-    return PlannedStream(shown_stream.name, shown_stream.rate, table, planned, windows_loss, worth, rate_alone)
+    return PlannedStream(shown_stream.name, shown_stream.rate, table, windows, windows_loss, utility, rate_alone)
 
 
-def _windows(wanted: Sequence[WantedWindow], stream: Shown, symbols: float) -> tuple[Window, ...]:
-    """The windows of a stream: of two states they count the second, of more they are histograms."""
-    if not wanted:
+def _plan_windows(windows_to_plan: Sequence[WantedWindow], stream: Shown, symbols: float) -> tuple[Window, ...]:
+    """Plan the windows of a stream: they count the second of two states, or are histograms of more states."""
+    if not windows_to_plan:
         return ()
-    counted = tuple(window._replace(states=(1,) if stream.states == 2 else EACH) for window in wanted)
+    queries = tuple(window._replace(states=(1,) if stream.states == 2 else EACH) for window in windows_to_plan)
     windows = []
-    for window, share in zip(counted, shares_of(counted, symbols), strict=True):
-        least = float(window.window(Fraction(1)).rate) / (share * stream.rate * _INWARD)
-        windows.append(window.window(lawful_scale(least)))
+    for window, share in zip(queries, shares_of(queries, symbols), strict=True):
+        scale = float(window.window(Fraction(1)).rate) / (share * stream.rate * _INWARD)
+        windows.append(window.window(lawful_scale(scale)))
     return tuple(windows)
 
 
 def _rate_alone(request: StreamsRequest, column: int) -> float | None:
-    """The rate of a stream that is planned by itself: for its own class, as a plan of one stream has it."""
+    """The rate of a stream if planned by itself, for its own class; `None` if it has none, or is the only stream."""
     model = request.model
     if model.order == 2 or len(model.streams) == 1:
         return None

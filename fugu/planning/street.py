@@ -1,6 +1,6 @@
-"""Plan a group of homes of which only sums are known: its noise, its error, and from how many homes on it is of use.
+"""Plan a group of homes of which only sums become known: its noise, its error, and the least useful number of homes.
 
-The noise is that of the home whose class needs the most: homes that scaled their shares would not add up to one noise.
+The noise is that of the home whose class needs the most, as shares of different scales would not add up to one noise.
 The error of a sum is compared with two guesses: the best constant, and the habit. The habit is the mean of that part of
 the day over other days of the same kind of weekday. Source: docs/proofs/sums.md.
 """
@@ -39,7 +39,7 @@ __all__ = ["SIZES", "Size", "StreetPlan", "plan_street"]
 
 Progress = Callable[[str, float], None]
 SIZES = (10, 12, 14, 17, 20, 24, 28, 34, 40, 48, 58, 68, 82, 98, 116, 140, 168, 200, 240, 290, 350, 420, 500, 700, 1000)
-"""Numbers of homes that are compared."""
+"""The numbers of homes that are compared."""
 MOST_HOMES = 10_000
 
 _TIMES_BETTER, _AWAY_SHARE = 2, 0.2
@@ -50,9 +50,9 @@ _WEEKDAYS = 5
 
 
 class Home(NamedTuple):
-    """A recording: the states of its stream, the class that covers it, and the noise that it needs, in ticks.
+    """One home's recording: its states, the class that covers it, and the scale of the noise that it needs, in ticks.
 
-    `days` are whole local days: their dates, and the shares of their parts.
+    `days` holds dates of whole local days with the shares of their parts.
     """
 
     source: str
@@ -65,7 +65,7 @@ class Home(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Mean absolute errors for so many homes, a fifth of them away: of the sum, of a constant, and of the habit."""
+    """Mean absolute errors for a number of homes, a fifth of them away: of the sum, a constant, and the habit."""
 
     homes: int
     off: float
@@ -84,10 +84,10 @@ class Size(NamedTuple):
 
 
 class StreetPlan(NamedTuple):
-    """A plan of a group: what it needs, and whether its sums are of use.
+    """A plan of a group: its noise, and the errors of its sums.
 
-    `length` is of a window, in ticks of `period` seconds; `size` is of the homes that were asked for, `sizes` of those
-    that are compared. `shared_dates` is true if homes were compared on the same dates.
+    `length` is that of a window, in ticks of `period` seconds. `size` holds the errors for the wanted number of homes,
+    `sizes` those for other numbers. `shared_dates` is true if homes were compared on the same dates.
     """
 
     question: Question
@@ -109,16 +109,16 @@ class StreetPlan(NamedTuple):
 
     @property
     def least_useful(self) -> int | None:
-        """The least number of homes that is useful, of those that were compared."""
+        """The least compared number of homes whose sum is useful; `None` without any."""
         return next((size.homes for size in self.sizes if size.useful), None)
 
     @property
     def least_beside_habit(self) -> int | None:
-        """The least number of homes whose sum tells more than the habit."""
+        """The least compared number of homes whose sum tells more than the habit; `None` without any."""
         return next((size.homes for size in self.sizes if size.beats_habit), None)
 
     def fields(self, name: str, stream: str, epoch: int) -> dict[str, object]:
-        """The group's table for the file of its helper; `epoch` is of tick 0, in Unix seconds."""
+        """The group's table for its helper's file; `epoch` is the time of tick 0, in Unix seconds."""
         states = self.recordings[0].discretiser.states
         return {
             **{"name": name, "stream": stream, "states": list(states)},
@@ -129,10 +129,10 @@ class StreetPlan(NamedTuple):
         }
 
     def policies(self, shared: SharedWindow, identity: Target, names: Sequence[str]) -> list[Policy]:
-        """The policies of homes by their devices' names: of each recording one, or of all from the only one.
+        """Make a policy for each device name: one of each recording, or all of a single recording.
 
         Raises:
-            PlanningError: the document is of another stream or clock than the recordings.
+            PlanningError: the document's clock differs from that of the recordings.
             GuaranteeError: a home's class needs more noise than the document has.
         """
         group = shared.group
@@ -168,12 +168,13 @@ def plan_street(
     seed: int = 1,
     progress: Progress = lambda _part, _share: None,
 ) -> StreetPlan:
-    """Plan a group from a recording that stands for all homes, or from one of each.
+    """Plan a group from one recording that stands for all homes, or from one recording per home.
 
-    `honest` is half of the homes unless given, `colluding` a tenth. A signed `document` has both, and its noise.
+    By default `honest` is half of the homes, and `colluding` a tenth. A signed `document` determines both, and the
+    noise.
 
     Raises:
-        FuguError: a recording is too short, or has no times; or there is no such group.
+        FuguError: a recording is too short, or has no times, or no such group is possible.
     """
     if document is not None:
         honest, colluding = document.honest, document.colluding
@@ -190,29 +191,29 @@ def plan_street(
     period = recordings[0].period
     length = _window_ticks(question, recordings[0], period)
     question = replace(question, protect=protected_seconds(question.protect, period))
-    rng, plans = np.random.default_rng(seed), []
+    rng, covered_homes = np.random.default_rng(seed), []
     for index, readings in enumerate(recordings):
         progress(f"the class of {readings.source}", 0.8 * index / len(recordings))
-        plans.append(_covered_home(readings, question, period, length, zone, rng))
-    first_home = plans[0]
-    for home in plans:
+        covered_homes.append(_covered_home(readings, question, period, length, zone, rng))
+    first_home = covered_homes[0]
+    for home in covered_homes:
         if (home.discretiser.states, home.counted) != (first_home.discretiser.states, first_home.counted):
             names = ", ".join(home.discretiser.states)
             raise PlanningError(f"{home.source} has the states {names}, {first_home.source} others: give --states")
-    scale = max(home.scale for home in plans)
+    scale = max(home.scale for home in covered_homes)
     noise = largest_noise(scale, honest) if document is None else document.noise
     progress("errors", 0.85)
-    date_days = _days_by_date(plans)
-    error_of = partial(_size_errors, plans, date_days, noise_rate(noise, honest), honest / homes, rng)
+    date_days = _days_by_date(covered_homes)
+    error_of = partial(_size_errors, covered_homes, date_days, noise_rate(noise, honest), honest / homes, rng)
     sizes = tuple(map(partial(error_of, length), SIZES))
     size = error_of(length, homes)
     return StreetPlan(
-        *(question, tuple(plans), homes, honest, colluding, noise, period, length, size, sizes, bool(date_days))
+        *(question, tuple(covered_homes), homes, honest, colluding, noise, period, length, size, sizes, bool(date_days))
     )
 
 
 def _window_ticks(question: Question, readings: Readings, period: float) -> int:
-    """Ticks of a window: an hour, or as asked; the parts of a day that is whole."""
+    """The ticks of a window: an hour, or as asked. PlanningError: a day is no whole number of windows."""
     if not readings.timed:
         raise PlanningError(f"{readings.source} has no steady times: homes of a group count in the same hours")
     span = _HOUR if question.window is None else question.window * (1.0 if question.window_is_time else period)
@@ -225,7 +226,7 @@ def _window_ticks(question: Question, readings: Readings, period: float) -> int:
 def _covered_home(
     readings: Readings, question: Question, period: float, length: int, zone: ZoneInfo, rng: np.random.Generator
 ) -> Home:
-    """Cover a recording, and attack what would be told if all other homes were known."""
+    """Find the class that covers a home's recording, and attack its counts as if all other homes were known."""
     if not readings.timed or readings.period != period:
         raise PlanningError(f"{readings.source}: homes of a group have the same ticks, of {period:g} s, by their times")
     choice = choose_states(readings, question)
@@ -256,7 +257,7 @@ def _covered_home(
 def _whole_days(
     readings: Readings, discretiser: Discretiser, bins: Bins, length: int, zone: ZoneInfo
 ) -> Iterator[tuple[date, Floats]]:
-    """Dates of whole local days, with the shares of their parts; a tick without a state is not counted."""
+    """Yield dates of whole local days with the shares of their parts; ticks without a state count as other states."""
     assert readings.moments is not None
     is_counted = np.isin(states_of(discretiser, readings.values, readings.segments), bins[0])
     ticks_per_day = round(DAY / readings.period)
@@ -264,7 +265,7 @@ def _whole_days(
     while tick + ticks_per_day <= len(is_counted):
         moment = datetime.fromtimestamp(readings.moments[tick], UTC).astimezone(zone)
         seconds_of_day = moment.hour * 3600 + moment.minute * 60 + moment.second + moment.microsecond / 1e6
-        if seconds_of_day >= readings.period:  # on to about the next midnight
+        if seconds_of_day >= readings.period:  # go on about the next midnight
             tick += max(1, math.floor((DAY - seconds_of_day) / readings.period))
             continue
         last_tick = tick + ticks_per_day - 1
@@ -279,13 +280,13 @@ def _workday(day: date) -> bool:
 
 
 def _days_by_date(homes: Sequence[Home]) -> list[dict[date, Floats]]:
-    """The days of several homes that share enough dates for a comparison; none otherwise."""
+    """Each home's days by date, on dates that half of the homes have; empty for one home, or too few such dates."""
     day_maps = [dict(home.days) for home in homes]
     dates = {day for home_shares in day_maps for day in home_shares}
-    common = {day for day in dates if 2 * sum(day in home_shares for home_shares in day_maps) >= len(day_maps)}
-    if len(homes) == 1 or len(common) < _LEAST_DATES:
+    common_dates = {day for day in dates if 2 * sum(day in home_shares for home_shares in day_maps) >= len(day_maps)}
+    if len(homes) == 1 or len(common_dates) < _LEAST_DATES:
         return []
-    return [{day: shares for day, shares in home_shares.items() if day in common} for home_shares in day_maps]
+    return [{day: shares for day, shares in home_shares.items() if day in common_dates} for home_shares in day_maps]
 
 
 def _size_errors(
@@ -295,10 +296,10 @@ def _size_errors(
     honest_share: float,
     rng: np.random.Generator,
     length: int,
-    number: int,
+    home_count: int,
 ) -> Size:
-    """Errors of sums over so many homes, of which a fifth is away, by several draws of the homes."""
-    turnout = max(1, round((1.0 - _AWAY_SHARE) * number))
+    """Errors of sums over `home_count` homes, of which a fifth is away, averaged over several draws of the homes."""
+    turnout = max(1, round((1.0 - _AWAY_SHARE) * home_count))
     dates = sorted(
         {day for home_days in date_days for day in home_days} or {day for home in homes for day, _ in home.days}
     )
@@ -306,19 +307,18 @@ def _size_errors(
     workday = np.array([_workday(day) for day in dates])
     errors = np.zeros(2)
     for _ in range(_DRAWS):
-        errors += _guess_errors(
-            _by_dates(date_days, dates, turnout, rng) if date_days else _by_days(homes, dates, turnout, rng), workday
-        )
-    # A share is the difference of two numbers of NB(1/m, p); so many of them are of NB(there/m, p).
-    plus, minus = rng.negative_binomial(turnout / (honest_share * number), -math.expm1(-float(rate)), (2, _NOISES))
+        by_date = partial(_date_averages, date_days) if date_days else partial(_kind_averages, homes)
+        errors += _guess_errors(by_date(dates, turnout, rng), workday)
+    # A share is the difference of two numbers of NB(1/m, p), for m honest homes; n shares add up to NB(n/m, p).
+    plus, minus = rng.negative_binomial(turnout / (honest_share * home_count), -math.expm1(-float(rate)), (2, _NOISES))
     noise = float(np.abs(plus - minus).mean() / (length * turnout))
-    return Size(number, noise, *(float(error) for error in errors / _DRAWS))
+    return Size(home_count, noise, *(float(error) for error in errors / _DRAWS))
 
 
-def _by_dates(
+def _date_averages(
     day_maps: Sequence[dict[date, Floats]], dates: Sequence[date], turnout: int, rng: np.random.Generator
 ) -> Floats:
-    """(d, h) averages on dates over homes that are drawn, each as it was on that date, if it was there."""
+    """Averages (d, h) on dates over drawn homes, of those that have a recording of the date."""
     distinct = turnout <= len(day_maps)
     drawn_homes = rng.permutation(len(day_maps))[:turnout] if distinct else rng.integers(len(day_maps), size=turnout)
     rows = []
@@ -330,20 +330,20 @@ def _by_dates(
     return np.array(rows)
 
 
-def _by_days(homes: Sequence[Home], dates: Sequence[date], turnout: int, rng: np.random.Generator) -> Floats:
-    """(d, h) averages over homes, each with any day of the same kind of weekday of a recording."""
-    kinds: dict[bool, list[Floats]] = {}
+def _kind_averages(homes: Sequence[Home], dates: Sequence[date], turnout: int, rng: np.random.Generator) -> Floats:
+    """Averages (d, h) over homes, each with a random recorded day of the same kind of weekday."""
+    kind_days: dict[bool, list[Floats]] = {}
     for home in homes:
         for day, shares in home.days:
-            kinds.setdefault(_workday(day), []).append(shares)
-    days = {workday: np.array(rows) for workday, rows in kinds.items()}
+            kind_days.setdefault(_workday(day), []).append(shares)
+    days = {workday: np.array(rows) for workday, rows in kind_days.items()}
     return np.array(
         [days[_workday(day)][rng.integers(len(days[_workday(day)]), size=turnout)].mean(axis=0) for day in dates]
     )
 
 
 def _guess_errors(truth: Floats, workday: NDArray[np.bool_]) -> tuple[float, float]:
-    """Errors of the best constant, and of the mean of that part of the day over other days of the kind."""
+    """Errors of the best constant, and of the habit; NaN for the habit if no kind of weekday has two days."""
     errors = []
     for kind in (True, False):
         averages = truth[workday == kind]

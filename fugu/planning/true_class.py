@@ -1,9 +1,9 @@
-"""A class of chains that holds up: it covers a recording, and attackers reach no more than it allows.
+"""Find a class of chains that covers a recording and that attackers do not refute.
 
-What is proven holds for readings in the class; whether they are in it is tried, by attacks. An attacker refutes a class
-if its gain from the outputs, against itself without them, has an interval above 0 that reaches beyond what epsilon
-allows. A gain whose interval includes 0 refutes nothing, but the recording is too short to tell if it reaches 0.05
-further than that. The class is widened until neither is so of any attacker.
+The proofs hold for readings in the class; attacks test whether the readings are in it. An attacker's gain is its
+success with the outputs, less that without them. The attacker refutes the class if the gain's interval lies above 0 and
+reaches beyond what epsilon allows. If the interval includes 0, but reaches 0.05 beyond that, the recording is too short
+to tell. The class is widened until neither holds of any attacker.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _ERROR_LEVEL = 0.05
 _MOST_STEPS = 8
 
 DrawOutputs = Callable[[CoveringChains, np.random.Generator], Outputs | Sequence[Outputs] | None]
-"""Releases under a plan for a class, together or one of several, each with the whole epsilon; None if there is none."""
+"""A function that draws the releases of a plan for a class, each with the whole epsilon; `None` if there are none."""
 
 
 class Step(NamedTuple):
-    """A class that was tried, with its attacks, the most successful first."""
+    """A class that was attacked, with the attacks, the most successful first."""
 
     chains: CoveringChains
     attacks: tuple[Attack, ...]
@@ -52,15 +52,15 @@ class Step(NamedTuple):
 
     @property
     def strongest(self) -> Attack:
-        """The one who decides: see `strongest`."""
+        """The attack that decides, by the function `strongest`."""
         return strongest(self.attacks)
 
 
 def strongest(attacks: Sequence[Attack]) -> Attack:
-    """The attack that decides, of several, the most successful first.
+    """Choose the attack that decides on a class; `attacks` are ordered by success.
 
-    The attack that may be farthest beyond its ceiling is chosen, among those that refute the class. If there are none,
-    it is among those that are unclear, else among those that gained. It is the most successful if none gained.
+    Of the attacks that refute the class, the one that may be farthest beyond its ceiling is chosen. If none refutes it,
+    the choice is among unclear attacks, else among attacks that gained. Without these it is the most successful attack.
     """
     for attack_group in (
         [attempt for attempt in attacks if attempt.refutes],
@@ -73,7 +73,7 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
 
 
 def beyond_ceiling(attacks: Sequence[Attack]) -> tuple[str, ...]:
-    """Why attacks on the third set take a recommendation away, if they do."""
+    """The reason why attacks on the third set refute a recommendation; empty if they do not."""
     worst = strongest(attacks)
     if worst.high <= worst.ceiling:
         return ()
@@ -86,9 +86,9 @@ def beyond_ceiling(attacks: Sequence[Attack]) -> tuple[str, ...]:
 
 
 class TrueClass(NamedTuple):
-    """The class that covers a recording, and the one that attackers do not refute; or the reason why there is none.
+    """The class that covers a recording, and the class that attackers do not refute, or `reason` why there is none.
 
-    Each of `steps` is wider than the one before.
+    `steps` lists the classes that were attacked, each wider than the one before.
     """
 
     covered: Covered | None
@@ -110,8 +110,8 @@ def true_class(
 ) -> TrueClass:
     """Cover a recording, attack what would be released, and widen the class until attackers stay below the ceiling.
 
-    `states` are (n,), -1 where there is none; `segments` are equal inside a stretch without gaps. `covering` saves
-    looking for the class that covers the recording.
+    `states` (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps. `covering`, if given,
+    is the class that covers the recording.
     """
     try:
         covering = covering or covering_class(states, segments, k)
@@ -140,17 +140,17 @@ def true_class(
 def attack_model(
     model: ChainModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
 ) -> ChainModel:
-    """Attack what a fitted model's class would have at some epsilon, and widen the class as attackers need.
+    """Attack releases planned for a fitted model's class, and widen the class until attackers do not refute it.
 
-    That is symbols, and counts of 300 ticks if the chain has two states. Several streams release their symbols
-    together, each with an equal part of what the class allows. `states` are (n,), as the model numbers them; epsilon is
-    against the universal adversary. The model that is returned has the class that attackers did not refute, or the
+    The releases are symbols, and counts of 300 ticks if the chain has two states. Several streams release symbols
+    together, each with an equal part of the rate that the class allows. `states` (n,) are numbered as in the model;
+    epsilon is against the universal adversary. The returned model has the class that attackers did not refute, or the
     reason why there is none.
     """
     shows = np.array(model.shows, dtype=np.int64)
     symbols = symbols_of(states, epsilon)
 
-    def one_stream(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
+    def draw_one(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
         symbol_outputs = symbols(chains, generator)
         assert isinstance(symbol_outputs, SymbolOutputs)
         if chains.states > 2:
@@ -160,7 +160,7 @@ def attack_model(
             states, segments, min(_WINDOW_TICKS, states.size // 20), scale, ((1,),), generator, k=2
         )
 
-    def all_streams(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+    def draw_all(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)
         symbols, emission = np.zeros(states.size, dtype=np.int64), np.ones((len(shows), 1))
         for column, stream in zip(shows.T, model.streams, strict=True):
@@ -169,7 +169,7 @@ def attack_model(
             emission = (emission[:, :, None] * part.emission[column][:, None, :]).reshape(len(shows), -1)
         return SymbolOutputs(symbols, emission)
 
-    draw: DrawOutputs = one_stream if len(model.streams) == 1 else all_streams
+    draw: DrawOutputs = draw_one if len(model.streams) == 1 else draw_all
     attacked_class = true_class(states, segments, len(shows), epsilon, draw, generator)
     attack_figures: AttackedModel | None = None
     if attacked_class.steps:
@@ -184,19 +184,19 @@ def attack_model(
 def _attack_outputs(
     states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float
 ) -> tuple[Attack, ...]:
-    """Everything that would be released, attacked; intervals hold together (Bonferroni)."""
+    """Attack everything that would be released; the intervals hold jointly (Bonferroni)."""
     if isinstance(outputs, SymbolOutputs | CountOutputs):
         return attack(states, segments, outputs, epsilon)
     attacks: list[Attack] = []
-    for part in outputs:
-        output_words = "symbols" if isinstance(part, SymbolOutputs) else f"counts of {part.length}"
-        for attack_on in attack(states, segments, part, epsilon, confidence=1.0 - _ERROR_LEVEL / len(outputs)):
-            attacks.append(replace(attack_on, attacker=f"{attack_on.attacker}, {output_words}"))
+    for output in outputs:
+        output_words = "symbols" if isinstance(output, SymbolOutputs) else f"counts of {output.length}"
+        for named_attack in attack(states, segments, output, epsilon, confidence=1.0 - _ERROR_LEVEL / len(outputs)):
+            attacks.append(replace(named_attack, attacker=f"{named_attack.attacker}, {output_words}"))
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 
 def _refusal_reason(steps: Sequence[Step], epsilon: float) -> str:
-    """Why the widest class that was tried did not pass: attackers were right too often, or may have been."""
+    """Say why the widest class was refused: attackers were right too often, or the recording is too short to tell."""
     worst, count_noise = steps[-1].strongest, count_scale(steps[-1].chains, epsilon)
     is_refuted = any(attack.refutes for step in steps for attack in step.attacks)
     return (
@@ -207,16 +207,16 @@ def _refusal_reason(steps: Sequence[Step], epsilon: float) -> str:
 
 
 def count_scale(chains: CoveringChains, epsilon: float) -> float:
-    """Laplace scale, in ticks, of the counts of an endless stream of windows against the universal adversary.
+    """The Laplace scale, in ticks, of the counts of an endless stream of windows against the universal adversary.
 
     Raises:
-        CoveringChainsError: no noise is enough.
+        ChainClassError: no noise is enough.
     """
     return 1.0 / ChainAccountant(chains).allowance(epsilon, "universal")
 
 
 def symbols_of(states: Ints, epsilon: float) -> DrawOutputs:
-    """A symbol for every tick (-1: no state), with the noise of a class against the universal adversary."""
+    """A function that draws a symbol for every tick with a state, with a class's noise for the universal adversary."""
 
     def draw(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)

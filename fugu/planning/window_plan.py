@@ -1,8 +1,8 @@
 """Plan windows, and symbols beside them if wanted, under one epsilon.
 
-Their shares of the loss of a tick are added up. The accountant of the class of chains says once how much of it epsilon
-allows. That is divided among them: windows get what makes the errors of their shares equal, unless a part of it is
-asked for.
+The releases' losses about a tick, their rates, add up. The accountant of the class of chains finds the largest total
+rate that epsilon allows. This total is divided: windows get parts that make the errors of their answers equal, unless
+parts are asked for.
 
 Source: docs/proofs/device-windows.md, "Windows counted on the device".
 """
@@ -33,14 +33,15 @@ __all__ = ["JointPlan", "WantedWindow", "joint_plan", "shares_of", "symbol_plan"
 
 
 _TRIES = 40
-_WHOLE = 1.0 + 1e-8  # so that an audience with the same promise may be told the windows, rounded inward as that is
+_INWARD_FACTOR = 1.0 + 1e-8
+"""More noise than a promise needs: an audience with the same promise, rounded inward, may then see the windows."""
 
 
 class WantedWindow(NamedTuple):
-    """A window to plan: length and stride (by default the length) in ticks, states counted together or `EACH`.
+    """A window to plan: length and stride (by default the length) in ticks, and states counted together, or `EACH`.
 
-    `query` is asked of states, not of `EACH`; `share` is of the loss of a tick, in (0, 1], by default what the others
-    leave, for equal errors of shares.
+    `query` is asked of states, not of `EACH`. `share`, in (0, 1], is the window's part of the loss about a tick; by
+    default the remaining windows divide the rest so that their errors are equal.
     """
 
     name: str
@@ -51,7 +52,7 @@ class WantedWindow(NamedTuple):
     query: Query = COUNT
 
     def window(self, scale: Fraction, mechanism: Composing = "chain") -> Window:
-        """The window with this noise, planned by a mechanism."""
+        """The window of a policy, with noise of a scale that a mechanism planned."""
         stride = self.length if self.stride is None else self.stride
         return Window(
             name=self.name,
@@ -65,10 +66,10 @@ class WantedWindow(NamedTuple):
 
 
 class JointPlan(NamedTuple):
-    """Releases of a device about a stream.
+    """The releases of a device about one stream.
 
-    `guarantee` and `loss` (as a device derives it) are of everything together, `windows_loss` of the windows alone
-    where there are symbols.
+    `guarantee` and `loss` (as a device derives it) are those of all releases together. `windows_loss` is the loss of
+    the windows alone; `None` without windows or without symbols.
     """
 
     chains: ChainClass
@@ -80,19 +81,19 @@ class JointPlan(NamedTuple):
 
     @property
     def start(self) -> Covered:
-        """The distributions of the first tick for which the device's check holds."""
-        return _covered(self.chains, self.guarantee.adversary)
+        """The kind of distributions at the first tick for which the device's check holds."""
+        return _covered_start(self.chains, self.guarantee.adversary)
 
     @property
     def bound(self) -> StretchBound:
-        """The loss of everything together about stretches."""
+        """The bound on the loss of all releases together about stretches."""
         return StreamOutputs(self.table, self.windows).bound(self.chains, self.guarantee.adversary, self.loss.epsilon)
 
 
 def symbol_plan(
     chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int, objective: Objective = "information"
 ) -> JointPlan:
-    """A symbol every tick and nothing else, with epsilon about `ticks` in a row; FuguError: no noise is enough."""
+    """Plan one symbol per tick and no windows, with epsilon about `ticks` in a row. FuguError: no noise is enough."""
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks)
     calibration = calibrate(chains, epsilon, adversary, objective, stretch_ticks=ticks, slack=True)
     return JointPlan(chains, guarantee, calibration.table, (), calibration.loss, None)
@@ -109,33 +110,33 @@ def joint_plan(
     mechanism: Composing = "chain",
     stretch_ticks: int = 1,
 ) -> JointPlan:
-    """Divide what epsilon allows among at least one window and symbols, for the class that the policy will declare.
+    """Divide the rate that epsilon allows among windows, at least one, and symbols, for the class of the policy.
 
-    Epsilon is about `stretch_ticks` in a row.
-    `symbols` is their share of a tick's loss, in (0, 1); None for no symbols. `objective` is what a table of two states
-    is best for; `start` must be covered by the device's check, by default the class's own. The mechanism plans windows;
-    the device's check is always that of the chain accountant, which finds that windows planned by quilts lose less.
+    Epsilon is about `stretch_ticks` in a row. `symbols` is the symbols' share of a tick's loss, in (0, 1); `None` for
+    no symbols. `objective` chooses a table of two states. The device's check must cover `start`, by default the class's
+    own. `mechanism` plans the windows; the device always checks them by the chain accountant, which finds a smaller
+    loss for windows planned by quilts.
 
     Raises:
-        PlanningError: no such shares or windows, a device's check does not cover any start, or quilts have no bound
-            here.
-        ChainClassError: epsilon allows no symbols beside the windows.
-        ChainClassError: a window needs more noise than a policy can hold.
+        PlanningError: the shares or windows are invalid, the device's check does not cover any start, or quilts have no
+            bound.
+        ChainClassError: epsilon allows no symbols beside the windows, or a window needs more noise than a policy can
+            hold.
     """
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=stretch_ticks)
     if symbols is not None and not 0.0 < symbols < 1.0:
         raise PlanningError(f"the share of the symbols must lie between 0 and 1, got {symbols:g}")
     for window in windows:
-        if wrong := [x for x in window.states if isinstance(x, int) and not 0 <= x < stream_states(chains)]:
-            raise PlanningError(f"states to count are some of 0 to {stream_states(chains) - 1}, got {wrong}")
-    if start == "any" and _covered(chains, adversary) != "any":
+        if unknown_states := [x for x in window.states if isinstance(x, int) and not 0 <= x < stream_states(chains)]:
+            raise PlanningError(f"states to count are some of 0 to {stream_states(chains) - 1}, got {unknown_states}")
+    if start == "any" and _covered_start(chains, adversary) != "any":
         raise PlanningError(
             f"a device checks such chains started stationary for the {adversary} adversary: any start needs "
             "--adversary universal, or chains of bounded odds ratios"
         )
     shares = shares_of(windows, symbols or 0.0)
     if mechanism == "chain":
-        allowed = math.log(min(allowed_ratios(chains, with_slack(epsilon), adversary, stretch_ticks)))
+        tick_rate = math.log(min(allowed_ratios(chains, with_slack(epsilon), adversary, stretch_ticks)))
     elif stretch_ticks > 1:
         raise PlanningError(f"a stretch of ticks is planned by the chain accountant: {mechanism} is for single ticks")
     elif symbols is not None:
@@ -143,24 +144,24 @@ def joint_plan(
     else:
         request = WindowRequest(chains, epsilon, None, "count", adversary, start=start)
         try:
-            allowed = 1.0 / window_noise(request, mechanism).scale
+            tick_rate = 1.0 / window_noise(request, mechanism).scale
         except ChainClassError as error:
             raise PlanningError(f"{mechanism} {error}") from None
-    inner = guarantee.model_copy(update={"epsilon": with_slack(epsilon)}) if mechanism == "chain" else guarantee
-    planned = _scaled(chains, inner, windows, [share * allowed for share in shares], mechanism)
-    windows_loss = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, planned).ratios), adversary)
+    promise = guarantee.model_copy(update={"epsilon": with_slack(epsilon)}) if mechanism == "chain" else guarantee
+    scaled = _scaled_windows(chains, promise, windows, [share * tick_rate for share in shares], mechanism)
+    windows_loss = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, scaled).ratios), adversary)
     if symbols is None:
-        return JointPlan(chains, guarantee, None, planned, windows_loss, None)
-    calibration = calibrate(chains, epsilon, adversary, objective, planned, stretch_ticks, slack=True)
-    return JointPlan(chains, guarantee, calibration.table, planned, calibration.loss, windows_loss)
+        return JointPlan(chains, guarantee, None, scaled, windows_loss, None)
+    calibration = calibrate(chains, epsilon, adversary, objective, scaled, stretch_ticks, slack=True)
+    return JointPlan(chains, guarantee, calibration.table, scaled, calibration.loss, windows_loss)
 
 
-def _covered(chains: ChainClass, adversary: Adversary) -> Covered:
+def _covered_start(chains: ChainClass, adversary: Adversary) -> Covered:
     return "any" if adversary == "universal" else covered_start(chains)
 
 
 def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
-    """The share of a tick's loss that each window gets: as asked, the rest so that errors of shares are equal."""
+    """Each window's share of a tick's loss: as asked; other windows divide the rest so that errors are equal."""
     if not windows:
         raise PlanningError("there is no window to plan")
     if len({window.name for window in windows}) != len(windows):
@@ -169,10 +170,10 @@ def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
     remaining = 1.0 - symbols - sum(asked_shares)
     if any(not 0.0 < share <= 1.0 for share in asked_shares) or remaining < -1e-9:
         raise PlanningError("the shares of windows and symbols must be above 0, and not more than 1 in all")
-    unit = [window.window(Fraction(1)) for window in windows]
+    unit_windows = [window.window(Fraction(1)) for window in windows]
     weights = [
         0.0 if window_plan.share is not None else float(noise.rate) / noise.length
-        for window_plan, noise in zip(windows, unit, strict=True)
+        for window_plan, noise in zip(windows, unit_windows, strict=True)
     ]
     if len(asked_shares) < len(windows) and remaining <= 0.0:
         raise PlanningError("the shares that are asked for leave nothing to the other windows")
@@ -186,24 +187,24 @@ def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
     ]
 
 
-def _scaled(
+def _scaled_windows(
     chains: ChainClass,
     guarantee: Guarantee,
     windows: Sequence[WantedWindow],
     rates: Sequence[float],
     mechanism: Composing,
 ) -> tuple[Window, ...]:
-    """Windows with the noise of their rates, and with as little more as the device's check needs."""
-    factor, step = _WHOLE, 1e-9
+    """Give windows the noise of their rates, and as little more as the device's check needs."""
+    factor, step = _INWARD_FACTOR, 1e-9
     for _ in range(_TRIES):
-        planned = []
+        scaled = []
         for window, rate in zip(windows, rates, strict=True):
-            unit = window.window(Fraction(1)).rate
-            planned.append(window.window(lawful_scale(float(unit) / rate * factor), mechanism))
+            unit_rate = window.window(Fraction(1)).rate
+            scaled.append(window.window(lawful_scale(float(unit_rate) / rate * factor), mechanism))
         try:
-            check_outputs(chains, StreamOutputs(None, tuple(planned)), guarantee, "the set of windows")
+            check_outputs(chains, StreamOutputs(None, tuple(scaled)), guarantee, "the set of windows")
         except GuaranteeError:
             factor, step = factor + step, 2.0 * step
         else:
-            return tuple(planned)
+            return tuple(scaled)
     raise PlanningError(f"no noise keeps epsilon {guarantee.epsilon:g} for such chains")

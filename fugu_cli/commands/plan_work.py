@@ -23,7 +23,7 @@ from fugu.library.report import Result
 from fugu.library.stream_words import compared_noise, planned_stream, planned_streams, planned_windows, releases_loss
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from fugu.planning.planner import Request, make_plan
-from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
+from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, next_version, thresholds
 from fugu.planning.profiles import profile_blocks
 from fugu.planning.question import protected_seconds, protected_ticks
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_policies
@@ -203,7 +203,7 @@ def _write_policies(result: Result, policies: Mapping[Path, Policy], warnings: I
     """Write policies, each as the successor of the one in its file; return the result with a line for each."""
     for file, policy in policies.items():
         previous_text = file.read_text(encoding="utf-8") if file.exists() else None
-        file.write_text(replacing(policy, previous_text).to_json(), encoding="utf-8")
+        file.write_text(next_version(policy, previous_text).to_json(), encoding="utf-8")
     lines = [f"policy written to {file}: {missing_sentence(policy)}" for file, policy in policies.items()]
     return result.with_lines(lines, warnings)
 

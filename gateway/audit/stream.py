@@ -96,14 +96,14 @@ def attack_points(
                     long_mechanism = mechanism._replace(ticks=2 * radius + 1, secret=radius)
                     loss = max(loss, witness(long_mechanism, chain, knows=adversary != "ignorant").epsilon)
                 events.append((event, loss, table))
-            event, _, table = max(events, key=lambda event_row: event_row[0].least)
+            event, _, table = max(events, key=lambda event_row: event_row[0].epsilon_low)
             subject = "nothing could be counted"
             if event.states is not None:
                 names = [policy.discretiser.states[state] for state in event.states]
                 subject = f"{' rather than '.join(names)}, table {table.number}"
             yield Attacked(
                 *(audience.name, output, epsilon, bound, adversary, max(loss for _, loss, _ in events), None),
-                *("simulated", event.least, event.trials, event.hits, event.alarms, subject),
+                *("simulated", event.epsilon_low, event.trials, event.hits, event.alarms, subject),
             )
 
 

@@ -19,7 +19,7 @@ from fugu.attackers.stretches import (
     anywhere,
     attack_stretches,
     by_windows,
-    secrets_of,
+    secret_answers,
 )
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BoundedChains
@@ -70,7 +70,7 @@ def by_paths(
         else:
             for tick in range(begin, end):
                 weight *= outputs.emission[whole[tick], outputs.symbols[tick]]
-        for secret, answer in enumerate(secrets_of(whole[first - 1 : first + ticks] == k - 1, usual)):
+        for secret, answer in enumerate(secret_answers(whole[first - 1 : first + ticks] == k - 1, usual)):
             weights[secret, int(answer)] += weight
     with np.errstate(divide="ignore"):
         return [float(np.log(yes) - np.log(no)) for no, yes in weights]

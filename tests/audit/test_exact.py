@@ -277,7 +277,9 @@ def test_a_staircase_is_as_steep_as_its_hull_says() -> None:
     noise, at = table.noise.noise, document["coordinates"]
     facets, likely = noise.facets(), (1 << len(at)) - 1
     kept_bytes = likely.to_bytes(-(-len(at) // 8), "little")
-    ratio = points._staircase(at, [kept_bytes, [list(v) for v in noise.vertices], *noise.ratio.as_integer_ratio()])
+    ratio = points._staircase_ratio(
+        at, [kept_bytes, [list(v) for v in noise.vertices], *noise.ratio.as_integer_ratio()]
+    )
 
     @cache
     def shell(x: int, y: int) -> int:

@@ -28,7 +28,7 @@ def test_type_checkers_see_the_same_names() -> None:
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     imports = [node for node in nodes if str(node.module).startswith("fugu.")]
     seen = {(node.module, alias.asname) for node in imports for alias in node.names}
-    assert seen == {(f"fugu.{module}", name) for name, module in fugu._MODULE.items()}
+    assert seen == {(f"fugu.{module}", name) for name, module in fugu._MODULE_OF.items()}
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_shares_of_blocks_are_those_of_the_local_times() -> None:
     profile = Profile.recorded(readings, Question(blocks="6h/Europe/Berlin"), (1,))
     states = np.where(np.arange(len(readings.segments)) % 50 == 7, -1, np.asarray(readings.values)).astype(np.int64)
     rows = np.arange(100, 3000)
-    [parts] = profile.places
+    [parts] = profile.block_of_ticks
     cut, part = Cut(states[rows], readings.segments[rows]), Part(rows, readings.segments[rows])
     shares = profile.shares(parts, cut, part, 48 * 20)
     blocks = [datetime.fromtimestamp(moment, zone).hour // 6 for moment in readings.moments.tolist()]
@@ -118,10 +118,10 @@ def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> No
 
 def test_parts_of_a_zone_are_those_of_every_usual_length() -> None:
     profile = Profile.recorded(habit(2), Question(blocks="/Europe/Berlin"), (1,))
-    assert [(place.seconds // 3600, place.zone) for place in profile.places] == [
+    assert [(place.seconds // 3600, place.zone) for place in profile.block_of_ticks] == [
         (h, "Europe/Berlin") for h in (4, 6, 8)
     ]
-    assert {len(places) for places in profile.places.values()} == {96}
+    assert {len(block_of_ticks) for block_of_ticks in profile.block_of_ticks.values()} == {96}
 
 
 def test_a_recording_without_times_has_no_parts_of_the_day() -> None:

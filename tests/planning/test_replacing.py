@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fugu.planning.policy_builder import replacing
+from fugu.planning.policy_builder import next_version
 from tests.support.scenes import policy
 
 PLANNED = policy(1)
@@ -29,5 +29,5 @@ def changed(version: int) -> str:
     ],
 )
 def test_a_replaced_policy_gets_the_next_version(before: str | None, version: int) -> None:
-    policy = replacing(PLANNED, before)
+    policy = next_version(PLANNED, before)
     assert policy == PLANNED.model_copy(update={"version": version})

@@ -1,18 +1,19 @@
-"""The second certificate: the claims of a policy, computed again in exact fractions, by code of its own.
+"""The second certificate: recompute the claims of a policy in exact fractions, by separate code.
 
-For whoever wants to believe a policy without believing its planner. docs/proofs/second-certificate.md has the proofs.
+It is for readers who want to trust a policy without trusting its planner. The proofs are in
+docs/proofs/second-certificate.md.
 
-First hour, this folder, which is enough for a policy for all chains of a class:
+Reading this folder takes an hour, and suffices for a policy for all chains of a class:
 
 1. `numbers`: fractions, and logarithms and powers that are rounded outward.
 2. `binary`: the loss of two-state chains, by odds.
 3. `points`: the loss of released points, for the tables that a device accepts.
 4. `claims`: which claims a policy's JSON makes, and the loss of each. Begin at `recompute`.
 
-Second hour, `chains`, for policies with known chains. `claims` bounds what neighbours tell of a tick, and puts the
-past, the tick and the future together for each adversary.
+The folder `chains` takes a second hour, for policies with known chains. Its `claims` bounds what neighbours tell of a
+tick, and combines the past, the tick and the future for each adversary.
 
-`guesses` says what to try and proves nothing: `chains` proves or refuses each guess, so nobody has to read it.
+`guesses` proposes what to try, and proves nothing: `chains` proves or refuses each guess, so nobody has to read it.
 """
 
 from __future__ import annotations

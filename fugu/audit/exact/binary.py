@@ -1,7 +1,8 @@
-"""Two states, P = [[1-q, q], [r, 1-r]], and classes of any number of states by the odds ratios of their steps.
+"""Recompute losses of two-state chains, P = [[1-q, q], [r, 1-r]], and of classes by the odds ratios of their steps.
 
-All is about likelihood ratios. G is the largest of a tick's outputs in one direction (state 0 over 1; the other swaps q
-and r). f(u) = ((1-q) u + q) / (r u + 1-r) carries a ratio one step along. Proofs: docs/proofs/randomised-response.md.
+All numbers are likelihood ratios. G is a tick's largest output ratio in one direction (state 0 over 1; the other
+swaps q and r). f(u) = ((1-q) u + q) / (r u + 1-r) carries a ratio over one step. Proofs:
+docs/proofs/randomised-response.md.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ Map = tuple[Any, Any, Any, Any]  # u -> (a u + b) / (c u + d)
 
 
 def binary_loss(q: Pair, r: Pair, ratios: Pair, adversary: str) -> Fraction:
-    """At least the e^epsilon of an endless stream over all q and r of intervals.
+    """At least the e^epsilon of an endless stream over all q and r in intervals.
 
-    `ratios` is of a tick, either way. With q + r < 1 the stickiest corner is the worst, with q + r > 1 the one that
-    alternates most. For the informed this is so only if it is the only chain; else the odds-ratio bound counts there.
+    `ratios` are a tick's ratios in both directions. With q + r < 1 the stickiest corner is the worst, with q + r > 1
+    the one that alternates most. For the informed adversary the latter holds only for a single chain; otherwise the
+    odds-ratio bound is used.
     """
     low, high = zip(q, r, strict=True)
     if sum(high) > 1:
-        ratios = (max(ratios),) * 2  # else tables that take turns would lose more than each alone
+        ratios = (max(ratios),) * 2  # otherwise alternating tables would lose more than each alone
     odds = [(1 - a) * (1 - b) / (a * b) for a in q for b in r]  # monotone in q and in r: a corner is worst
     if adversary == "universal":
         return odds_ratio_loss(max(*odds, 1 / min(odds)), max(ratios))
@@ -43,15 +45,16 @@ def binary_loss(q: Pair, r: Pair, ratios: Pair, adversary: str) -> Fraction:
 
 
 def odds_ratio_loss(alpha: Fraction, tick_ratio: Fraction) -> Fraction:
-    """At least the e^epsilon for any start, steps that change, with odds ratios of at most alpha, and any evidence."""
+    """At least the e^epsilon for any start, changing steps with odds ratios of at most alpha, and any evidence."""
     return tick_ratio * Fraction(odds_leakage(ceil_of(alpha), ceil_of(tick_ratio), ONE), ONE) ** 2
 
 
 def odds_leakage(alpha: int, tick_ratio: int, power: int) -> int:
-    """At least the leakage of steps of n ticks, odds ratios at most alpha, `power` being most^(n-1); units are 2^-192.
+    """At least the leakage of steps of n ticks with odds ratios of at most alpha, in units of 2^-192.
 
-    It is the v with v = paid ((sqrt(alpha u) + 1) / (sqrt(alpha) + sqrt(u)))^2 for u = most v, which is a quadratic
-    equation in s = sqrt(u), with g = sqrt(most paid): s^2 + sqrt(alpha) (1 - g) s - g = 0. It grows with g and alpha.
+    Let t be `tick_ratio`, and p = t^(n-1) be `power`. The leakage is the v with v = p ((sqrt(alpha u) + 1) /
+    (sqrt(alpha) + sqrt(u)))^2 for u = t v. With s = sqrt(u) and g = sqrt(t p) this is the quadratic equation s^2 +
+    sqrt(alpha) (1 - g) s - g = 0. Its solution grows with g and alpha.
     """
     g, root = sqrt_of(tick_ratio * power >> BITS) + 1, sqrt_of(alpha)
     slope = (root * (g - ONE) >> BITS) + 1
@@ -60,12 +63,12 @@ def odds_leakage(alpha: int, tick_ratio: int, power: int) -> int:
 
 
 def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
-    """At least what the past, or the future, of a tick multiplies its ratio by, in units of 2^-192.
+    """At least the factor by which the past, or the future, multiplies a tick's ratio, in units of 2^-192.
 
-    For q + r < 1, without known states: m*, the limit of m -> f(G m). With the nearest known state after t unknown
-    ticks h_t = m_t / n_t. Here m takes the worst outputs and n none, both from f(infinity) or f(0). m goes to m* and n
-    to 1, both rising or both falling. For q + r > 1 f falls, and the worst outputs take turns: two ticks are one map
-    that rises, f(f(G m) / G), and t is even or odd.
+    For q + r < 1 without known states it is m*, the limit of m -> f(G m). If the nearest known state is t ticks away,
+    it is h_t = m_t / n_t. Here m takes the worst outputs and n none, both from f(infinity) or f(0). While m tends to
+    m*, n tends to 1, both rising or both falling. For q + r > 1 f falls, and the worst outputs alternate: two ticks
+    are one rising map, f(f(G m) / G), and t is even or odd.
     """
     starts = [(start, start) for start in (q / (1 - r), (1 - q) / r)]
     loud_map, quiet_map = ((((1 - q) * x, q, r * x, 1 - r)) for x in (g, Fraction(1)))
@@ -84,7 +87,7 @@ def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
 
 
 def _peak(best: int, limit: int, m: _Powers, n: _Powers, *, is_rising: bool) -> int:
-    """At least the largest h_t: for t in [a, b] it is at most m_a / n_b, or, where both rise, m_b / n_a."""
+    """At least the largest h_t: for t in [a, b] it is at most m_a / n_b, or m_b / n_a if both rise."""
 
     def upper_bound(a: int, b: int) -> int:
         numerator, denominator = (m.bound(b, 1), n.bound(a, 0)) if is_rising else (m.bound(a, 1), n.bound(b, 0))
@@ -108,16 +111,16 @@ def _peak(best: int, limit: int, m: _Powers, n: _Powers, *, is_rising: bool) -> 
 
 
 class _Powers:
-    """Bounds of a ratio after t steps, rounded up or down; t steps are composed of 2^i."""
+    """Bounds on a ratio after t steps, rounded up or down; t steps are composed of powers of two."""
 
     def __init__(self, step: Map, start: Fraction) -> None:
-        up = [ceil_of(value / max(step)) for value in step]
-        self._squares = [([value - 1 for value in up], up)]
+        rounded_up = [ceil_of(value / max(step)) for value in step]
+        self._squares = [([value - 1 for value in rounded_up], rounded_up)]
         self._bounds: dict[tuple[int, int], int] = {}
         self._start = (ceil_of(start) - 1, ceil_of(start))
 
     def bound(self, t: int, rounds_up: int) -> int:
-        """In units of 2^-192; up is 1 or 0."""
+        """The ratio after t steps in units of 2^-192, rounded up if `rounds_up` is 1, down if it is 0."""
         if (t, rounds_up) not in self._bounds:
             value = self._start[rounds_up]
             for level in range(t.bit_length()):

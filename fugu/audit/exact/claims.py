@@ -1,4 +1,4 @@
-"""The claims of a policy's JSON, each with the loss that is computed here."""
+"""Recompute the claims of a policy's JSON: each claim with the loss that is computed here."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Claim", "recompute", "stream_loss", "tick_ratios", "window_rate"]
 
 Ratios = tuple[Fraction, Fraction]  # of a tick's outputs, state 0 over 1 and 1 over 0; of more states the largest twice
 PointsLoss = Callable[[Mapping[str, Any]], Fraction]
-_MANY = 12  # states, above which the other certificate may have found a smaller bound
+_MOST_SHARP_STATES = 12  # states, above which the other certificate may have found a smaller bound
 
 
 class Claim(NamedTuple):
-    """Statement of a policy about outputs, and a loss in nats not below the true one, or why it is not computed."""
+    """A policy's claim about outputs, and an upper bound on the true loss in nats, or why it is not computed."""
 
     output: str
     stated: Fraction
@@ -30,9 +30,9 @@ class Claim(NamedTuple):
 
 
 def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -> list[Claim]:
-    """All claims of a policy: of all that it releases, of windows alone, of points.
+    """Recompute all claims of a policy: about all its outputs together, about windows alone, about points.
 
-    What all points of a stream lose is told by `fugu.audit.exact.chains`.
+    `all_points` computes the loss of all points of a stream; `fugu.audit.exact.chains` has it.
     """
     if policy.get("kind") == "points":
         epsilon, far_epsilon, promise = policy["epsilon"], policy["factor"] * policy["epsilon"], policy["stream_loss"]
@@ -42,7 +42,7 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
         ]
         if promise["epsilon"] is not None:
             loss = partial(_all_points, policy, all_points)
-            is_large = len(policy["transition"]) > _MANY
+            is_large = len(policy["transition"]) > _MOST_SHARP_STATES
             claims.append(_claim("all points", promise["epsilon"], promise["adversary"], loss, is_sharp=not is_large))
         return claims
     windows = policy.get("windows") or policy.get("sums")
@@ -52,7 +52,7 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
     streams = chains.get("streams", ())
     rates = [stream["rate"] for stream in streams if stream["name"] in names]
     promises = [(" and ".join(outputs), policy["guarantee"], chains, all_ratios)]
-    if len(outputs) == 2:  # of streams that move together the others tell what they may
+    if len(outputs) == 2:  # the other streams of joint chains keep their full rates
         window_chains = {
             **chains,
             "streams": [{**stream, "rate": rate} if stream["name"] in names else stream for stream in streams],
@@ -75,15 +75,15 @@ def _stretch_loss(
     stated: Mapping[str, Any],
     symbols_loss: Fraction,
 ) -> Fraction:
-    """At least the loss about `stretch_ticks` in a row: what one tick loses, and what the others add by themselves.
+    """At least the loss about `stretch_ticks` in a row: the loss of one tick, and the rates of the others.
 
-    Of joint chains past and future may each be all of what one tick loses, as states may differ that show the same.
+    For joint chains past and future may each add the loss of a whole tick, as different states may show the same.
     """
     stretch_ticks: int = stated.get("stretch_ticks", 1)
     tick_loss = stream_loss(chains, ratios, stated["adversary"])
     if stretch_ticks == 1:
         return tick_loss
-    # of any tick, whichever windows a change of policy or of a clock puts it into
+    # holds for any tick, whichever windows a change of policy or clock puts it into
     rate = symbols_loss + window_rate(policy)
     if chains["kind"] == "joint":
         rates = [Fraction(stream["rate"]) for stream in chains["streams"]]
@@ -108,7 +108,7 @@ def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fra
 
 
 def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
-    """max over z of B[x][z] / B[x'][z], B the differences of cumulative thresholds, times e^rate of the windows."""
+    """The maximum over z of B[x][z] / B[x'][z], B from cumulative thresholds, times e^rate of the windows."""
     window_ratio = exp_up(window_rate(policy))
     table = policy.get("table") or {"rows": [[], []]}  # windows alone
     rows = [[b - a for a, b in pairwise([0, *row, 1 << 32])] for row in table["rows"]]
@@ -117,9 +117,9 @@ def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
 
 
 def window_rate(policy: Mapping[str, Any]) -> Fraction:
-    """The sum over windows of ceil(length / stride) * sensitivity / scale, in nats: noise is discrete Laplace.
+    """The sum over windows of ceil(length / stride) * sensitivity / scale, in nats, for discrete Laplace noise.
 
-    A sum over homes adds -log p, p the ratio of the discrete Laplace noise that `honest` shares are together.
+    A sum over homes adds -log p, where p is the ratio of the discrete Laplace noise that `honest` shares add up to.
     """
     moves = ((window, 2 if window["states"] == "histogram" else 1) for window in policy.get("windows") or ())
     rate = sum((-(-w["length"] // w["stride"]) * move / Fraction(w["scale"]) for w, move in moves), Fraction(0))
@@ -128,11 +128,11 @@ def window_rate(policy: Mapping[str, Any]) -> Fraction:
 
 
 def stream_loss(chains: Mapping[str, Any], ratios: Ratios, adversary: str) -> Fraction:
-    """At least the loss of an endless stream (of joint chains all), in nats."""
+    """At least the loss of an endless stream, or of all streams of joint chains, in nats."""
     if chains["kind"] == "binary":
         (q, p), (r, s) = (map(Fraction, chains[name]) for name in "qr")
         return log_up(binary_loss((q, p), (r, s), ratios, adversary))
-    if chains["kind"] == "joint":  # ticks that its odds ratios are of are one, and may all differ
+    if chains["kind"] == "joint":  # its odds ratios are those of `steps` ticks, which may all differ
         rates, shows = [Fraction(stream["rate"]) for stream in chains["streams"]], chains["shows"]
         pair_rates = (sum(s for s, a, b in zip(rates, x, y, strict=True) if a != b) for x in shows for y in shows)
         ratios = (exp_up(chains["steps"] * Fraction(max(pair_rates))),) * 2

@@ -12,16 +12,16 @@ ONE = 1 << BITS
 
 
 class NotRecomputed(Exception):  # noqa: N818 - nothing is wrong with what is not recomputed
-    """Says what is not computed here."""
+    """A loss is not computed by this certificate; the message says which."""
 
 
 def ceil_of(x: Fraction) -> int:
-    """At least x, in units."""
+    """An integer of at least x, in units of 2^-192."""
     return -(-x.numerator * ONE // x.denominator)
 
 
 def sqrt_of(x: int) -> int:
-    """At least the root, both in units."""
+    """An integer of at least the square root of x, both in units of 2^-192."""
     return isqrt(x << BITS) + 1
 
 
@@ -34,7 +34,7 @@ def exp_up(x: Fraction) -> Fraction:
     for n in range(1, 30):
         term = -(-term * reduced // (n << BITS))
         total += term
-    total += term  # what is left of the series is less than its last term
+    total += term  # the remaining terms add up to less than the last one
     for _ in range(halvings):
         total = -(-total * total >> BITS)
     return Fraction(total, ONE)
@@ -49,4 +49,4 @@ def log_up(x: Fraction) -> Fraction:
     for n in range(30):
         total -= -power // (2 * n + 1)
         power = -(-power * z * z >> 2 * BITS)
-    return Fraction(scale * (total + power), ONE)  # what is left of the series is at most a hundredth of its next power
+    return Fraction(scale * (total + power), ONE)  # the remaining terms add up to at most a hundredth of the next power

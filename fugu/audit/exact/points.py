@@ -1,4 +1,4 @@
-"""Losses of single measured points between states that must be alike: integers of tables, and gauges of hulls.
+"""Recompute the losses of single measured points between states that must be alike, for tables and staircases.
 
 A table's weights W[x][z] sum to 2^32 in every row. A staircase has P(v) proportional to q^ceil(gauge(v)): moving its
 centre by d changes a likelihood by at most q^-ceil(gauge(d)). Rules: docs/proofs/private-points.md.
@@ -23,17 +23,17 @@ Ratio = Callable[[int, int], Fraction]
 
 
 def point_losses(policy: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
-    """The largest ratios of any table, for pairs that must be alike, and for any two possible states.
+    """The largest likelihood ratios of any table, for pairs that must be alike, and for any two possible states.
 
-    Alike are joined possible states and, for a state with fewer of them than its degree asks for, the nearest others.
-    The fallback is for any set of states, and takes all to be joined.
+    Joined possible states must be alike. A state with fewer of them than its degree demands must also be like the
+    nearest others. The fallback holds for any set of states, and all its pairs count as joined.
     """
     graph, states = joined_states(policy), set(range(len(policy["coordinates"])))
     alike_ratio = possible_ratio = Fraction(1)
     for text in (policy["fallback"], *policy.get("tables", ())):
         *_, set_bits, _first, _until, kind, body = msgpack.unpackb(base64.b64decode(text)[1:], raw=False)
-        possible = _members(set_bits) or states
-        ratio = (_staircase if kind else _weights)(policy["coordinates"], body)
+        possible = _states_of_set(set_bits) or states
+        ratio = (_staircase_ratio if kind else _table_ratio)(policy["coordinates"], body)
         possible_ratio = max([possible_ratio, *(ratio(x, y) for x in possible for y in possible if x < y)])
         for x in states:
             other_states = possible - {x}
@@ -44,13 +44,13 @@ def point_losses(policy: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
     return alike_ratio, possible_ratio
 
 
-def _members(bits: bytes) -> set[int]:
-    """The states of a set: bit x stands for state x."""
+def _states_of_set(bits: bytes) -> set[int]:
+    """Decode a set of states: bit x stands for state x."""
     return {x for x in range(8 * len(bits)) if int.from_bytes(bits, "little") >> x & 1}
 
 
-def _weights(_coordinates: list[Any], body: list[Any]) -> Ratio:
-    """max over z of W[x][z] / W[y][z] or its inverse; W are the differences of cumulative thresholds."""
+def _table_ratio(_coordinates: list[Any], body: list[Any]) -> Ratio:
+    """The ratio of a table: the maximum over z of W[x][z] / W[y][z] or its inverse, W from cumulative thresholds."""
     points, count, packed = body
     size = 4 * (len(points) - 1)
     rows = [[packed[i * size + j : i * size + j + 4] for j in range(0, size, 4)] for i in range(count)]
@@ -59,10 +59,10 @@ def _weights(_coordinates: list[Any], body: list[Any]) -> Ratio:
     return lambda x, y: max(Fraction(max(pair), min(pair)) for pair in zip(weights[x], weights[y], strict=True))
 
 
-def _staircase(coordinates: list[Any], body: list[Any]) -> Ratio:
-    """q^-ceil(gauge(difference of centres)); a state that is not likely has the centre of the nearest likely one."""
+def _staircase_ratio(coordinates: list[Any], body: list[Any]) -> Ratio:
+    """The ratio of a staircase, q^-ceil(gauge(centres' difference)); unlikely states have the nearest likely centre."""
     likely, corners, p, r, *_ = body
-    likely_states = _members(likely)
+    likely_states = _states_of_set(likely)
     nearest = [min((sum(v * v for v in _minus(x, coordinates[k])), k) for k in likely_states)[1] for x in coordinates]
 
     centres = [coordinates[k] for k in nearest]
@@ -71,7 +71,7 @@ def _staircase(coordinates: list[Any], body: list[Any]) -> Ratio:
 
 
 def _gauges(corners: list[Any], v: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Quotients whose maximum is the gauge of v: cross(v, b - a) / cross(a, b) for the edges a b of a hull about 0."""
+    """The quotients whose maximum is the gauge of v: cross(v, b - a) / cross(a, b) over the edges a b of the hull."""
     half = len(corners) // 2
     if [[-value for value in corner] for corner in corners] != [*corners[half:], *corners[:half]]:
         raise NotRecomputed("a hull that is not symmetric about 0")
@@ -87,7 +87,7 @@ def _gauges(corners: list[Any], v: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def joined_states(policy: Mapping[str, Any]) -> list[set[int]]:
-    """For each state those that the policy graph joins to it."""
+    """For each state, the states that the policy graph joins to it."""
     ((kind, value),) = policy["graph"].items()
     coordinates, states = policy["coordinates"], range(len(policy["coordinates"]))
     transitions = (policy["transition"], *(change["transition"] for change in policy.get("changes", ())))

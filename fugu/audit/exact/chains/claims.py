@@ -1,15 +1,13 @@
-"""All points of a stream, by its chain: what each adversary learns of a tick from all ticks, before it and after it.
+"""Recompute the loss of all points of a stream by its chain: about one tick, from all ticks before and after it.
 
-The past is the future of the chain that runs backward, K[x][y] = distribution[y] P[y][x] / distribution[x].
-Proofs: docs/proofs/second-certificate.md.
+The past is the future of the reversed chain, K[x][y] = distribution[y] P[y][x] / distribution[x]. The main part is the
+leakage about a tick's state from all ticks on one side, for a known chain of k states.
 
-The leakage of all ticks on one side of a tick about its state, for a known chain of k states.
-
-A matrix holds bounds on a ratio of likelihoods for any two states, as integers in units of 2^-192 that are rounded up.
-From LIMIT on they count as infinite. Given the states ticks are independent, and tick[x][y] bounds the ratio for what
-one of them tells; leakage[x][y] bounds it for all ticks on one side. One tick more makes of it the largest (K[x] . h) /
-(K[y] . h) of all h >= 0 with h[a] <= tick[a][b] leakage[a][b] h[b], where the kernel K leads to that tick. What
-`fugu.audit.exact.guesses` says is only tried: what is returned is proven here, in integers, or it is infinite. Proofs:
+A matrix holds bounds on likelihood ratios for any two states, as integers in units of 2^-192 that are rounded up; from
+LIMIT on they count as infinite. Given the states, ticks are independent. tick[x][y] bounds the ratio of one tick's
+outputs, and leakage[x][y] that of all ticks on one side. One tick more raises the leakage to the largest (K[x] . h) /
+(K[y] . h) of all h >= 0 with h[a] <= tick[a][b] leakage[a][b] h[b], where the kernel K leads to that tick. Guesses of
+`fugu.audit.exact.guesses` are only tried: each returned bound is proven here, in integers, or it is infinite. Proofs:
 docs/proofs/second-certificate.md.
 """
 
@@ -40,13 +38,13 @@ _SLACKS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 3e-9, 1e-8)
 
 
 def apply(function: Callable[..., int], *matrices: Rows) -> Matrix:
-    """A function of the entries of matrices; 1 on the diagonal."""
+    """Apply a function to the entries of matrices; the diagonal of the result is 1."""
     rows = enumerate(zip(*matrices, strict=True))
     return [[function(*v) if x != y else ONE for y, v in enumerate(zip(*row, strict=True))] for x, row in rows]
 
 
 def product(*values: int) -> int:
-    """The product of ratios."""
+    """The product of ratios, rounded up, and at most LIMIT."""
     ratio = ONE
     for value in values:
         ratio = min(-(-ratio * value >> BITS), LIMIT)
@@ -54,7 +52,7 @@ def product(*values: int) -> int:
 
 
 def transpose(matrix: Rows) -> list[list[Any]]:
-    """The transpose."""
+    """Transpose a matrix."""
     return [list(column) for column in zip(*matrix, strict=True)]
 
 
@@ -105,7 +103,7 @@ class Kernel:
         return _ratios(transpose(power), error)
 
     def soft_steps(self) -> list[tuple[int, int, int, int, int]]:
-        """x, y, a, b and the root of K[x][a] K[y][b] / (K[x][b] K[y][a]), at least 1."""
+        """List x, y, a, b and the root of K[x][a] K[y][b] / (K[x][b] K[y][a]), where it is above 1."""
         pairs = [(x, y) for x in self.states for y in self.states if x != y]
         steps = []
         for x, y, a, b in ((x, y, a, b) for x, y in pairs if x > y for a, b in pairs):
@@ -117,7 +115,7 @@ class Kernel:
 
 
 def soft_step(odds: Sequence[tuple[int, int, int, int, int]], caps: Matrix) -> Matrix:
-    """One tick more for whoever has any evidence on single states: its columns are weighted, two of them at worst."""
+    """One tick more for an adversary with any evidence on single states: at worst two columns are weighted."""
     ratios = apply(lambda _: ONE, caps)
     for x, y, a, b, root in odds:
         for row, column, high in ((x, y, sqrt_of(caps[a][b])), (y, x, sqrt_of(caps[b][a]))):
@@ -127,7 +125,7 @@ def soft_step(odds: Sequence[tuple[int, int, int, int, int]], caps: Matrix) -> M
 
 
 def _binary_step(kernel: Kernel, caps: Matrix, prior: Matrix) -> Matrix:
-    """The same for two states whose weights have ratios w within those of distributions: rises with w, then falls."""
+    """One tick more for two states whose weights' ratio w is within that of distributions; rises in w, then falls."""
     ratios = soft_step(kernel.soft_steps(), caps)
     for x, a in ((0, 0), (0, 1), (1, 0), (1, 1)):
         u, low, high = (Fraction(*v) for v in ((caps[a][1 - a], ONE), (ONE, prior[1 - a][a]), (prior[a][1 - a], ONE)))
@@ -146,7 +144,7 @@ def _matmul(rows: Rows, other: Rows) -> Matrix:
 
 
 def _ratios(distributions: Rows, error: int) -> Matrix:
-    """The largest n[x] / n[y] of distributions whose entries are too large by so much; 0 where n[x] is always 0."""
+    """The largest n[x] / n[y] of distributions with entries too large by up to `error`; 0 if n[x] is always 0."""
 
     def ratio(a: int, b: int) -> int:
         return min(-(-a * ONE // (b - error)), LIMIT) if b > error else LIMIT * (a > 0)
@@ -161,7 +159,7 @@ def limit(step: Step, k: int) -> Matrix:
 
 
 def _proven_limit(step: Step, leakage: Matrix, slacks: Sequence[float]) -> tuple[Matrix, float]:
-    """At least all that steps make of 1, and by which slack: a leakage raised by that is no larger steps later."""
+    """At least the leakage after any number of steps from 1, and the slack by which it was raised for the proof."""
     for slack in slacks if max(map(max, leakage)) < LIMIT else ():
         raised = apply(lambda v, factor=1 + slack: max(ONE, ceil_of(Fraction(v, ONE) * Fraction(factor))), leakage)
         bound = image = raised
@@ -174,7 +172,7 @@ def _proven_limit(step: Step, leakage: Matrix, slacks: Sequence[float]) -> tuple
 
 
 def quilts(kernel: Kernel, tick_ratio: int, quilt_bound: Callable[[int, Matrix, Matrix], Matrix]) -> Matrix:
-    """The least worth over some n: of what n - 1 ticks can tell, and what states n and n + 1 ticks away tell."""
+    """The least bound over some n, from the outputs of n - 1 ticks, and known states n and n + 1 ticks away."""
     quilt, powers = apply(lambda _: LIMIT, kernel.upper), [ONE]
 
     def ratio_power(n: int) -> int:
@@ -188,13 +186,13 @@ def quilts(kernel: Kernel, tick_ratio: int, quilt_bound: Callable[[int, Matrix, 
 
 
 def walk_leakage(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[Matrix], is_hull: bool) -> Matrix:
-    """At least the leakages of every length at whose end a state y is n[y] times as likely, whatever ticks tell.
+    """At least the leakages of walks of every length at whose end the states y have the weights n[y].
 
-    n is one of some distributions, or of their hull (`is_hull`). With a hull any evidence on the states tells no less,
-    as in `soft_step`; a known state is a column of the kernel. `bounds` hold for all of these; by quilts, and by all
-    means, for those at whose end nothing is known. One tick more makes K n of n. What is bounded is the ratio of h[a]
-    n[a] and h[b] n[b]; what K n alone tells is taken out after the step. Once n is constant up to a factor, all later
-    ones are.
+    n is one of some distributions, or in their hull (`is_hull`). With a hull, any evidence on states is covered, as in
+    `soft_step`; a known state is a column of the kernel. `bounds` are a cap on all leakages, a bound by quilts for
+    walks with an open end, and the best bound for these. One tick more turns n into K n. The ratio of h[a] n[a] and
+    h[b] n[b] is bounded, and the part of K n alone is removed after the step. Once n is constant up to a factor, so
+    are all later ones.
     """
     (cap, quilt, open_end), odds = bounds, kernel.soft_steps() if is_hull else []
     leakage = worst = apply(lambda _: ONE, tick)
@@ -223,11 +221,11 @@ def walk_leakage(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequen
 
 
 _MAX_FOLLOWED_STATES = 12
-"""States, up to which known states and other starts are followed tick by tick."""
+"""The number of states up to which known states and other starts are followed tick by tick."""
 
 
 def known_odds(chain: Rows) -> Fraction | None:
-    """The largest P[x][y] P[x'][y'] / (P[x][y'] P[x'][y]); none if a step is impossible."""
+    """The largest P[x][y] P[x'][y'] / (P[x][y'] P[x'][y]); `None` if a step is impossible."""
     rows = [[Fraction(p) for p in row] for row in chain]
     if not all(p for row in rows for p in row):
         return None
@@ -236,7 +234,7 @@ def known_odds(chain: Rows) -> Fraction | None:
 
 
 def smaller_loss(chain: Rows, tick_ratio: Fraction, loss: Callable[[], Fraction]) -> Fraction:
-    """The less of the bound by odds ratios, if no step is impossible, and of another, if there is one."""
+    """The smaller of the odds-ratio bound, if no step is impossible, and the bound `loss`, if it is computed."""
     odds = known_odds(chain)
     losses = [odds_ratio_loss(odds, tick_ratio)] if odds else []
     with suppress(NotRecomputed) if losses else nullcontext():
@@ -245,7 +243,7 @@ def smaller_loss(chain: Rows, tick_ratio: Fraction, loss: Callable[[], Fraction]
 
 
 def stationary(chain: Rows) -> list[Fraction]:
-    """The distribution with distribution P = distribution, by elimination; the last equation says that it sums to 1."""
+    """The stationary distribution p = p P, by elimination; the last equation says that it sums to 1."""
     k = len(chain)
     rows = [[Fraction(chain[y][x]) - (x == y) for y in range(k)] + [Fraction(0)] for x in range(k - 1)]
     rows.append([Fraction(1)] * (k + 1))
@@ -260,22 +258,22 @@ def stationary(chain: Rows) -> list[Fraction]:
 
 
 def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None) -> Fraction:
-    """At least the e^epsilon of an endless stream; two states for which a tick has the ratio 1 are no secret.
+    """At least the e^epsilon of an endless stream; two states with a tick ratio of 1 are no secret.
 
-    It starts with a distribution, "any", or None, if it has run for ever.
+    `start` is a distribution, "any", or `None` if the chain has run for ever.
     """
     if adversary == "universal":
         raise NotRecomputed("known chains with impossible steps, and the universal adversary")
     future = [[Fraction(p) / sum(Fraction(s) for s in row) for p in row] for row in chain]
     distribution = stationary(future)
     recurrent = [x for x in range(len(distribution)) if distribution[x]]
-    if len(recurrent) < len(distribution):  # a chain that has run for ever is in no other state
+    if len(recurrent) < len(distribution):  # a chain that has run for ever is in a recurrent state
         if start is not None:
             raise NotRecomputed("a start in states that are never returned to")
         inner_chain, inner_tick = ([[rows[x][y] for y in recurrent] for x in recurrent] for rows in (future, tick))
         return known_loss(inner_chain, inner_tick, adversary)
     past = [[distribution[y] * future[y][x] / distribution[x] for y in recurrent] for x in recurrent]
-    if start not in (None, "any"):  # a density by the stationary distribution, at most 1
+    if start not in (None, "any"):  # the density relative to the stationary distribution, scaled to at most 1
         density = [Fraction(p) / q for p, q in zip(start, distribution, strict=True)]
         start = [ceil_of(value / max(density)) for value in density]
     directions = ((Kernel(future), None), (Kernel(past), start))
@@ -298,7 +296,7 @@ def _leakage(kernel: Kernel, tick: Rows, start: Any, is_informed: bool) -> Matri
             leakage = apply(
                 min, leakage, walk_leakage(kernel, tick, distributions, (leakage, quilt, open_end), start == "any")
             )
-    if is_informed and start != "any":  # a state that is known is a start
+    if is_informed and start != "any":  # a known state acts as a start
         near = quilts(kernel, ratio, lambda power, near, far: apply(partial(product, power), near, transpose(far)))
         if is_small:
             ends = [
@@ -322,7 +320,7 @@ def _secrets_loss(tick: Rows, *leakages: Matrix) -> Fraction:
 
 
 def all_points_loss(policy: Mapping[str, Any]) -> Fraction:
-    """At least the e^epsilon that a policy claims in `stream_loss`."""
+    """At least the true e^epsilon of the claim in a policy's `stream_loss`."""
     if policy.get("changes"):
         raise NotRecomputed("steps that change with time: of them nothing is claimed of all points")
     start, adversary, initial = policy["stream_loss"]["start"], policy["stream_loss"]["adversary"], policy["initial"]
@@ -338,7 +336,7 @@ def all_points_loss(policy: Mapping[str, Any]) -> Fraction:
 
 
 def _edge_counts(policy: Mapping[str, Any]) -> list[list[int]]:
-    """How many epsilons a table may tell of two states: one for each edge between them, and at most the factor."""
+    """The number of epsilons between two states: edges of the shortest path in a possible set, at most the factor."""
     graph, states = joined_states(policy), range(len(policy["coordinates"]))
     edge_counts, visited_sets = [[int(x != y) for y in states] for x in states], []
     possible = {x for x, p in enumerate(policy["initial"]) if p}
@@ -346,15 +344,15 @@ def _edge_counts(policy: Mapping[str, Any]) -> list[list[int]]:
         visited_sets.append(possible)
         shown_states = {policy["shows"][x] for x in possible} if policy.get("shows") else possible
         for x in shown_states:
-            reached = {x}
+            reached_states = {x}
             for edges in range(1, policy["factor"] + 1):
-                for y in shown_states - reached:
+                for y in shown_states - reached_states:
                     edge_counts[x][y] = max(edge_counts[x][y], edges)
-                reached |= shown_states & set().union(*(graph[y] for y in reached))
+                reached_states |= shown_states & set().union(*(graph[y] for y in reached_states))
         possible = {y for x in possible for y, _ in policy["transition"][x]}
     return edge_counts
 
 
 def recompute(policy: Mapping[str, Any]) -> list[claims.Claim]:
-    """All claims of a policy, see `fugu.audit.exact`."""
+    """Recompute all claims of a policy, as in `fugu.audit.exact`, with that about all points."""
     return claims.recompute(policy, all_points_loss)

@@ -1,6 +1,6 @@
-"""Guesses for `fugu.audit.exact.chains`, in floats: what to try. Nothing depends on them but whether a bound is found.
+"""Guess in floats what `fugu.audit.exact.chains` should try. Guesses only decide whether a bound is found.
 
-So nobody who checks the second certificate has to read this.
+A reader of the second certificate need not read this module.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MAX_GUESSES, _MAX_DISTANCE, _TINY = 200, 4096, 1e-13
 def guessed_ratio(
     numerator: Sequence[float], denominator: Sequence[float], limits: Rows, infinity: float
 ) -> tuple[float, list[tuple[int, int, float]]]:
-    """The largest above . h of all h >= 0 with below . h <= 1 and h[a] <= wide[a][b] h[b].
+    """The largest numerator . h of all h >= 0 with denominator . h <= 1 and h[a] <= limits[a][b] h[b].
 
-    It is found by the simplex method on the dual: the least ratio with amounts f[a,b] >= 0 that prove it. The start is
-    the best where all amounts go to one target. From `infinity` on `limits` counts as infinite.
+    It is found by the simplex method on the dual: the least ratio with amounts f[a,b] >= 0 that prove it. The search
+    starts from the best solution in which all amounts go to one target. Limits from `infinity` on count as infinite.
 
     Returns:
         The ratio, and a, b and f[a,b] of amounts above 0.
@@ -34,7 +34,7 @@ def guessed_ratio(
         top, bottom, givers = numerator[b], denominator[b], []
         for a in order:
             if a != b and numerator[a] * bottom > top * denominator[a]:
-                top, bottom = top + numerator[a] * limits[a][b], bottom + denominator[a] * limits[a][b]
+                top, bottom = (top + numerator[a] * limits[a][b], bottom + denominator[a] * limits[a][b])
                 givers.append(a)
         best = min(best, (top / bottom, b, givers))
     ratio, target, givers = best
@@ -47,7 +47,7 @@ def guessed_ratio(
     inverse = [[sign * ((a == b) - denominator[a] * h[b]) for b in states] for a, sign in enumerate(signs)]
     inverse[target] = h
     amounts = [sum(map(mul, row, numerator)) for row in inverse]
-    # h[a] < 0 is a gain, too, of h[a] - 2 h[a]
+    # h[a] < 0 is a gain as well: h[a] - 2 h[a]
     pairs = [(a, b, limits[a][b] if a != b else 2.0) for a in states for b in states if limits[a][b] < infinity]
     for _ in range(20 * len(numerator)):
         h = inverse[target]
@@ -68,9 +68,9 @@ def guessed_ratio(
 
 
 def guessed_limit(step: Callable[[Matrix], Matrix], unit: int, size: int, infinity: int) -> Matrix:
-    """The limit of leakage <- step(leakage) from `unit` on, by steps that shrink geometrically in the end.
+    """Extrapolate the limit of leakage <- step(leakage) from `unit` on; steps finally shrink geometrically.
 
-    `infinity` counts as infinite.
+    Leakages from `infinity` on count as infinite.
     """
     leakage = [[unit] * size for _ in range(size)]
     for _ in range(_MAX_GUESSES):
@@ -88,7 +88,7 @@ def guessed_limit(step: Callable[[Matrix], Matrix], unit: int, size: int, infini
         if any(
             a > b * (1 + change / 4) for rows in zip(leap, leakage, strict=True) for a, b in zip(*rows, strict=True)
         ):
-            leakage = second  # it went too far
+            leakage = second  # the extrapolation went too far
     return leakage
 
 
@@ -103,11 +103,10 @@ def _log_change(leakage: Matrix, other: Matrix) -> float:
 def useful_distances(
     rows: Rows, ratio: Callable[[int], int], quilt: Callable[[int, Matrix, Matrix], Matrix], unit: int, infinity: int
 ) -> Iterable[int]:
-    """The n for which a quilt of n ticks is the best of any two states; `rows` are of the kernel.
+    """The distances n for which a quilt of n ticks is the best for some two states; `rows` are those of the kernel.
 
-    `ratio` is what the n - 1 nearest ticks can tell; `quilt` is of that, and of what states n and n + 1
-    ticks away tell.
-    `unit` is a ratio of 1; `infinity` is infinite.
+    `ratio` is the largest ratio by the n - 1 nearest ticks. `quilt` bounds the leakage from that ratio and from known
+    states n and n + 1 ticks away. `unit` stands for a ratio of 1; `infinity` for an infinite one.
     """
     power, columns = rows, list(zip(*rows, strict=True))
     near = _quotients(power, unit, infinity)
