@@ -53,7 +53,7 @@ class Contradictions(Part):
         self._due_devices = set(self._stops)
         self._conflict_versions: dict[str, int] = {}
         self._next_look = 0.0
-        for conflict in self._conflicts.every():
+        for conflict in self._conflicts.all_conflicts():
             name, detail = _conflict_name_and_tick(conflict.device, conflict.sequence, conflict.first)
             monitor.remember(AlarmCode.CONFLICT, name, detail, conflict.times, since=conflict.since, last=conflict.last)
 

@@ -180,7 +180,7 @@ class Alone:
 
             operator = Link(settings.operator, client_id=f"operator-{settings.fleet}")
             loop.parts.append(FleetService(settings.signed, operator, link, enrolled, counters, *callbacks))
-        if settings.home_assistant or store.discovered.every():  # documents from before are cleared
+        if settings.home_assistant or store.discovered.all_components():  # documents from before are cleared
             from gateway.parts.home_assistant import HomeAssistant
 
             described = describing.described if settings.home_assistant else None

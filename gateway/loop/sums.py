@@ -38,7 +38,7 @@ from gateway.releases.sums import SumWindow
 from gateway.store.engine import LedgerError
 from gateway.store.journal import Heard, newest_tick
 from gateway.store.store import Store
-from gateway.store.sums import Asked, StoredReport
+from gateway.store.sums import Opening, StoredReport
 
 __all__ = ["Reports", "Sums"]
 
@@ -148,7 +148,7 @@ class Reports(Part):
 
 
 class _Sending(NamedTuple):
-    asked: Asked
+    asked: Opening
     pages_left: Iterator[OpeningRequest]
 
 
@@ -179,8 +179,8 @@ class Sums(Part):
         self._now_us = now_us
         self._seconds = seconds
         self._groups: dict[bytes, GroupDocument] = {}
-        self._answers: dict[Asked, OpeningAnswer] = {}
-        self._next_asks: dict[Asked, float] = {}
+        self._answers: dict[Opening, OpeningAnswer] = {}
+        self._next_asks: dict[Opening, float] = {}
         self._sending: _Sending | None = None
         self.topics = (topic_of("group_answer", catalogue.fleet, "+"),)
         self.renew()
@@ -214,7 +214,7 @@ class Sums(Part):
     def pump(self, *, idle: bool = False) -> None:
         """Settle windows, open answered ones, and send a request. Raises DatabaseError; a later call goes on."""
         self._settle()
-        for opening in self._store.sums.asked():
+        for opening in self._store.sums.openings():
             group = self._groups.get(opening.document)
             if (answer := self._answers.get(opening)) is not None and group is not None:
                 self._open(opening, group, answer)
@@ -233,10 +233,10 @@ class Sums(Part):
         for digest, group in self._groups.items():
             due_tick = (self._now_us() - group.deadline * 1_000_000 - group.epoch_us) // group.period_us
             newest_window = (due_tick - group.start) // group.length - 1
-            if not self._store.sums.waiting(digest, newest_window):
+            if not self._store.sums.waiting_windows(digest, newest_window):
                 continue
             with self._store.sums.transaction():
-                due_numbers = self._store.sums.waiting(digest, newest_window)
+                due_numbers = self._store.sums.waiting_windows(digest, newest_window)
                 reasons = {number: reason for number in due_numbers if (reason := self._fix(digest, group, number))}
                 self._store.sums.settle(digest, due_numbers[-1])  # no further: this machine's clock may be ahead
             for number, reason in reasons.items():
@@ -251,7 +251,7 @@ class Sums(Part):
             self._store.sums.remove(digest, number)
             return reason
         sealed = [report.sealed for report in members.values()]
-        opening = Asked(digest, number, set_digest(digest, number, sealed))
+        opening = Opening(digest, number, set_digest(digest, number, sealed))
         self._store.sums.fix(opening, [report.device for report in sealed])
         self._counters["sums_asked"] += 1
         return ""
@@ -267,9 +267,9 @@ class Sums(Part):
     def _note_answer(self, group_name: str, envelope: Envelope) -> None:
         """Check a helper's answer, and keep it if a request waits for it. Raises RefusedError for a wrong answer."""
         answer = OpeningAnswer.decode(envelope.payload)
-        opening = Asked(answer.document, answer.number, answer.request)
+        opening = Opening(answer.document, answer.number, answer.request)
         group = self._groups.get(answer.document)
-        if group is None or opening in self._answers or opening not in self._store.sums.asked():
+        if group is None or opening in self._answers or opening not in self._store.sums.openings():
             return  # an answer about another set, to another gateway, or repeated
         check_signed(envelope, "answer", bytes.fromhex(group.helper))
         if (answer.fleet, answer.group, group_name) != (group.fleet, group.name, group.name):
@@ -285,7 +285,7 @@ class Sums(Part):
         self._answers[opening] = answer
         self.due = 0.0
 
-    def _open(self, opening: Asked, group: GroupDocument, answer: OpeningAnswer) -> None:
+    def _open(self, opening: Opening, group: GroupDocument, answer: OpeningAnswer) -> None:
         """Add up the shares of an opened set, and release the sums."""
         if answer.reason:
             self._lose(opening, group, _NO_SUM_REASONS[answer.reason])
@@ -304,7 +304,7 @@ class Sums(Part):
         self._remove(opening)
         self._counters["sums"] += 1
 
-    def _lose(self, opening: Asked, group: GroupDocument | None, reason: str) -> None:
+    def _lose(self, opening: Opening, group: GroupDocument | None, reason: str) -> None:
         self._remove(opening)
         if group is not None:
             self._report_lost(group, opening.number, reason)
@@ -315,7 +315,7 @@ class Sums(Part):
         _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first, first + group.length - 1, reason)
         self._lost(group.name, reason)
 
-    def _remove(self, opening: Asked) -> None:
+    def _remove(self, opening: Opening) -> None:
         with self._store.sums.transaction():
             self._store.sums.remove(opening.document, opening.number)
         self._store.sums.erase()
@@ -328,7 +328,7 @@ class Sums(Part):
         if not self._link.connected:
             return
         now = self._seconds()
-        openings = self._store.sums.asked()
+        openings = self._store.sums.openings()
         self._next_asks = {opening: self._next_asks.get(opening, now) for opening in openings}
         if self._sending is None:
             due_openings = (due for due in openings if self._next_asks[due] <= now and due.document in self._groups)

@@ -87,7 +87,7 @@ class LedgerView:
     def _read_page(self, ledger: Ledger, audience: str, below_number: int) -> dict[str, Any]:
         shown_audience = self.audience or audience or None
         with ledger.snapshot() as rows:
-            all_entries = rows.newest(shown_audience, below_number, PAGE_ENTRIES + 1)
+            all_entries = rows.newest_entries(shown_audience, below_number, PAGE_ENTRIES + 1)
             entries = all_entries[:PAGE_ENTRIES]
             groups = {number: rows.group(number) for number in {row[-1] for row in entries}}
             audiences = [self.audience] if self.audience else sorted({*rows.audiences(), SITE})

@@ -334,7 +334,7 @@ class HomeAssistant(Part):
         self._seconds = seconds
         self._pause = pause
         self._knows = knows
-        self._known = store.discovered.every()
+        self._known = store.discovered.all_components()
         self._documents: dict[str, dict[str, Any]] = {}
         self._described: dict[str, Sequence[Description]] = {}
         self._stale = True

@@ -113,12 +113,12 @@ class TrustedPolicies:
 
     def classes(self, streams: Iterable[Stream]) -> set[ChainClass]:
         """All classes of streams, and of the streams that their policies name as moving with them."""
-        queue, seen = list(streams), set[Stream]()
+        queue, visited = list(streams), set[Stream]()
         while queue:
-            if (stream := queue.pop()) not in seen:
-                seen.add(stream)
+            if (stream := queue.pop()) not in visited:
+                visited.add(stream)
                 queue += [named for policy in self.of(stream) for named in named_streams(policy.chains, stream[0])]
-        return {policy.chains for stream in seen for policy in self.of(stream)}
+        return {policy.chains for stream in visited for policy in self.of(stream)}
 
     def base_problem(self, stream: Stream, makers: Iterable[Policy], base: int) -> str:
         """The reason why an account's base is below the charge of the windows of these policies, or ''.
@@ -160,8 +160,8 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
     """Contradictions between releases and their sums, a line each; without policies the ledger alone is asked."""
     questions, tables, problems = _documents(rows)
     members: dict[int, dict[str, int]] = defaultdict(dict)
-    for group, device, charged, _ in rows.members():
-        members[group][device] = charged
+    for group, device, units, _ in rows.members():
+        members[group][device] = units
     promises = _promises(rows)
     problems += [f"audience {name}: was promised different things" for name in promises if len(promises[name]) > 1]
     forgotten = dict(map(tuple, rows.forgotten()))
@@ -270,8 +270,8 @@ def _answer_problem(
         return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
     width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
     names = ("value", "standard error", "interval", "interval")
-    published = (frame.values, frame.standard_errors, frame.low, frame.high)
-    for name, stated, computed in zip(names, published, estimates, strict=True):
+    frame_columns = (frame.values, frame.standard_errors, frame.low, frame.high)
+    for name, stated, computed in zip(names, frame_columns, estimates, strict=True):
         if len(stated) != len(computed) or not max(abs(computed - stated)) <= _WIDTH_TOLERANCE * width:
             return f"its {name} is not that of its sums and noise"
     if ticks != frame.observed:
@@ -418,7 +418,7 @@ class _Account:
             self.disclosures[-1] = newest._replace(first=first, last=max(newest.last, last))
 
     def hold_to(self, classes: Iterable[tuple[ReleaseClass, int]]) -> None:
-        """Add classes, each with a period, to those of the newest disclosure."""
+        """Add classes, each with a period, to the classes of the newest disclosure."""
         if self.disclosures and (new_classes := list(classes)):
             newest = self.disclosures[-1]
             chains = add_classes(newest.chains, (chains for chains, _ in new_classes))
@@ -435,7 +435,7 @@ class _Account:
 
 
 def verify(
-    ledger: Ledger, published: Mapping[int, bytes] | None = None, policies: TrustedPolicies | None = None
+    ledger: Ledger, payloads: Mapping[int, bytes] | None = None, policies: TrustedPolicies | None = None
 ) -> Audit:
     """Recompute a ledger's charges and releases, and compare. A charge above a later, lower allowance is no problem.
 
@@ -445,16 +445,16 @@ def verify(
     """
     with ledger.snapshot() as rows:
         trusted = policies or TrustedPolicies()
-        audit = replay_ledger(rows, published or {}, trusted)
+        audit = replay_ledger(rows, payloads or {}, trusted)
         return audit._replace(problems=(*audit.problems, *content_problems(rows, trusted)))
 
 
-def replay_ledger(rows: LedgerRows, published: Mapping[int, bytes], policies: TrustedPolicies | None = None) -> Audit:
+def replay_ledger(rows: LedgerRows, payloads: Mapping[int, bytes], policies: TrustedPolicies | None = None) -> Audit:
     """Audit accounts, charges and allowances only: nothing is computed from sums and noise."""
     accounts = {row[0]: _Account(row[0], Key(*row[1:4]), row[6]) for row in rows.accounts()}
     problems = _replay(rows, accounts, policies or TrustedPolicies())
     problems += _compare_accounts(rows, accounts)
-    for number, payload in published.items():
+    for number, payload in payloads.items():
         if rows.payload(number) != payload:
             problems.append(f"entry {number}: is not what was published")
     histories = tuple(version for account in accounts.values() for version in account.history())
@@ -464,17 +464,17 @@ def replay_ledger(rows: LedgerRows, published: Mapping[int, bytes], policies: Tr
 def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPolicies) -> list[str]:
     problems: list[str] = []
     changes: dict[int, list[_Row]] = defaultdict(list)
-    for after, *change in rows.allowances():
-        changes[after].append(tuple(change))
+    for after_entry, *change in rows.allowances():
+        changes[after_entry].append(tuple(change))
     by_key = {account.key: account for account in accounts.values()}
     members: dict[int, dict[str, int]] = defaultdict(dict)
     shifts: dict[tuple[int, str], int] = {}
-    for group, device, charged, shift in rows.members():
-        members[group][device] = charged
+    for group, device, member_charge, shift in rows.members():
+        members[group][device] = member_charge
         shifts[group, device] = shift
     outlived: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
-    for device, stream, chains, period_us, after in rows.outlived():
-        outlived[device, stream] += [(after, chain, period_us) for chain in readable_classes(chains)]
+    for device, stream, chains, period_us, after_entry in rows.outlived():
+        outlived[device, stream] += [(after_entry, chain, period_us) for chain in readable_classes(chains)]
     together = _StreamsTogether(rows, accounts.values())
     together.change(0)
     problems += _apply_changes(accounts, changes.pop(0, []), policies, 0)
@@ -572,8 +572,8 @@ class _StreamsTogether:
 
     def __init__(self, rows: LedgerRows, accounts: Iterable[_Account]) -> None:
         self._changes: dict[int, list[tuple[Stream, str]]] = defaultdict(list)
-        for after, device, stream, name in rows.together():
-            self._changes[after].append(((device, stream), name))
+        for after_entry, device, stream, name in rows.together():
+            self._changes[after_entry].append(((device, stream), name))
         self._names: dict[Stream, str] = {}
         self._accounts = {account.key: account for account in accounts}
 
@@ -594,8 +594,9 @@ class _StreamsTogether:
 
 
 def _apply_changes(
-    accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies, after: int
+    accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies, entry: int
 ) -> list[str]:
+    """Apply the changes of allowances that were recorded after an entry. Return problems, a line each."""
     problems = []
     for number, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains in changes:
         if number in accounts:
@@ -604,7 +605,7 @@ def _apply_changes(
             promise = Promise(epsilon, adversary, seconds)
             problem = allowance_problem(allowance, mechanism, promise, period_us, chains)
             account.named = charged_streams(chains, account.key.device)
-            version = Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=after)
+            version = Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=entry)
             account.disclosures.append(version)
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
@@ -617,12 +618,12 @@ def _apply_changes(
 
 def _compare_accounts(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
     problems = []
-    stored: dict[int, list[ChargedTicks]] = defaultdict(list)
+    stored_runs: dict[int, list[ChargedTicks]] = defaultdict(list)
     for number, *run in rows.runs():
-        stored[number].append(ChargedTicks(*run))
+        stored_runs[number].append(ChargedTicks(*run))
     for number, *_, allowance, base, _, exclusive, shifted in rows.accounts():
         account = accounts[number]
-        if stored.pop(number, []) != account.runs:
+        if stored_runs.pop(number, []) != account.runs:
             problems.append(f"{account.key}: its charges are not those of its entries")
         if (allowance, base) != (account.allowance, account.base):
             problems.append(f"{account.key}: its allowance is not the last one recorded")
@@ -630,4 +631,4 @@ def _compare_accounts(rows: LedgerRows, accounts: dict[int, _Account]) -> list[s
             problems.append(f"{account.key}: whether its device's clock was set is not what its entries say")
         if exclusive != account.exclusive:
             problems.append(f"{account.key}: its exclusive release is not that of its entries")
-    return problems + [f"account {number}: has charges and does not exist" for number in stored]
+    return problems + [f"account {number}: has charges and does not exist" for number in stored_runs]

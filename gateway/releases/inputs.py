@@ -234,12 +234,12 @@ class NoisyInputs(NamedTuple):
         """Compute the answer from noisy counts only, and the number of ticks it is about. FuguError without ticks."""
         _, _, windows, doubled, _ = self.inputs
         scale, symbol_count = self.own_scale, len(self.inputs.symbols)
-        symbols, beside = self.counts[:symbol_count], self.counts[symbol_count:]
+        symbols, beside_counts = self.counts[:symbol_count], self.counts[symbol_count:]
         if windows is None and doubled is None:
             return estimate(query, symbols, scale, confidence), sum(part.ticks for part in symbols)
         addends = [] if windows is None else [windows]
         if doubled is not None:
-            addends.append(weighted_mean(doubled, symbols_addend(query, beside, scale)))
+            addends.append(weighted_mean(doubled, symbols_addend(query, beside_counts, scale)))
         if symbols:
             addends.append(symbols_addend(query, symbols, scale))
         total = sum_addends(addends)
@@ -269,14 +269,14 @@ class NoisyInputs(NamedTuple):
     @classmethod
     def read(cls, document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> NoisyInputs:
         """Read a `document`, with tables by digest. KeyError, TypeError or ValueError if it is none."""
-        symbols, beside = (_read_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
+        symbol_pairs, beside_pairs = (_read_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
         windows, doubled = (_read_addend(document.get(name)) for name in ("windows", "doubled"))
         windows_scale = Fraction(document["windows_scale"]) if "windows_scale" in document else None
-        symbol_sums, beside_sums = (tuple(part for part, _ in parts) for parts in (symbols, beside))
+        symbol_sums, beside_sums = (tuple(part for part, _ in parts) for parts in (symbol_pairs, beside_pairs))
         inputs = Inputs(symbol_sums, beside_sums, windows, doubled, windows_scale)
         if not inputs.parts and windows is None:
             raise ValueError("there is nothing in it")
-        counts = tuple(noisy for _, noisy in (*symbols, *beside))
+        counts = tuple(noisy for _, noisy in (*symbol_pairs, *beside_pairs))
         return NoisyInputs(inputs, Fraction(document["scale"]) if counts else Fraction(1), counts)
 
 

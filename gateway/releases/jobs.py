@@ -112,14 +112,14 @@ class Job(NamedTuple):
         assert self.audience is not None
         return self.audience.epsilon
 
-    def promise(self, counted: Sequence[CountedTicks]) -> tuple[Audience, int]:
+    def promise(self, counted_ticks: Sequence[CountedTicks]) -> tuple[Audience, int]:
         """The promise that a frame states, and how many ticks in a row it is about.
 
         To the site it is the promise of the policies of all counted ticks. Raises FuguError if these have no bound,
         next to a change of policy.
         """
         if self.audience is None:
-            return _site_promise(self.name, counted)
+            return _site_promise(self.name, counted_ticks)
         return self.audience, self.audience.promise.ticks(self.clock.period_us)
 
 
@@ -339,13 +339,13 @@ def answer_rows(window: Window, labels: Sequence[str], query: Query) -> Ints | N
     return rows if list(rows @ list(map(len, counts))) == list(map(len, query.groups)) else None
 
 
-def _site_promise(name: str, counted: Sequence[CountedTicks]) -> tuple[Audience, int]:
+def _site_promise(name: str, counted_ticks: Sequence[CountedTicks]) -> tuple[Audience, int]:
     """The promise to the site: the weakest of the streams' guarantees, about the shortest stretch of any of them."""
     ranks: tuple[Adversary, ...] = get_args(Adversary)
-    guarantees = [stream_ticks.policy.guarantee for stream_ticks in counted]
+    guarantees = [stream_ticks.policy.guarantee for stream_ticks in counted_ticks]
     weakest = min((guarantee.adversary for guarantee in guarantees), key=ranks.index)
     ticks = min(guarantee.stretch_ticks for guarantee in guarantees)
-    worst = max(counted, key=lambda stream_ticks: stream_ticks.epsilon(ticks))
+    worst = max(counted_ticks, key=lambda stream_ticks: stream_ticks.epsilon(ticks))
     if math.isinf(epsilon := worst.epsilon(ticks)):
         stream = f"{worst.policy.device}/{worst.policy.stream}"
         raise FuguError(
@@ -384,11 +384,11 @@ def allowances(
         key, names = Key(device, stream, name), [asker for asker, _ in askers]
         audience = config.audiences[name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
-        members = {row: charged for row in streams if (charged := catalogue.charged_policies(*row))}
+        members = {row: versions for row in streams if (versions := catalogue.charged_policies(*row))}
         if (device, stream) not in members:  # no ticks to tell of, and none to charge
             continue
-        policies = [policy for charged in members.values() for policy in charged]
-        base = sum(max(units_above(policy.window_rate) for policy in charged) for charged in members.values())
+        policies = [policy for versions in members.values() for policy in versions]
+        base = sum(max(units_above(policy.window_rate) for policy in versions) for versions in members.values())
         streams_past = past(members)
         try:
             rows = (row for _, chains in askers for row in _classes(chains, policies, streams_past))

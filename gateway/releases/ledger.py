@@ -175,8 +175,8 @@ class Ledger:
                         f"{grant.mechanism} now: give the new audience another name"
                     )
                 else:
-                    values = (allowance, grant.base, account)
-                    self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", values)
+                    parameters = (allowance, grant.base, account)
+                    self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", parameters)
                 self._db.execute(
                     "INSERT INTO allowances (account, allowance, base, epsilon, adversary, seconds, period_us, "
                     "mechanism, class, after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -380,10 +380,10 @@ class Ledger:
             if book.others:
                 self._replace_runs(old_runs, new_runs)  # so that the charges of earlier devices count
             runs = runs_near.get(account.id, [])
-            charged = overlay(runs, release.first + shift, release.last + shift, charge) if charge else runs
-            self._refuse_charge(release, key, account, book, charged)
-            old_runs += [(account.id, run.first) for run in set(runs) - set(charged)]
-            new_runs += [(account.id, *run) for run in set(charged) - set(runs)]
+            runs_after = overlay(runs, release.first + shift, release.last + shift, charge) if charge else runs
+            self._refuse_charge(release, key, account, book, runs_after)
+            old_runs += [(account.id, run.first) for run in set(runs) - set(runs_after)]
+            new_runs += [(account.id, *run) for run in set(runs_after) - set(runs)]
             if charge and shift:
                 shifted_ids.append((account.id,))
         self._replace_runs(old_runs, new_runs)
@@ -543,7 +543,7 @@ class Ledger:
         return bool(self.binding.not_before_us or self._row(query))
 
     def past(self, streams: Iterable[Stream]) -> tuple[list[tuple[str, int]], bool]:
-        """Tell of streams, and of those that move with them, what was so before `begin` and no policy may say any more.
+        """Facts from before `begin`, which policies may no longer have, of streams and of those that move with them.
 
         Returns their classes of chains, each as JSON with a period in microseconds, and whether charges may be lost.
         """

@@ -275,13 +275,13 @@ class Counts:
     @property
     def inputs(self) -> Inputs:
         """The numbers that the answer is computed from, before noise is added to the counts of symbols."""
-        alone = [window.addend for device, window in self.windows.items() if device not in self.tables]
-        doubled = [window.addend for device, window in self.windows.items() if device in self.tables]
+        alone_addends = [window.addend for device, window in self.windows.items() if device not in self.tables]
+        doubled_addends = [window.addend for device, window in self.windows.items() if device in self.tables]
         return Inputs(
             self.tally.parts,
             self.beside.parts,
-            sum_addends(alone) if alone else None,
-            sum_addends(doubled) if doubled else None,
+            sum_addends(alone_addends) if alone_addends else None,
+            sum_addends(doubled_addends) if doubled_addends else None,
             max((window.scale for window in self.windows.values()), default=None),
         )
 

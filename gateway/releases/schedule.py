@@ -4,8 +4,8 @@ A window is due when its ticks are past for all its devices and none of their fr
 its way, because the watermark asks its device for it. The window waits for the frame, but only for a time. If the
 release has a patience, the window also waits only for a time for a device that is behind. The gateway's clock, too, has
 to say that a window is past, so that no single device decides this. Just after a new connection, when frames that have
-piled up arrive in any order, the window waits. Once it has waited in vain, other windows that were past by then are not
-waited for. So a device with holes delays releases only by one such time.
+piled up arrive in any order, the window waits. Once a window has waited in vain, frames of other windows that were past
+by then are not waited for. So a device with holes delays releases by one wait only.
 
 The next tick of a schedule is in the ledger, in the same transaction as the release, so that each window is released at
 most once. Windows that the ledger refuses, or without symbols, are counted and passed over, never tried again. Reserved

@@ -157,8 +157,8 @@ class ReleaseRecord:
 
 def ledger_problem(ledger: Ledger, store: Location) -> str:
     """The reason why a ledger does not fit a store, or ''. StoreError if the store cannot be opened."""
-    with closing(Store(store, create=False)) as opened:
-        return ReleaseRecord(opened).problem(ledger)
+    with closing(Store(store, create=False)) as opened_store:
+        return ReleaseRecord(opened_store).problem(ledger)
 
 
 def set_progress(ledger: Location, store: Location, name: str, first: int) -> int:
@@ -316,8 +316,8 @@ def open_releases(
 
 def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
     """Read `Ledger.past` of streams, with classes of chains instead of JSON."""
-    rows, lost = ledger.past(streams)
-    return Past(tuple(dict.fromkeys((chains, period) for text, period in rows for chains in classes_of(text))), lost)
+    rows, is_lost = ledger.past(streams)
+    return Past(tuple(dict.fromkeys((chains, period) for text, period in rows for chains in classes_of(text))), is_lost)
 
 
 @contextmanager
@@ -367,7 +367,7 @@ def release_now(
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)
-    catalogue, waiting = Catalogue.load(policies, fleet), f"waiting for fleet {fleet}"
+    catalogue, suffix = Catalogue.load(policies, fleet), f"waiting for fleet {fleet}"
     with closing(Store(store, create=False)) as opened_store:
         catalogue.retire(opened_store.policy_documents())
         releases = open_releases(config, ledger, opened_store, catalogue)
@@ -383,7 +383,7 @@ def release_now(
             try:
                 for job in named_jobs:
                     entries.append(releases.maker.make(job, first))
-                _publish_or_mark(entries, releases, broker, "published", lambda why: say(f"{why}; {waiting}"))
+                _publish_or_mark(entries, releases, broker, "published", lambda why: say(f"{why}; {suffix}"))
             except LinkError:
                 raise
             except FuguError:

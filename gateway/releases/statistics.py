@@ -351,10 +351,10 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
     if steps == 0:
         raise FuguError("no two consecutive ticks of the window have symbols")
     weights = [_pair_weights(states, part.table) for part in parts]
-    begins = sum(float((begin * part.counts).sum()) for (begin, _), part in zip(weights, parts, strict=True))
-    leaves = sum(float((leave * part.counts).sum()) for (_, leave), part in zip(weights, parts, strict=True))
-    begin = min(max(begins, 1.0), float(steps))
-    leave_rate = min(max(leaves, 1.0) / begin, 1.0)
+    begin_count = sum(float((begin * part.counts).sum()) for (begin, _), part in zip(weights, parts, strict=True))
+    leave_count = sum(float((leave * part.counts).sum()) for (_, leave), part in zip(weights, parts, strict=True))
+    positive_count = min(max(begin_count, 1.0), float(steps))
+    leave_rate = min(max(leave_count, 1.0) / positive_count, 1.0)
     value, error = 1.0 / leave_rate, 0.0
 
     def is_possible(probability: float) -> bool:
@@ -369,8 +369,8 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
             )
             step = max(step, float(np.abs(difference).max()))
         nonlocal error
-        error = math.sqrt(variance) / begin
-        return abs(leaves - probability * begins) <= quantile(confidence) * math.sqrt(variance) + step
+        error = math.sqrt(variance) / positive_count
+        return abs(leave_count - probability * begin_count) <= quantile(confidence) * math.sqrt(variance) + step
 
     is_possible(leave_rate)
     standard_error = error * value**2
@@ -402,10 +402,10 @@ def _worst_variances_of_a_pair(weights: Floats, states: tuple[int, ...], table: 
     """
     emission, _ = inversion(table)
     means = emission @ weights @ emission.T
-    alone = emission @ weights**2 @ emission.T - means**2
+    pair_variances = emission @ weights**2 @ emission.T - means**2
     left, right = emission @ weights, weights @ emission.T  # (k, m) and (m, k)
     shared = (left[:, None, :] * emission) @ right - means[:, :, None] * means
-    spread = np.maximum(alone[:, :, None] + 2.0 * np.maximum(shared, 0.0), 0.0)
+    spread = np.maximum(pair_variances[:, :, None] + 2.0 * np.maximum(shared, 0.0), 0.0)
     return float(spread[_on_one_side(states, table.states)].max()), float(spread.max())
 
 

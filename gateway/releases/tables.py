@@ -107,15 +107,15 @@ class LedgerRows:
             after = page[-1][0]
             yield from (dict(zip(_ENTRY, row, strict=True)) for row in page)
 
-    def newest(self, audience: str | None, before: int, limit: int) -> list[tuple[Any, ...]]:
-        """Up to `limit` entries below number `before`, newest first, of an audience or, with `None`, of all.
+    def newest_entries(self, audience: str | None, below: int, limit: int) -> list[tuple[Any, ...]]:
+        """Up to `limit` entries below number `below`, newest first, of an audience or, with `None`, of all.
 
         Columns: number, name, audience, stream, time, mechanism, noise, scale, first and last tick, reason, state,
         group.
         """
         condition, parameters = ("", ()) if audience is None else ("audience=? AND ", (audience,))
         query = f"SELECT {_SHOWN} FROM intact_entries WHERE {condition}number<? ORDER BY number DESC LIMIT ?"
-        return self._db.execute(query, (*parameters, before, limit)).fetchall()
+        return self._db.execute(query, (*parameters, below, limit)).fetchall()
 
     def group(self, number: int) -> tuple[int, str, int]:
         """The number of devices of a group, the first of their names, and the largest charge; 0 and '' if unknown."""

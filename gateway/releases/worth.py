@@ -62,13 +62,13 @@ class Worth(NamedTuple):
 
 def not_useful(jobs: Iterable[Job], granted: Iterable[Allowance], catalogue: Catalogue) -> dict[str, str]:
     """Say of each configured release that is not useful how far off it will be, and what would be useful; by name."""
-    free = {grant.key: grant.allowance - grant.base for grant in granted}
+    free_charges = {grant.key: grant.allowance - grant.base for grant in granted}
     reasons: dict[str, str] = {}
     seen_inputs = set()
     for job in jobs:
         keys = [Key(device, job.plan.stream, job.plan.audience) for device in job.question.devices]
         kinds = kinds_of(job, catalogue)
-        budget = min(free.get(key, 0) for key in keys)
+        budget = min(free_charges.get(key, 0) for key in keys)
         inputs = job.plan.name, frozenset(kinds.items()), budget
         if job.plan.name in reasons or inputs in seen_inputs:  # of another device
             continue
@@ -192,8 +192,8 @@ def _count_moments(chain: MarkovChain, states: tuple[int, ...], length: int) -> 
     inside = np.isin(np.arange(len(pi)), states).astype(np.float64)
     share = float(pi @ inside)
     deviation = inside - share
-    once = np.linalg.inv(np.eye(len(pi)) - step + pi) @ step
-    sums = once @ ((length - 1) * deviation - once @ (deviation - np.linalg.matrix_power(step, length - 1) @ deviation))
+    potential, power = np.linalg.inv(np.eye(len(pi)) - step + pi) @ step, np.linalg.matrix_power(step, length - 1)
+    sums = potential @ ((length - 1) * deviation - potential @ (deviation - power @ deviation))
     return length * share, max(length * share * (1.0 - share) + 2.0 * float((pi * inside) @ sums), 0.0)
 
 

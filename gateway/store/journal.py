@@ -123,25 +123,25 @@ _TYPES = (1, 0x98, 0xCE, 0xD3, 0xD3, 0xD3, 0xCC, 0xCD, 0xCD, 0xC5)
 def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
     """Parse payloads: a row for each, with number 0, and (n,) whether the row is a frame of symbols."""
     row_count = len(payloads)
-    data = np.frombuffer(b"".join(payloads), dtype=np.uint8)
+    buffer = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     ends = np.cumsum(np.fromiter(map(len, payloads), dtype=np.int64, count=row_count))
     fields = np.zeros((8, row_count), dtype=np.int64)
     is_frame = np.zeros(row_count, dtype=np.bool_)
-    _parse(data, ends, fields, is_frame)
-    return Columns._make((*fields, data)), is_frame
+    _parse(buffer, ends, fields, is_frame)
+    return Columns._make((*fields, buffer)), is_frame
 
 
 @part
-def _int(data: Bytes, offset: int, size: int) -> int:
+def _int(buffer: Bytes, offset: int, size: int) -> int:
     """Read a big-endian integer of some bytes."""
     number = np.uint64(0)
     for i in range(offset, offset + size):
-        number = (number << np.uint64(8)) | np.uint64(data[i])
+        number = (number << np.uint64(8)) | np.uint64(buffer[i])
     return int(np.int64(number))
 
 
 @kernel
-def _parse(data: Bytes, ends: Ints, fields: Ints, is_frame: Bools) -> None:
+def _parse(buffer: Bytes, ends: Ints, fields: Ints, is_frame: Bools) -> None:
     """Fill `fields` (8, n) for rows that are frames, and set `is_frame` for these."""
     for row in range(ends.size):
         base = ends[row - 1] if row else 0
@@ -150,22 +150,22 @@ def _parse(data: Bytes, ends: Ints, fields: Ints, is_frame: Bools) -> None:
             continue
         is_valid = True
         for i in range(len(_TYPES)):
-            is_valid &= data[base + _OFFSETS[i]] == _TYPES[i]
-        version = _int(data, base + 3, 4)
-        shift, previous, first = (_int(data, base + 8, 8), _int(data, base + 17, 8), _int(data, base + 26, 8))
-        bits, count, padding = (_int(data, base + 35, 1), _int(data, base + 37, 2), _int(data, base + 40, 2))
+            is_valid &= buffer[base + _OFFSETS[i]] == _TYPES[i]
+        version = _int(buffer, base + 3, 4)
+        shift, previous, first = (_int(buffer, base + 8, 8), _int(buffer, base + 17, 8), _int(buffer, base + 26, 8))
+        bits, count, padding = (_int(buffer, base + 35, 1), _int(buffer, base + 37, 2), _int(buffer, base + 40, 2))
         is_valid &= bits == 1 or bits == 2 or bits == 4 or bits == 8
         is_valid &= count >= 1 and count + padding <= MAX_FRAME_TICKS
         is_valid &= version >= 1 and -1 <= previous < first and 0 <= shift <= first and first <= MAX_TICK
         if not is_valid or first + count - 1 > MAX_TICK:
             continue
         packed_bytes = (count + padding) * bits + 7 >> 3
-        if _int(data, base + 43, 2) != packed_bytes or size != HEAD_BYTES + packed_bytes:
+        if _int(buffer, base + 43, 2) != packed_bytes or size != HEAD_BYTES + packed_bytes:
             continue
         used_bits = count * bits  # the later bits of the last byte, and the bytes of the padding, must be zero
-        padding_bits = data[base + HEAD_BYTES + (used_bits >> 3)] & (0xFF >> (used_bits & 7)) if used_bits & 7 else 0
+        padding_bits = buffer[base + HEAD_BYTES + (used_bits >> 3)] & (0xFF >> (used_bits & 7)) if used_bits & 7 else 0
         for i in range(base + HEAD_BYTES + (used_bits + 7 >> 3), base + size):
-            padding_bits |= data[i]
+            padding_bits |= buffer[i]
         if padding_bits:
             continue
         is_frame[row] = True

@@ -69,8 +69,8 @@ def part_of(location: Location, name: str) -> Location:
 
 def sockets(store: Location) -> Iterator[Path]:
     """The sockets at which a store's gateway answers on this machine: its own, then those of shards that exist."""
-    for place in (store, part_of(store, "shard-*")):
-        path = Path(f"{place}.status") if isinstance(place, Path) else place.status_path
+    for location in (store, part_of(store, "shard-*")):
+        path = Path(f"{location}.status") if isinstance(location, Path) else location.status_path
         prefix, star, suffix = path.name.rpartition("*")
         yield from sorted(path.parent.glob(f"{escape(prefix)}*{escape(suffix)}")) if star else [path]
 

@@ -104,18 +104,18 @@ CREATE TABLE sent_tables (
         query = "SELECT message FROM intact_sent_tables WHERE stream=? AND policy_version=? AND key=?"
         return self._table(query, stream, version, key)
 
-    def next_number(self, stream: int, version: int, least: int) -> int:
-        """The number for the next table of a policy version: above all stored ones, and at least `least`."""
+    def next_number(self, stream: int, version: int, minimum: int) -> int:
+        """The number for the next table of a policy version: above all stored ones, and at least `minimum`."""
         query = "SELECT MAX(number) FROM sent_tables WHERE stream=? AND policy_version=?"
         (largest,) = self._db.execute(query, (stream, version)).fetchone()
-        return least if largest is None else max(least, largest + 1)
+        return minimum if largest is None else max(minimum, largest + 1)
 
     def put_table(self, stream: int, key: bytes, table: TimedTable) -> None:
         """Store a table before it is sent; of tables for likely states only the stream's newest `MOST_LIKELY` stay."""
-        values = (stream, table.policy_version, table.number, key)
-        self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", values)
+        keys = (stream, table.policy_version, table.number, key)
+        self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", keys)
         columns = "stream, policy_version, number, key, message"
-        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*values, table.encode()))
+        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*keys, table.encode()))
         likely_tables = f"FROM sent_tables WHERE stream=? AND {LIKELY}"
         oldest_serial = f"SELECT serial {likely_tables} ORDER BY serial DESC LIMIT 1 OFFSET {MOST_LIKELY}"
         self._db.execute(f"DELETE {likely_tables} AND serial<=({oldest_serial})", (stream, stream))

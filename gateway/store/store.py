@@ -104,7 +104,7 @@ class DiscoveryStore:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def every(self) -> dict[str, dict[str, str]]:
+    def all_components(self) -> dict[str, dict[str, str]]:
         """The published components of each device: platforms by name."""
         return {device: json.loads(text) for device, text in self._db.execute("SELECT * FROM intact_discovered")}
 
@@ -157,7 +157,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
             (device, sequence, first, now, now),
         )
 
-    def every(self) -> list[Conflict]:
+    def all_conflicts(self) -> list[Conflict]:
         """The conflicts of all sequences of owned devices."""
         return [Conflict(*row) for row in self._db.execute("SELECT * FROM intact_conflicts") if self._owns(row[0])]
 
@@ -173,7 +173,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
     def stops(self) -> dict[str, tuple[int, bool]]:
         """The version up to which each device is or was stopped, and whether the stop is over, by device."""
         rows = self._db.execute("SELECT device, version, over FROM intact_stops")
-        return {device: (version, bool(over)) for device, version, over in rows if self._owns(device)}
+        return {device: (version, bool(is_over)) for device, version, is_over in rows if self._owns(device)}
 
 
 class LedgerRecord(NamedTuple):
@@ -354,8 +354,8 @@ class AgedStore:
 
     def begin(self, number: int) -> int:
         """The first tick, or window's index, of which frames of a sequence are kept."""
-        begins: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (number,)).fetchone()[0]
-        return begins
+        begin: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (number,)).fetchone()[0]
+        return begin
 
     def _frame_rows(self, frames: Frames, number: int, order: str, limit: int) -> list[Aged]:
         query = (

@@ -23,7 +23,7 @@ from gateway.store.engine import Database, Kind
 from gateway.store.location import Location, part_of
 from gateway.store.opening import is_there, open_engine
 
-__all__ = ["Asked", "StoredReport", "SumStore"]
+__all__ = ["Opening", "StoredReport", "SumStore"]
 
 
 class StoredReport(NamedTuple):
@@ -42,7 +42,7 @@ class StoredReport(NamedTuple):
     sealed: SealedMasks
 
 
-class Asked(NamedTuple):
+class Opening(NamedTuple):
     """A window whose set of homes was fixed; `request` is the set's digest."""
 
     document: bytes
@@ -124,7 +124,7 @@ class SumStore:
         self._db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", (*key, *row))
         return "stored"
 
-    def waiting(self, document: bytes, through: int) -> list[int]:
+    def waiting_windows(self, document: bytes, through: int) -> list[int]:
         """The windows, up to a number, that have reports and no fixed set."""
         if not self._is_there:
             return []
@@ -143,18 +143,18 @@ class SumStore:
         """The reports of a window's set, in the order of the set."""
         return self._reports(f" AND place>={_PLACED}", document, number)
 
-    def fix(self, request: Asked, devices: Sequence[str]) -> None:
+    def fix(self, request: Opening, devices: Sequence[str]) -> None:
         """Fix the only set of a window: some devices, in this order."""
         rows = [(position, request.document, request.number, device) for position, device in enumerate(devices)]
         self._db.executemany("UPDATE reports SET place=? WHERE (document, number, device)=(?, ?, ?)", rows)
         self._db.execute("INSERT INTO asked VALUES (?, ?, ?)", request)
 
-    def asked(self) -> list[Asked]:
+    def openings(self) -> list[Opening]:
         """The windows whose set is fixed and whose sum is not open yet, oldest first."""
         if not self._is_there:
             return []
         rows = self._db.execute("SELECT document, number, request FROM intact_asked ORDER BY number, document")
-        return [Asked(bytes(document), int(number), bytes(request)) for document, number, request in rows]
+        return [Opening(bytes(document), int(number), bytes(request)) for document, number, request in rows]
 
     def remove(self, document: bytes, number: int) -> None:
         """Remove all reports of a window, and its set."""

@@ -148,8 +148,8 @@ class Columns(NamedTuple):
             return parts[0]
         fields = [np.concatenate([np.empty(0, np.int64), *(part[i] for part in parts)]) for i in range(7)]
         sizes = [len(part.packed) for part in parts]
-        begins = np.cumsum([0, *sizes[:-1]])
-        starts = [part.start + begin for part, begin in zip(parts, begins, strict=False)]
+        offsets = np.cumsum([0, *sizes[:-1]])
+        starts = [part.start + begin for part, begin in zip(parts, offsets, strict=False)]
         start = np.concatenate([np.empty(0, np.int64), *starts])
         packed = np.concatenate([np.empty(0, np.uint8), *(part.packed for part in parts)])
         return cls._make((*fields, start, packed))
@@ -579,8 +579,8 @@ def _chunk_row(chunk: Chunk) -> tuple[object, ...]:
 
 def _chunk(row: Sequence[Any]) -> Chunk:
     number, first, last, day, version, distribution, packed, symbols = row
-    values = msgpack.unpackb(packed)
-    runs = tuple(tuple(values[i : i + 5]) for i in range(0, len(values), 5))
+    numbers = msgpack.unpackb(packed)
+    runs = tuple(tuple(numbers[i : i + 5]) for i in range(0, len(numbers), 5))
     return Chunk(number, first, last, np.frombuffer(distribution, dtype="<f8"), version, day, runs, bytes(symbols))
 
 

@@ -120,13 +120,15 @@ def test_what_is_gone_is_taken_back_with_the_policy_or_at_the_next_start(scene: 
     del scene.devices["watch"]
     scene.start()
     scene.until_topics(GATEWAY)
-    wait_until(lambda: scene.until_topics(GATEWAY) is None and set(scene.store.discovered.every()) == {GATEWAY})
+    wait_until(
+        lambda: scene.until_topics(GATEWAY) is None and set(scene.store.discovered.all_components()) == {GATEWAY}
+    )
 
 
 def test_switched_off_it_takes_back_everything_and_then_says_nothing(scene: Scene) -> None:
     scene.until_topics("watch", "ring", GATEWAY)
     scene.start(wanted=False)
-    wait_until(lambda: scene.until_topics() is None and not scene.store.discovered.every())
+    wait_until(lambda: scene.until_topics() is None and not scene.store.discovered.all_components())
     assert scene.listener.removed == 3
     before = scene.counters["discovery"]
     scene.start(wanted=False)

@@ -70,7 +70,7 @@ def test_a_window_is_settled_at_its_deadline_and_opens_as_the_sum(site: Site, he
     assert frame.values == (10.0,)
     assert (frame.devices, frame.observed, frame.honest, frame.charge) == (5, 50, 3, 0.0)
     assert site.store.sums.reports(DOCUMENT.digest, NUMBER) == []
-    assert site.store.sums.asked() == []
+    assert site.store.sums.openings() == []
 
 
 def test_blocks_of_a_day_are_released_each_under_a_name_that_no_group_has(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_a_helper_that_is_silent_for_a_day_loses_the_window(site: Site, helper: 
     site.now_us += 1
     site.round()
     assert site.lost == [(DOCUMENT.name, "its helper has not answered for a day")]
-    assert site.store.sums.asked() == []
+    assert site.store.sums.openings() == []
 
 
 def test_a_sum_without_a_home_that_was_forgotten_opens_nothing(site: Site, helper: Helper) -> None:
@@ -387,7 +387,7 @@ def test_killed_between_ledger_and_store_it_is_released_once(site: Site, helper:
     site.answer(good)
     assert site.lost == []
     assert len(site.released()) == 1
-    assert site.store.sums.asked() == []
+    assert site.store.sums.openings() == []
 
 
 def test_reports_that_no_policy_has_are_refused(site: Site, helper: Helper) -> None:
@@ -406,4 +406,4 @@ def test_reports_that_no_policy_has_are_refused(site: Site, helper: Helper) -> N
         site.reports.heard(Message(topic_of("report", "home", HOMES[0].name, "power"), report.encode()))
     site.reports.pump()
     assert site.owed == []
-    assert site.store.sums.waiting(DOCUMENT.digest, NUMBER) == []
+    assert site.store.sums.waiting_windows(DOCUMENT.digest, NUMBER) == []

@@ -150,7 +150,7 @@ def test_what_was_released_never_goes_back(store: Store, tmp_path: Path) -> None
 def test_contradictions_are_counted_and_stops_end(store: Store) -> None:
     for now in (100, 200):
         store.conflicts.note("watch", "hr", 7, now)
-    assert store.conflicts.every() == [Conflict("watch", "hr", 7, 100, 200, 2)]
+    assert store.conflicts.all_conflicts() == [Conflict("watch", "hr", 7, 100, 200, 2)]
     store.conflicts.stop("watch", 3)
     store.conflicts.end_stop("watch")
     store.conflicts.stop("ring", 1)
@@ -162,9 +162,9 @@ def test_contradictions_are_counted_and_stops_end(store: Store) -> None:
 def test_what_home_assistant_was_told_can_be_taken_back(store: Store) -> None:
     for platform in ("sensor", "binary?%s"):
         store.discovered.keep("watch", {"hr": platform})
-    assert store.discovered.every() == {"watch": {"hr": "binary?%s"}}
+    assert store.discovered.all_components() == {"watch": {"hr": "binary?%s"}}
     store.discovered.forget("watch")
-    assert store.discovered.every() == {}
+    assert store.discovered.all_components() == {}
 
 
 def test_a_transaction_is_all_or_nothing_and_one_inside_is_a_part_of_it(store: Store, location: Location) -> None:

@@ -89,7 +89,7 @@ def test_a_shard_says_and_stops_its_own_contradictions_only(scenes: list[Scene])
         of(scenes, device).store.conflicts.stop(device, 1)
     for index, scene in enumerate(scenes):
         mine = {device for device in DEVICES if owner(device, SHARDS) == index}
-        assert {device for device, *_ in scene.store.conflicts.every()} == mine
+        assert {device for device, *_ in scene.store.conflicts.all_conflicts()} == mine
         assert scene.store.conflicts.stops().keys() == mine
 
 
