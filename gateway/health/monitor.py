@@ -187,7 +187,6 @@ class Sources(NamedTuple):
     Attributes:
         known: devices whose frames are stored; only these can become silent without a frame since the start.
         stuck_seconds: age of a round from which the worker counts as stuck.
-        round_seconds: gives the seconds since the worker finished a round.
         certificates: gives the ends of certificates, in Unix seconds, by purpose.
         details: gives further values for the report, such as the size of the store.
         elsewhere: other processes of the site that this one speaks for.
@@ -198,7 +197,6 @@ class Sources(NamedTuple):
     counters: Counter[str]
     known: Iterable[str]
     stuck_seconds: float
-    round_seconds: Callable[[], float]
     certificates: Callable[[], Mapping[str, float]]
     details: Callable[[], Mapping[str, Any]]
     elsewhere: Elsewhere | None = None
@@ -208,7 +206,8 @@ class Sources(NamedTuple):
 class Monitor:
     """Watches a gateway from a thread of its own, between `start` and `stop`.
 
-    The socket is beside a store that is a file. Other threads may read `latest`, the health at the last step.
+    The socket is beside a store that is a file. Other threads may read `latest`, the health at the last step. The
+    worker sets `round_began` as it begins a round.
     """
 
     def __init__(
@@ -238,6 +237,7 @@ class Monitor:
         self._seen_counts: dict[str, int] = {}
         self._start_seconds = seconds()
         self._since = wall()
+        self.round_began = self._start_seconds
         self._connected_since: float | None = None
         self._away_since = self._start_seconds
         self._health_due = 0.0
@@ -265,6 +265,11 @@ class Monitor:
             self._link.publish(topic_of("health", self._fleet), Health(online=False).encode(), retain=True)
         if self._answering is not None:
             self._answering.close()
+
+    @property
+    def round_age(self) -> float:
+        """Seconds since the worker has begun its round."""
+        return self._seconds() - self.round_began
 
     # Calls of the worker
 
@@ -370,7 +375,7 @@ class Monitor:
         for held_code, names in list(self._held_names.items()):
             for name, detail in names.items():
                 self.alarms.note(held_code, name, detail, times=0)
-        if self._sources.round_seconds() > self._sources.stuck_seconds:
+        if self.round_age > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
         if self._sources.elsewhere is not None:
@@ -457,7 +462,7 @@ class Monitor:
             "uptime_seconds": round(now - self._start_seconds, 1),
             "connected": self._link.subscribed,
             "connection": self._link.last_error,
-            "worker_round_seconds": round(self._sources.round_seconds(), 1),
+            "worker_round_seconds": round(self.round_age, 1),
             "alarms": [
                 {name: getattr(alarm, name) for name in _ALARM_FIELDS} | {"since": int(alarm.since)}
                 for alarm in self.alarms.current()

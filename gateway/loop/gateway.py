@@ -218,7 +218,6 @@ class Gateway:
         except BaseException:
             self._close()
             raise
-        self._last_round = time.monotonic()
         self._worker.start()
         self._check.start()
         self._monitor.start()
@@ -228,8 +227,7 @@ class Gateway:
         duty = self._duty
         tell = None if duty.says_to is None else partial(self._tell_brief, duty.says_to)
         sources = Sources(
-            *(catalogue, self.counters, devices, STUCK_SECONDS, self._round_seconds, self._certificates, self._details),
-            *(duty.elsewhere, tell),
+            catalogue, self.counters, devices, STUCK_SECONDS, self._certificates, self._details, duty.elsewhere, tell
         )
         self._monitor = Monitor(self._settings.fleet, duty.path, self._link, sources)
         return self._monitor
@@ -253,10 +251,6 @@ class Gateway:
         is_enrolled = self._enrolled is not None and self._enrolled.has(device)
         if not (is_enrolled and reason is Reason.UNKNOWN_DEVICE):
             self._monitor.refused(device, reason)
-
-    def _round_seconds(self) -> float:
-        """Seconds since the worker has finished a round."""
-        return time.monotonic() - self._last_round
 
     def _certificates(self) -> dict[str, float]:
         """Return by name when each certificate ends, in seconds of Unix time."""
@@ -289,7 +283,7 @@ class Gateway:
         elsewhere = self._duty.elsewhere
         connected = self._link.connected and not (elsewhere and elsewhere.missing)
         return Reading(
-            *(self._monitor.latest, self._monitor.counters(), connected, self._round_seconds()),
+            *(self._monitor.latest, self._monitor.counters(), connected, self._monitor.round_age),
             *(self._waiting, self._store_bytes()),
         )
 
@@ -326,7 +320,7 @@ class Gateway:
     @property
     def is_alive(self) -> bool:
         """True if the worker has finished a round lately, and could store the frames."""
-        return self._failing_since is None and self._round_seconds() < STUCK_SECONDS
+        return self._failing_since is None and time.monotonic() - self._last_round < STUCK_SECONDS
 
     @property
     def last_error(self) -> str:
@@ -363,7 +357,7 @@ class Gateway:
     def _work(self) -> None:
         try:
             while not self._inbox.drained:
-                self._last_round = time.monotonic()
+                self._last_round = self._monitor.round_began = time.monotonic()
                 if self._check.problem:
                     raise UselessError(self._check.problem)
                 self._link.maintain()

@@ -188,7 +188,7 @@ class Driver:
         self.now += seconds
         self.made.clear()
         gateway = self.gateway
-        gateway._last_round = self.now
+        gateway._last_round = gateway._monitor.round_began = self.now
         gateway._round(gateway._inbox.take(2_000, 0.0))
         gateway._monitor.step()
         self.most_made = max(self.most_made, *self.made.values(), 0)

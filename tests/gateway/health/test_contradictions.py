@@ -43,7 +43,7 @@ class Scene:
     def open(self) -> None:
         """Open the store, with nothing in memory."""
         self.store, policies = Store(self._path), catalogue()
-        sources = Sources(policies, self.counters, (), 1e9, float, dict, dict)
+        sources = Sources(policies, self.counters, (), 1e9, dict, dict)
         self.monitor = Monitor("home", self._path, self.link, sources)
         how = Stopping(
             lambda device, version: f"{device} {version}".encode(), lambda: self.newest, lambda: self.in_force

@@ -55,12 +55,11 @@ class Scene:
         certificates: dict[str, float] | None = None,
         policies: Catalogue | None = None,
     ) -> None:
-        self.now = self.round_end = 1e5
+        self.now = 1e5
         self.counters: Counter[str] = Counter()
         self.link = Connection()
         sources = Sources(
-            *(policies or catalogue(), self.counters, names, 120.0, lambda: self.now - self.round_end),
-            lambda: certificates or {},
+            *(policies or catalogue(), self.counters, names, 120.0, lambda: certificates or {}),
             lambda: {"inbox": 0, "store_bytes": 0, "estimates_waiting": 0, "next_releases": {}},
         )
         link: Any = self.link
@@ -69,7 +68,7 @@ class Scene:
     def after(self, seconds: float) -> set[tuple[AlarmCode, str]]:
         """The alarms after some time, while the worker works."""
         self.now += seconds
-        self.round_end = self.now
+        self.monitor.round_began = self.now
         return self.alarms()
 
     def alarms(self) -> set[tuple[AlarmCode, str]]:
