@@ -363,7 +363,7 @@ def _grid_fields(description: Description) -> dict[str, Any] | None:
 
 def _promise_fields(promise: Described) -> dict[str, Any]:
     stretches = [stretch.model_dump() for stretch in promise.stretches]
-    fields = {name: getattr(promise, name) for name in ("epsilon", "adversary", "stretch_ticks", "of_a_tick", "when")}
+    fields = {name: getattr(promise, name) for name in ("epsilon", "adversary", "stretch_ticks", "tick_epsilon", "when")}
     return {**fields, "stretches": stretches}
 
 
