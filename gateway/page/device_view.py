@@ -362,9 +362,9 @@ def _grid_fields(description: Description) -> dict[str, Any] | None:
 
 
 def _promise_fields(promise: Described) -> dict[str, Any]:
+    names = ("epsilon", "adversary", "stretch_ticks", "tick_epsilon", "when")
     stretches = [stretch.model_dump() for stretch in promise.stretches]
-    fields = {name: getattr(promise, name) for name in ("epsilon", "adversary", "stretch_ticks", "tick_epsilon", "when")}
-    return {**fields, "stretches": stretches}
+    return {**{name: getattr(promise, name) for name in names}, "stretches": stretches}
 
 
 def _posterior_fields(description: Description) -> dict[str, Any] | None:
