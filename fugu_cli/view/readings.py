@@ -10,7 +10,7 @@ from typing import Any
 from fugu.contract.descriptions import Described, Description
 from fugu.contract.errors import printable
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, WindowCount
+from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, ValueEstimate, WindowCount
 from fugu.contract.sentences import instant_text, loss_words
 from fugu.mqtt.readings import (
     CountReading,
@@ -196,11 +196,15 @@ def _labelled(states: Sequence[str] | None, values: Sequence[Any]) -> Iterable[s
     return [f"{name} {value}" for name, value in zip(names, values, strict=False)]
 
 
+def _intervals(message: WindowCount | ValueEstimate | ReleaseFrame) -> list[str]:
+    """Return each value of a message with its interval."""
+    rows = zip(message.values, message.low, message.high, strict=True)
+    return [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
+
+
 def _count_text(count: WindowCount) -> str:
-    rows = zip(count.values, count.low, count.high, strict=True)
-    texts = [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
     interval_words = f"{count.unit} in {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
-    named_counts = _labelled(count.blocks or count.states, texts)
+    named_counts = _labelled(count.blocks or count.states, _intervals(count))
     if count.blocks:
         interval_words = f"{interval_words}, {' + '.join(count.states)} by parts of the day"
     return f"window {count.window}: {', '.join(named_counts)} {interval_words}{'' if count.useful else _GUESS}"
@@ -219,15 +223,12 @@ def _estimate_text(estimate: Estimate) -> str:
         position = f"place {estimate.latitude:.6f}, {estimate.longitude:.6f} within {estimate.accuracy:.6g} m"
         return f"{position}, {privacy}{note}"
     unit = f" {estimate.unit}" if estimate.unit else ""
-    rows = zip(estimate.values, estimate.low, estimate.high, strict=True)
-    values = ", ".join(f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows)
-    return f"measurement {values}{unit}, {privacy}{note}"
+    return f"measurement {', '.join(_intervals(estimate))}{unit}, {privacy}{note}"
 
 
 def _release_line(release: ReleaseFrame) -> str:
-    labels = release.asked.labels(release.states)
-    rows = zip(labels, release.values, release.low, release.high, strict=True)
-    text = ", ".join(f"{label} {value:.6g} ({low:.6g} to {high:.6g})" for label, value, low, high in rows)
+    rows = zip(release.asked.labels(release.states), _intervals(release), strict=True)
+    text = ", ".join(f"{label} {interval}" for label, interval in rows)
     name = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
     stretch = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"
     loss = f"epsilon {release.epsilon:g} about {stretch} for {release.audience}, entry {release.entry}"
