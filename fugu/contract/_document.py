@@ -28,7 +28,7 @@ FORMAT_NAME: Final = "fugu/2"
 
 
 Printable = Annotated[str, AfterValidator(refuse_unprintable)]
-"""A text that does nothing to the terminal of somebody who reads it."""
+"""A text without characters that a terminal could obey."""
 
 
 class Document(BaseModel):
@@ -36,11 +36,11 @@ class Document(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     binary: ClassVar[tuple[str, ...]] = ()
-    """Fields of hexadecimal digits that are bytes where a document is written."""
+    """Fields of hexadecimal digits, which are written as bytes."""
 
 
 class DocumentFile(Document):
-    """A document that is kept as a file, and says of which version its format is; every other version is refused.
+    """A document that is kept as a file and names the version of its format; other versions are refused.
 
     Attributes:
         remedy: what to do about a file of another version.
@@ -51,11 +51,11 @@ class DocumentFile(Document):
 
     @classmethod
     def refuse_other_format(cls, text: str | bytes) -> None:
-        """Refuse a JSON form that does not say it is of this version; the PolicyError is one line with what to do."""
+        """Refuse a JSON form that does not name this version; the PolicyError is one line that says what to do."""
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
-            return  # no JSON at all, which reading it will say
+            return  # no JSON at all: reading it will say so
         if isinstance(document, dict) and document.get("format") != FORMAT_NAME:
             raise PolicyError(f"not of format {FORMAT_NAME}, as this program's files are: {cls.remedy}")
 
@@ -64,14 +64,14 @@ _Read = TypeVar("_Read", bound=Document)
 
 
 def first_problem(error: ValidationError, subject: str = "") -> str:
-    """The first field that is wrong, and why, in a line; `subject` stands for a document that is wrong as such."""
+    """Name the first wrong field and the reason in a line; `subject` stands for a document that is wrong as a whole."""
     problem = error.errors(include_url=False, include_input=False)[0]
     path, reason = ".".join(map(str, problem["loc"])) or subject, problem_words(problem)
     return f"{path}: {reason}" if path else reason
 
 
 def refusal(error: ValidationError, subject: str) -> FrameError:
-    """The refusal of a message, `subject` in it, by its first field that is wrong."""
+    """Make the FrameError of a message from its first wrong field; `subject` names the message."""
     kind = error.errors(include_url=False, include_input=False)[0]["type"]
     if kind == "json_invalid":
         reason = Reason.MALFORMED
@@ -83,7 +83,7 @@ def refusal(error: ValidationError, subject: str) -> FrameError:
 
 
 def problem_words(problem: ErrorDetails) -> str:
-    """Say what is wrong with a field."""
+    """Say in words what is wrong with a field."""
     context = problem.get("ctx", {})
     if problem["type"] == "union_tag_invalid":
         kinds = str(context["expected_tags"]).replace("'", "")
@@ -123,11 +123,11 @@ _PROBLEMS = {
     **dict.fromkeys(("tuple_type", "list_type", "frozen_set_type", "set_type"), _LIST),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "dataclass_type"), _TABLE),
 }
-"""In our words, by pydantic's names of problems."""
+"""Words for pydantic's names of problems."""
 
 
 def write_document(document: Document) -> bytes:
-    """The bytes of a document, which an envelope holds and signs."""
+    """Pack a document as the bytes that an envelope holds."""
     fields = document.model_dump(mode="json")
     fields |= {name: [bytes.fromhex(digits) for digits in fields[name]] for name in document.binary}
     packed: bytes = msgpack.packb(fields)
@@ -135,7 +135,7 @@ def write_document(document: Document) -> bytes:
 
 
 def read_document(kind: type[_Read], payload: bytes) -> _Read:
-    """Parse a document whose signatures have been checked; the PolicyError names the first field that is wrong."""
+    """Parse a document whose signatures have been checked; the PolicyError names the first wrong field."""
     try:
         fields = msgpack.unpackb(payload, raw=False, strict_map_key=True)
         if not all(isinstance(value, bytes) for name in kind.binary for value in fields[name]):

@@ -1,4 +1,4 @@
-"""The protocol as an AsyncAPI 3 document, from the gateway's side: every topic, who may read it, and what is on it."""
+"""The protocol as an AsyncAPI 3 document, from the gateway's side: every topic, its readers and its messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MESSAGES: tuple[type[Message], ...] = (
     OpeningRequest,
 )
 _ENVELOPED: tuple[type[Message], ...] = (OpeningKey, OpeningAnswer)
-"""Payloads of envelopes that are messages of their own."""
+"""Messages that are payloads of envelopes."""
 _JSON_MESSAGES: tuple[type[Any], ...] = (
     *(StateEstimate, PlaceEstimate, ValueEstimate, WindowCount, ReleaseFrame, Health, Description),
 )
@@ -52,7 +52,7 @@ _PARAMETERS = {
 
 
 class _Channel(NamedTuple):
-    """A topic; `action` is the gateway's, `readers` are kinds of accounts, `about` it what is said there."""
+    """A topic: the gateway's action, the kinds of accounts that may read it, and what its messages are about."""
 
     action: Literal["send", "receive"]
     messages: str
@@ -113,7 +113,7 @@ _CHANNELS: dict[Kind, _Channel] = {
 
 
 def asyncapi_document() -> dict[str, Any]:
-    """The document; it has no time, address or version of a program, so that it changes with the protocol alone."""
+    """Return the document; it has no time, address or program version, so that only the protocol changes it."""
     msgpack_types = {message.__name__: message.schema() for message in _MESSAGES}
     msgpack_types["Roots"] = payload_schema(ROOTS_SCHEMA, [ROOTS])
     enveloped_schemas = {message.__name__: message.schema() for message in _ENVELOPED}
@@ -153,7 +153,7 @@ def asyncapi_document() -> dict[str, Any]:
 
 
 def asyncapi_json() -> str:
-    """The document as it is shipped."""
+    """Write the document as it is shipped."""
     return json.dumps(asyncapi_document(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -179,7 +179,7 @@ def _operation(kind: str, channel: _Channel) -> Schema:
 
 
 def _json_schemas() -> dict[str, Schema]:
-    """Of JSON messages, and of their parts."""
+    """Return the schemas of JSON messages and their parts."""
     _, schemas = models_json_schema(
         [(message, "validation") for message in _JSON_MESSAGES], ref_template="#/components/schemas/{model}"
     )
@@ -187,7 +187,7 @@ def _json_schemas() -> dict[str, Schema]:
 
 
 def _draft_7(schema: Any) -> Any:
-    """The same in the words that AsyncAPI knows: of JSON Schema's draft 7; titles only repeat names."""
+    """Convert a schema to JSON Schema draft 7, which AsyncAPI knows, without titles, which only repeat names."""
     if isinstance(schema, list):
         return [_draft_7(part) for part in schema]
     if not isinstance(schema, dict):

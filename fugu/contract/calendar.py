@@ -1,8 +1,8 @@
-"""Blocks of the local day: which of them a tick is in, by its number alone.
+"""Blocks of the local day: the block of a tick follows from its number alone.
 
 The transitions of a time zone are compiled into the signed policy. So neither the device's zone, nor its place, nor a
-later zone database moves a block. Days of 23 and of 25 hours put every tick into exactly one block. Only the standard
-library is needed, because a running agent asks for blocks.
+later zone database moves a block. Days of 23 and of 25 hours put every tick into exactly one block. The module needs
+only the standard library, because a running agent uses it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True)
 class DayBlocks:
-    """Blocks of so many seconds of the local day.
+    """Blocks of equal length of the local day.
 
     Attributes:
         zone: the name of the time zone.
-        seconds: of a block; a divisor of the day.
+        seconds: the length of a block; a divisor of the day.
         offsets: pairs of Unix seconds, increasing, and the offset from UTC in seconds from then on; the first offset
             holds before as well.
     """
@@ -36,19 +36,19 @@ class DayBlocks:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> DayBlocks:
-        """The blocks of a document that was checked."""
+        """Make the blocks from the fields of a checked document."""
         return cls(fields["zone"], fields["seconds"], tuple((moment, offset) for moment, offset in fields["offsets"]))
 
     def at(self, unix_us: int) -> int:
-        """The number of the block that a time is in, from 0 at midnight."""
+        """Return the index of the block of a time, 0 from midnight on."""
         seconds = unix_us // _MICROSECONDS
         index = bisect_right(self.offsets, (seconds, DAY)) - 1
         return (seconds + self.offsets[max(index, 0)][1]) % DAY // self.seconds
 
     def most_ticks(self, length: int, period_us: int) -> int:
-        """The most of so many ticks in a row that can be in one block; at most one too many for each time it comes.
+        """Bound the ticks of one block among `length` ticks in a row, by at most one too many for each time it comes.
 
-        Clocks that are set forward bring the next day's block nearer; set back, they let one be there twice.
+        Clocks that are set forward bring the next day's block nearer; clocks that are set back repeat a block.
         """
         span, changes = (length - 1) * period_us, self._clock_jumps()
         max_ticks = 0
@@ -63,16 +63,16 @@ class DayBlocks:
         return min(max_ticks, length)
 
     def _clock_jumps(self) -> list[tuple[int, int]]:
-        """When the clocks are set, and by how many seconds forward."""
+        """Return the times at which clocks are set, and by how many seconds forward."""
         return [(time, offset - former) for (_, former), (time, offset) in pairwise(self.offsets) if offset != former]
 
     @staticmethod
     def _max_ticks(seconds: int, period_us: int) -> int:
-        """The most ticks within so many seconds, the last left out."""
+        """Return the most ticks within some seconds, the end left out."""
         return -(-seconds * _MICROSECONDS // period_us)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Each block by its local times, such as 00:00-04:00."""
+        """The local times of each block, such as 00:00-04:00."""
         edges = [f"{second // 3600:02}:{second % 3600 // 60:02}" for second in range(0, DAY + 1, self.seconds)]
         return tuple(f"{begin}-{end}" for begin, end in pairwise(edges))

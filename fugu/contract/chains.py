@@ -47,34 +47,34 @@ class BinaryChains(ClassOfChains):
 
     @property
     def states(self) -> int:
-        """The number of states, 2."""
+        """The number of states, which is 2."""
         return 2
 
     @property
     def words(self) -> str:
-        """The intervals."""
+        """The intervals of q and r, as the end of a sentence."""
         from_0, from_1 = (f"from {low:.6g} to {high:.6g}" for low, high in (self.q, self.r))
         return f"every chain that leaves state 0 with probability {from_0}, state 1 {from_1}, and starts stationary"
 
     @property
     def label(self) -> str:
-        """The intervals, as q and r."""
+        """The intervals of q and r, briefly."""
         q, r = (f"{low:.6g}" if low == high else f"{low:.6g}..{high:.6g}" for low, high in (self.q, self.r))
         return f"q = {q}, r = {r}"
 
     @property
     def worst_odds(self) -> Fraction:
-        """That of a corner: it is monotone in q and r."""
+        """The odds ratio of a corner, which is the largest, as it is monotone in q and r."""
         return Fraction(*worst_odds(self.members))
 
     @property
     def typical(self) -> tuple[Rows, ...]:
-        """The middle."""
+        """The chain in the middle of the intervals."""
         return (_binary_matrix(sum(self.q) / 2.0, sum(self.r) / 2.0),)
 
     @property
     def extremes(self) -> tuple[Rows, ...]:
-        """The stickiest corner and, where readings may alternate, the corner that does most; else all."""
+        """The corner that changes least and, where readings may alternate, the corner that changes most; else all."""
         pairs = [(q, r) for q in self.q for r in self.r]
         if self.q[0] + self.r[0] <= 1:
             pairs = [pairs[0], *([pairs[-1]] if self.q[1] + self.r[1] > 1 else [])]
@@ -82,18 +82,18 @@ class BinaryChains(ClassOfChains):
 
     @property
     def boxes(self) -> tuple[Box, ...]:
-        """Its own."""
+        """The intervals of q and r."""
         (q0, q1), (r0, r1) = (tuple(map(Fraction, interval)) for interval in (self.q, self.r))
         return (((q0, q1), (r0, r1)),)
 
     def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
-        """The larger ratio twice if some chain has q+r > 1."""
+        """Return the larger ratio twice if some chain has q+r > 1."""
         if Fraction(self.q[1]) + Fraction(self.r[1]) > 1:
             return (max(ratio_01, ratio_10),) * 2
         return ratio_01, ratio_10
 
     def theorem(self, adversary: Adversary) -> str:
-        """Odds ratios bound whatever may be known, and informed adversaries of classes that alternate."""
+        """Return the bound's name: odds ratios for universal adversaries, and for informed ones if chains alternate."""
         if adversary == "ignorant":
             return "BDP theorem 1"
         is_interval = self.q[0] < self.q[1] or self.r[0] < self.r[1]
@@ -101,12 +101,12 @@ class BinaryChains(ClassOfChains):
         return "odds-ratio bound" if adversary == "universal" or (is_interval and alternates) else "bridge recursion"
 
     def is_tight(self, adversary: Adversary) -> bool:
-        """Known where readings do not alternate, with less than any side information."""
+        """True where readings do not alternate, for adversaries without any side information."""
         return self.q[0] + self.r[0] <= 1 and adversary != "universal"
 
     @property
     def members(self) -> tuple[tuple[int, int], ...]:
-        """The bounds of q and r."""
+        """The lowest and highest q and r."""
         return tuple(bound.as_integer_ratio() for bound in (*self.q, *self.r))
 
 
@@ -115,7 +115,7 @@ def _binary_matrix(q: float, r: float) -> Rows:
 
 
 class _ByOdds(ClassOfChains):
-    """Chains of which only odds ratios are bounded: they start anywhere, and their steps may change."""
+    """Classes of chains that bound odds ratios only: chains start anywhere, and their steps may change."""
 
     if TYPE_CHECKING:
         odds_ratio: float
@@ -123,12 +123,12 @@ class _ByOdds(ClassOfChains):
 
     @property
     def changes(self) -> bool:
-        """They may."""
+        """True: steps may change, and chains start anywhere."""
         return True
 
     @property
     def typical(self) -> tuple[Rows, ...]:
-        """The typical member, if there is one."""
+        """The typical member; empty without one."""
         return () if self.transition is None else (self.transition,)
 
     @property
@@ -164,31 +164,31 @@ class BoundedChains(_ByOdds):
 
     @property
     def words(self) -> str:
-        """The largest odds ratio."""
+        """The largest odds ratio, as the end of a sentence."""
         odds = f"{self.odds_ratio:.6g}"
         return f"every chain of {self.states} states whose steps have odds ratios of at most {odds}, changing or not"
 
     @property
     def label(self) -> str:
-        """The largest odds ratio."""
+        """The largest odds ratio, briefly."""
         return f"{self.states} states, odds ratio up to {self.odds_ratio:.6g}"
 
     @property
     def worst_odds(self) -> Fraction:
-        """Declared value."""
+        """The declared odds ratio."""
         return Fraction(self.odds_ratio)
 
 
 class JointChains(_ByOdds):
     """Chains whose states show the states of one or several streams: streams that move together, chains of order 2.
 
-    Guarantees are for all that the named streams publish together, each of them with a policy of this class. The rates
-    are what every device can hold its own streams to, whatever the others do. Chains of order 2 are chains of pairs of
-    states, the one before and the present one, which each show the present one.
+    Guarantees are for all that the named streams publish together, each with a policy of this class. Every device can
+    hold its own streams to their rates, whatever the other devices do. Chains of order 2 are chains of pairs of states,
+    the last and the present state; each pair shows the present state.
 
     Attributes:
-        streams: which, each by name, and with what it may tell per tick.
-        period_us: of every stream's clock, in microseconds: tick t of the chain is what each reads in the t-th period.
+        streams: the names of the streams, with what each may tell per tick.
+        period_us: of every stream's clock, in microseconds: at tick t of the chain, each stream reads its t-th period.
         shows: for each state of the chain the state of every stream, in their order.
         odds_ratio: a bound as of `BoundedChains`, on every `steps` steps of the chain taken as one.
         steps: 2 for chains of which each state also determines what the tick before it showed.
@@ -228,7 +228,7 @@ class JointChains(_ByOdds):
 
     @property
     def words(self) -> str:
-        """The streams."""
+        """The names of the streams, as the end of a sentence."""
         names = ", ".join(stream.name for stream in self.streams)
         return (
             f"chains of {self.states} states that show those of the streams {names}, for all that these tell together"
@@ -236,32 +236,32 @@ class JointChains(_ByOdds):
 
     @property
     def label(self) -> str:
-        """The largest odds ratio."""
+        """The largest odds ratio, briefly."""
         steps = "" if self.steps == 1 else " of two steps"
         return f"{self.states} states, odds ratio{steps} up to {self.odds_ratio:.6g}"
 
     @property
     def worst_odds(self) -> Fraction | None:
-        """Declared value; None if it is of two steps, as one of them has no bound."""
+        """The declared odds ratio; None if it is of two steps, as a single step has no bound."""
         return Fraction(self.odds_ratio) if self.steps == 1 else None
 
     @property
     def extremes(self) -> tuple[Rows, ...]:
-        """The typical member, where a step has no bound of its own."""
+        """The typical member, if a single step has no bound; else empty."""
         return self.typical if self.steps > 1 else ()
 
     @property
     def named_streams(self) -> tuple[Shown, ...]:
-        """All streams."""
+        """The streams of the class."""
         return self.streams
 
     @property
     def stream_sizes(self) -> tuple[int, ...]:
-        """Of each stream."""
+        """The number of states of each stream."""
         return tuple(stream.states for stream in self.streams)
 
     def column(self, device: str, stream: str) -> int:
-        """Which of the streams one of a device is; ValueError if it is none of them."""
+        """Return the index of a device's stream among the class's streams; ValueError if it is none of them."""
         for number, joint_stream in enumerate(self.streams):
             if joint_stream.name in (stream, f"{device}/{stream}"):
                 return number
@@ -269,29 +269,29 @@ class JointChains(_ByOdds):
         raise ValueError(f"the class of chains is of the streams {names}, not of {device}/{stream}")
 
     def shown_states(self, column: int) -> tuple[int, ...]:
-        """As in `shows`."""
+        """Return for each state of the chain the state of the stream at a column."""
         return tuple(row[column] for row in self.shows)
 
     def states_of(self, device: str, stream: str, period_us: int) -> int:
-        """Those of one of the streams."""
+        """Return the number of a stream's states; ValueError if it is none of the streams, or has another period."""
         if period_us != self.period_us:
             raise ValueError(f"the clock's period is not the {self.period_us} microseconds of the chains")
         return self.streams[self.column(device, stream)].states
 
     def for_stream(self, stream: str, period_us: int, rate: Fraction) -> JointChains:
-        """Chains of one stream, with its name, its period and what a tick of it tells."""
+        """Return the class of a single stream with a name, a period and a rate."""
         own_stream = self.streams[0].model_copy(update={"name": stream, "rate": math.nextafter(float(rate), math.inf)})
         return self.model_copy(update={"streams": (own_stream,), "period_us": period_us})
 
     def covers(self, pinned_chains: ChainClass) -> bool:
-        """True if the other is of the same streams with the same rates: what the owners of the others rely on."""
+        """True if the pinned class has the same streams with the same rates, on which their owners rely."""
         if not isinstance(pinned_chains, JointChains):
             return False
         has_same_streams = (self.shows, self.period_us) == (pinned_chains.shows, pinned_chains.period_us)
         return has_same_streams and super().covers(pinned_chains)
 
     def compiled(self, column: int = 0) -> CorePolicy:
-        """Compile the class, with all its streams."""
+        """Compile the class with all its streams."""
         policy = super().compiled(column)
         policy.steps = self.steps
         return policy
@@ -300,17 +300,17 @@ class JointChains(_ByOdds):
         return self._joint_bound(Fraction(log_up(max(ratio_01, ratio_10))), adversary)
 
     def joint_loss(self, adversary: Adversary, rates: Sequence[float] | None = None) -> Loss:
-        """Return the epsilon, rounded up, of all streams together, about what they show at one tick.
+        """Return the loss of all streams together about what they show at one tick, rounded up.
 
-        It is for any two states of one stream and any two joint states of all. `rates`: nats that a tick of each stream
-        may tell at most, `None` for what the class allows. A loss that is not finite raises GuaranteeError.
+        It is for any two states of one stream and any two joint states of all. `rates` are the most nats that a tick of
+        each stream tells; `None` for what the class allows. GuaranteeError if the loss is not finite.
         Source: docs/proofs/joint-streams.md, "Streams that move together".
         """
         rates = [stream.rate for stream in self.streams] if rates is None else rates
         return self._joint_bound(sum(map(Fraction, rates), Fraction(0)), adversary)
 
     def _joint_bound(self, rate: Fraction, adversary: Adversary) -> Loss:
-        """Take `steps` ticks as one, which tells as much more."""
+        """Return the loss for a joint rate, with `steps` ticks taken as one that tells `steps` times as much."""
         try:
             ratio = exp_up(*(self.steps * rate).as_integer_ratio())
         except ValueError as error:
@@ -318,7 +318,7 @@ class JointChains(_ByOdds):
         return Loss.of(derived_losses(self.members, ratio, ratio, adversary), adversary, self.theorem(adversary))
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
-        """The loss of those that are seen, with nothing of the others."""
+        """Return the loss of the streams that are seen, with nothing seen of the others."""
         rates = [0.0] * len(self.streams)
         for column, pair in ratios.items():
             rates[column] = log_up(max(pair))
@@ -327,11 +327,11 @@ class JointChains(_ByOdds):
     def stream_loss(
         self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, words: str, *, windows_only: bool
     ) -> Loss:
-        """Joint loss of all streams; no stream may tell more than the class allows it.
+        """Return the joint loss of all streams; GuaranteeError if the stream tells more than the class allows it.
 
-        Every device checks two things: its own streams, and that they and all that the others may tell stay within the
-        guarantee. So it holds for all of them, wherever they are. Source: docs/proofs/joint-streams.md, "Streams that
-        move together".
+        Every device checks that its own streams keep their rates, and that all rates together stay within the
+        guarantee. So the guarantee holds for all devices, wherever they are. Source: docs/proofs/joint-streams.md,
+        "Streams that move together".
         """
         joint_stream = self.streams[column]
         if rate > Fraction(joint_stream.rate):
@@ -347,7 +347,7 @@ class JointChains(_ByOdds):
     def stretch_bound(
         self, tick_epsilon: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
-        """Count the outputs of all streams, of several what the class allows them; states may show the same in all."""
+        """Return the bound of all streams about stretches; of several streams, with the rates that the class allows."""
         if len(self.streams) > 1:
             rate, windows = math.fsum(joint_stream.rate for joint_stream in self.streams) * (1.0 + UPWARD), ()
         is_known_elsewhere = adversary != "ignorant"
@@ -357,13 +357,13 @@ class JointChains(_ByOdds):
 
 
 ChainClass = Annotated[BinaryChains | BoundedChains | JointChains, Field(discriminator="kind")]
-"""A class of chains as it appears in documents; the field `kind` tells which."""
+"""A class of chains as it appears in documents, told apart by the field `kind`."""
 
 
 def odds_ratio(transition: tuple[tuple[float, ...], ...]) -> float:
     """Return the largest P[x,y] P[x',y'] / (P[x,y'] P[x',y]) of a k x k matrix, rounded up, at least 1.
 
-    ValueError: it is not square, positive and row-stochastic within 1e-9, or the ratio is above 1e300.
+    ValueError: the matrix is not square, positive and row-stochastic within 1e-9, or the ratio is above 1e300.
     """
     _check_stochastic(transition)
     worst_ratio = 1.0
@@ -382,9 +382,9 @@ def odds_ratio(transition: tuple[tuple[float, ...], ...]) -> float:
 
 
 def two_steps(transition: Rows, shows: Sequence[tuple[int, ...]]) -> Rows:
-    """Return the steps of two ticks of a chain of which each state determines what the tick before it showed.
+    """Return the transition matrix of two ticks of a chain whose states determine what the tick before showed.
 
-    ValueError: it is not square and row-stochastic, or a state can follow two that show different states.
+    ValueError: the matrix is not square and row-stochastic, or a state can follow two states that show different ones.
     """
     _check_stochastic(transition, allow_zeros=True)
     for y, column in enumerate(zip(*transition, strict=True)):

@@ -1,7 +1,7 @@
-"""The part of a class of chains that needs no numbers of its own.
+"""The base of all classes of chains, with what they have in common.
 
-A new class is a document with these answers in `fugu.contract.chains`, and an object of `fugu.privacy.accountant` for
-what takes numpy.
+A new class is a document in `fugu.contract.chains` that answers these questions, and an object of
+`fugu.privacy.accountant` for computations with numpy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Box", "ClassOfChains", "Ratios", "Rows", "Shown"]
 
 MAX_ODDS = 1e300
-"""Above it there is no finite guarantee."""
+"""With larger odds ratios there is no finite guarantee."""
 _NAME_FORM = NAME_PATTERN.strip("^$")
 
 Ratios: TypeAlias = tuple[Fraction, Fraction]
@@ -41,12 +41,12 @@ Box: TypeAlias = tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]
 
 
 class Shown(Document):
-    """A stream whose states the states of a joint chain show.
+    """A stream whose states are shown by the states of a joint chain.
 
     Attributes:
         name: "stream", of the device that has the policy, or "device/stream".
-        states: how many it has.
-        rate: the most, in nats, that all releases of the stream together tell of any two of its states at one tick.
+        states: the number of its states.
+        rate: the most that all outputs of the stream together tell of any two of its states at one tick, in nats.
     """
 
     name: Annotated[str, Field(pattern=f"^({_NAME_FORM}/)?{_NAME_FORM}$")]
@@ -55,11 +55,9 @@ class Shown(Document):
 
 
 class ClassOfChains(Document):
-    """Base of all classes of chains: their common questions.
+    """Base of all classes of chains.
 
-    `words` says for which chains a promise of the class holds, as the end of a sentence, and `label` in a few words.
-    `members` is what `fugu.core.leakage.losses` takes: bounds of q and r, or a largest odds ratio. `compiled` is the
-    class in the form of a policy of `fugu.core`, with the stream at `column`.
+    `words` says for which chains a promise of the class holds, as the end of a sentence; `label` says it briefly.
     """
 
     form: ClassVar[int] = BOUNDED
@@ -73,11 +71,11 @@ class ClassOfChains(Document):
     @property
     @abstractmethod
     def worst_odds(self) -> Fraction | None:
-        """The largest odds ratio of any step of a class, exactly; None if it has no bound."""
+        """The largest odds ratio of any step, exactly; None without a bound."""
 
     @property
     def odds_bound(self) -> float:
-        """The largest odds ratio, rounded up; infinite if it has no bound."""
+        """The largest odds ratio of any step, rounded up; infinite without a bound."""
         worst_ratio = self.worst_odds
         if worst_ratio is None or worst_ratio > MAX_ODDS:
             return math.inf
@@ -85,65 +83,65 @@ class ClassOfChains(Document):
 
     @property
     def changes(self) -> bool:
-        """True if steps may change from tick to tick, and every start is allowed."""
+        """True if steps may change from tick to tick, and the chain may start anywhere."""
         return False
 
     @property
     def typical(self) -> tuple[Rows, ...]:
-        """Typical members, for estimates and simulations only; estimates take their mean."""
+        """Transition matrices of typical members, for estimates and simulations only; estimates take their mean."""
         return ()
 
     @property
     def extremes(self) -> tuple[Rows, ...]:
-        """Members one of which may be the worst, started stationary; none if only odds ratios are declared."""
+        """Members among which the worst may be, started stationary; none if only odds ratios are declared."""
         return ()
 
     @property
     def boxes(self) -> tuple[Box, ...]:
-        """Intervals that contain q and r of all members, if these are two-state chains started stationary."""
+        """Intervals that contain q and r of all members; none unless these are two-state chains started stationary."""
         return ()
 
     @property
     def named_streams(self) -> tuple[Shown, ...]:
-        """The streams that the class names, if it does."""
+        """The streams that the class names; empty if it names none."""
         return ()
 
     @property
     def stream_sizes(self) -> tuple[int, ...]:
-        """How many states a stream of the class can have."""
+        """The numbers of states that streams of the class can have."""
         return (self.states,)
 
     def column(self, device: str, stream: str) -> int:
-        """Which of the streams one of a device is; ValueError if it is none of them."""
+        """Return the index of a device's stream among the class's streams; ValueError if it is none of them."""
         return 0
 
     def shown_states(self, column: int) -> tuple[int, ...]:
-        """For each state of the chain that of a stream."""
+        """Return for each state of the chain the state of the stream at a column."""
         return tuple(range(self.states))
 
     def states_of(self, device: str, stream: str, period_us: int) -> int:
-        """How many states a stream has; ValueError if the class is not of this stream, or of another period."""
+        """Return the number of a stream's states; ValueError if it is not in the class, or has another period."""
         return self.states
 
     def for_stream(self, stream: str, period_us: int, rate: Fraction) -> ChainClass:
-        """The class for a stream of this name and period whose ticks tell so much, if it names one; else itself."""
+        """Return the class for a stream with a name, a period and a rate; the same class if it names no streams."""
         return self  # type: ignore[return-value]  # a union of all subclasses
 
     def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
-        """The ratios that a mechanism is held to, so that mechanisms may take turns in one stream.
+        """Return the ratios that a mechanism is held to, so that mechanisms may take turns in one stream.
 
-        With q+r <= 1 a direction's loss depends on its own ratio only, and the mechanism that has the largest one
-        answers for all. If some chain has q+r > 1, neighbouring ticks work in opposite directions: two mechanisms, each
-        strong in one of them, lose more in turns than either alone. One that is held to its larger ratio twice answers
-        for all again. Source: docs/proofs/randomised-response.md, "Tables that change".
+        With q+r <= 1 a direction's loss depends on its own ratio only, and the mechanism with the largest ratio bounds
+        all others. If some chain has q+r > 1, neighbouring ticks work in opposite directions. Two mechanisms, each
+        strong in one direction, then lose more in turns than either alone. A mechanism that is held to its larger ratio
+        in both directions bounds all others again. Source: docs/proofs/randomised-response.md, "Tables that change".
         """
         return ratio_01, ratio_10
 
     def ratio_loss(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        """Return the epsilon, rounded up, of any mechanism whose per-tick likelihood ratios never exceed these.
+        """Return the loss, rounded up, of any mechanism whose likelihood ratios per tick are at most these.
 
-        `ratio_01` >= 1 bounds the likelihood ratio of a tick's output between state 0 and state 1, `ratio_10` between 1
-        and 0; with more than two states only the larger counts. In joint chains they are for the outputs of all streams
+        `ratio_01` >= 1 bounds the likelihood ratio of a tick's output of state 0 over state 1, `ratio_10` of 1 over 0;
+        with more than two states only the larger counts. In joint chains they are for the outputs of all streams
         together. GuaranteeError: a ratio is below 1, or the loss is not finite.
         Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
         """
@@ -156,47 +154,48 @@ class ClassOfChains(Document):
         return self._bound(ratio_01, ratio_10, adversary)
 
     def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        """The same for ratios that are checked, one above 1."""
+        """Return the loss as `ratio_loss` does, for checked ratios, of which one is above 1."""
         ratios = [ratio_up(ratio.numerator, ratio.denominator) for ratio in (ratio_01, ratio_10)]
         if self.states > 2:
             ratios = [max(ratios)] * 2
         return Loss.of(derived_losses(self.members, *ratios, adversary), adversary, self.theorem(adversary))
 
     def theorem(self, adversary: Adversary) -> str:
-        """The theorem or bound by which a loss holds."""
+        """Return the name of the theorem or bound behind a loss."""
         return "odds-ratio bound"
 
     @property
     @abstractmethod
     def members(self) -> tuple[tuple[int, int], ...]:
-        """Bounds of q and r, or a largest odds ratio, as exact fractions."""
+        """The lowest and highest q and r, or the largest odds ratio, as exact fractions for `fugu.core`."""
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
-        """The loss of those streams together, by number, of which outputs are seen."""
+        """Return the loss of the streams whose outputs are seen, together; `ratios` are by column."""
         return self.ratio_loss(*ratios[0], adversary)
 
     def stream_loss(
         self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, words: str, *, windows_only: bool
     ) -> Loss:
-        """Loss of a mechanism (`words` in errors) of one stream, with all that takes turns with it or is beside it.
+        """Return the loss of one stream's mechanism, with all that may take turns with it or run beside it.
 
-        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats; `windows_only`: of
-        this stream only this mechanism is seen. GuaranteeError: the stream tells too much, or the loss is not finite.
+        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats. `words` name the
+        mechanism in errors. `windows_only`: nothing else of this stream is seen. GuaranteeError: the stream tells too
+        much, or the loss is not finite.
         """
         return self.ratio_loss(*self.lasting_ratios(*ratios), adversary)
 
     def is_tight(self, adversary: Adversary) -> bool:
-        """True if some mechanism with given ratios is known to lose all of the bound."""
+        """True if some mechanism is known to lose as much as the bound."""
         return False
 
     def covers(self, pinned_chains: ChainClass) -> bool:
-        """True if every chain of another class is shown to be in this one; exactly."""
+        """True if this class is shown, exactly, to contain every chain of a pinned class."""
         from fugu.core.pins import contains  # here, because a gateway has nobody's pins
 
         return contains(self.compiled(), pinned_chains.compiled())
 
     def compiled(self, column: int = 0) -> Policy:
-        """Compile the class."""
+        """Compile the class, as a policy of `fugu.core` with the stream at a column."""
         policy = Policy()
         policy.chains, policy.members, policy.steps, policy.column = self.form, self.members, 1, column
         policy.shared = tuple(
@@ -208,5 +207,5 @@ class ClassOfChains(Document):
     def stretch_bound(
         self, tick_epsilon: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
-        """Loss of a stream of symbols of a rate, and of windows, about whole stretches; arguments as there."""
+        """Return the bound of a stream of symbols and windows about stretches; arguments as for `StretchBound`."""
         return StretchBound(tick_epsilon, ticks, rate, windows, known_elsewhere=adversary != "ignorant")

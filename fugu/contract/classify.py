@@ -1,9 +1,9 @@
-"""Readings of any type as the integers that `fugu.core.states` decides on, on agents and where policies are planned.
+"""Readings of any type as the integers of `fugu.core.states`, on agents and where policies are planned.
 
-A number is an IEEE double, and its place among all doubles is a 64-bit integer: a comparison of doubles is one of
-integers. A policy's doubles, and its hysteresis, are compiled to such integers once, exactly. Only NaN, and
-what is no number, is unusable as a number; infinities, and numbers beyond floating point, lie beyond every edge. A
-baseline leaves out infinities as well, but no number that is finite.
+A number is an IEEE double, and its place among all doubles is a 64-bit integer: comparing doubles is comparing
+integers. A policy's doubles, and its hysteresis, are compiled to such integers once, exactly. Only NaN, and values that
+are no numbers, are unusable; infinities, and numbers beyond floating point, lie beyond every edge. For a baseline
+infinities are unusable as well, but no finite number is.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ ON_OFF = {
     for state, name in enumerate(pair.split())
     for spelling in (name, name.capitalize(), name.upper())
 }
-"""The names that home automation has for off (0) and on (1); "unavailable" and "unknown" are missing readings."""
+"""The words of home automation for off (0) and on (1); "unavailable" and "unknown" are missing readings."""
 
 _DOUBLE, _BITS = Struct(">d"), Struct(">q")
 _MAX_INT64 = (1 << 63) - 1
 _MAX_CELLS = 1e15
-"""No cell is so many cells away; floats are whole numbers up to there."""
+"""No cell is this many cells away; up to this number floats hold all whole numbers."""
 
 
 def classifier_of(discretiser: bytes) -> Classifier:
-    """The running form of a compiled discretiser; `fugu.core.policy.PolicyError` if it is none."""
+    """Make the classifier of a compiled discretiser; `fugu.core.policy.PolicyError` if it cannot be read."""
     policy = read_discretiser(discretiser)
     match policy.kind:
         case core.CATEGORIES:
@@ -54,7 +54,7 @@ def classifier_of(discretiser: bytes) -> Classifier:
 
 def _place_classifier(words: dict[str, int]) -> Callable[[Any], int | None]:
     def place_of_number(raw: Any) -> int | None:
-        """The place of a number; of words for off and on where one edge tells 0 from 1."""
+        """Return the place of a number, or of a word for off or on where one edge tells 0 from 1; None for NaN."""
         value = (
             raw if raw.__class__ is float else _to_float(words.get(raw.strip(), raw) if isinstance(raw, str) else raw)
         )
@@ -64,24 +64,24 @@ def _place_classifier(words: dict[str, int]) -> Callable[[Any], int | None]:
 
 
 def place_of_double(value: float, pack: Callable[[float], bytes] = _DOUBLE.pack, unpack: Any = _BITS.unpack) -> int:
-    """The place of a double among all doubles: x < y exactly if the place of x is less; both zeros have one."""
+    """Return the place of a double: x < y exactly if the place of x is less; both zeros have the same place."""
     bits: int = unpack(pack(value + 0.0))[0]
     return bits if bits >= 0 else bits ^ _MAX_INT64
 
 
 def double(ordinal: int) -> float:
-    """The double at a place."""
+    """Return the double at a place."""
     value: float = _DOUBLE.unpack(_BITS.pack(ordinal if ordinal >= 0 else ordinal ^ _MAX_INT64))[0]
     return value
 
 
 def least_double(holds: Callable[[float], bool]) -> int:
-    """The place of the least double for which something holds that holds for all above it, or of infinity."""
+    """Return the place of the least double from which on a condition holds, or of infinity."""
     return least_integer(lambda number: holds(double(number)), place_of_double(-math.inf), place_of_double(math.inf))
 
 
 def least_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The least integer from `low` to `high` for which something holds that holds for all above it, or `high`."""
+    """Return the least integer in low..high from which on a condition holds, or `high`."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
@@ -112,10 +112,10 @@ def _steps(lowest: float, highest: float) -> Callable[[Any], int | None]:
 
 
 def _cell_classifier(policy: AgentPolicy) -> Callable[[Any], int | None]:
-    """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
+    """Return the function from a place to the state of the nearest cell, ties to the lowest index.
 
-    Places beyond the poles or the 180th meridian count as there. All cells are gone through for every reading, so the
-    time that this takes does not tell where it was.
+    A place inside a cell has no distance from it. Places beyond the poles or the 180th meridian count as lying on them.
+    Every reading goes through all cells, so that the time taken does not tell the place.
     """
     origin, step, cells = policy.origin, policy.step, policy.cells
 
@@ -132,7 +132,7 @@ def _cell_classifier(policy: AgentPolicy) -> Callable[[Any], int | None]:
 
 
 def _to_float(raw: Any) -> float:
-    """A reading as the nearest float, infinite beyond all floats; what is no number raises whatever its type raises."""
+    """Convert a reading to the nearest float, infinite beyond all floats; the exceptions of its type are passed on."""
     try:
         return float(raw)
     except OverflowError:
@@ -140,7 +140,7 @@ def _to_float(raw: Any) -> float:
 
 
 def _is_infinite(raw: Any) -> bool:
-    """True if it is no finite number: of the ways to write a number, only those of infinities and NaN have an n."""
+    """True if a reading is no finite number: in all spellings of numbers, only infinities and NaN have an n."""
     try:
         float(raw)
     except OverflowError:

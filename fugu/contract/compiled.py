@@ -1,8 +1,8 @@
 """Strict reading of an agent's compiled policy; `fugu.contract.compiler` writes it, docs/firmware.md has the layout.
 
-It is a board's form but for this. Readings and thresholds are places of doubles (`fugu.contract.classify`). There are
-grids of places, profiles of the day, classes of joint chains, sums over homes, and points. Of a policy of points it
-says when ticks are and how readings become states; its tables are in its JSON form only.
+The form is a board's, with these differences. Readings and thresholds are places of doubles
+(`fugu.contract.classify`). There are grids of places, profiles of the day, classes of joint chains, sums over homes,
+and points. A policy of points has only its times and its discretiser here; its tables are in its JSON form.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from fugu.core.shares import UNIT, rate_up
 __all__ = ["BLOCKS", "CELLS", "AgentPolicy", "AgentWindow", "SharedSum", "read_discretiser", "read_policy"]
 
 BLOCKS = 2
-"""A query beside those of a board: a count for each block of the local day."""
+"""The query that boards lack: a count for each block of the local day."""
 CELLS = 3
-"""A discretiser beside those of a board: a grid of places."""
+"""The discretiser that boards lack: a grid of places."""
 
 
 class AgentWindow(Window):
-    """A window that may have a count for each block of the local day, of the ticks whose states count at all."""
+    """A window that may have a count for each block of the local day."""
 
     blocks: DayBlocks | None = None
     epoch_us: int
     period_us: int
 
     def place(self, tick: int, state: int | None) -> int | None:
-        """The number that a tick counts towards, or another than the window has; None for a tick without a state."""
+        """Return the index of the number that a tick counts towards; None without a state.
+
+        The index may be one that no number has.
+        """
         count_index = super().place(tick, state)
         if self.blocks is None:
             return count_index
@@ -42,7 +45,7 @@ class AgentWindow(Window):
         return count_index if count_index is None or count_index == NONE else block
 
     def is_recorded(self, index: int, tick: int) -> bool:
-        """True if one of the first three quarters of a window ends at a tick: its count is then put on the disk."""
+        """True if one of the first three quarters of a window ends at a tick: its counts are then stored."""
         ticks_done = tick - self.first(index) + 1
         return ticks_done < self.length and 4 * ticks_done // self.length > 4 * (ticks_done - 1) // self.length
 
@@ -51,13 +54,14 @@ class AgentWindow(Window):
 class SharedSum:
     """A sum over homes, as in `fugu.contract.groups.GroupDocument`: what this home counts, and its share of the noise.
 
-    Windows go by wall ticks: n has start + n * length .. + length - 1. Of `places` each state has the number that it
-    counts towards, or `NONE`.
+    Window n has the wall ticks start + n * length .. + length - 1. `places` has for each state 0 if it counts, else
+    `NONE`.
 
     Attributes:
-        digest, helper: of the group's document; the public key of its helper.
-        noise, honest: what a share is drawn from.
-        deadline: seconds within which a report is of use, after the end of its window.
+        digest: of the group's document.
+        helper: the public key of the group's helper.
+        noise, honest: the parameters of a share.
+        deadline: seconds after the end of a window within which its report is useful.
     """
 
     name: str
@@ -75,12 +79,12 @@ class SharedSum:
 
     @property
     def rate(self) -> tuple[int, int]:
-        """The loss that it adds to every tick, in nats, as a fraction; rounded up."""
+        """The loss that the sum adds to every tick, in nats, as a fraction, rounded up."""
         return rate_up(self.noise, self.honest), 1 << UNIT
 
     @property
     def counts(self) -> int:
-        """Numbers that a window has, each with a share of its own."""
+        """The number of counts of a window, each with a share of its own."""
         return 1 if self.blocks is None else DAY // self.blocks.seconds
 
     @property
@@ -94,15 +98,15 @@ class SharedSum:
         return -(-self.deadline * 1_000_000 // self.period_us)
 
     def begin(self, number: int) -> int:
-        """First wall tick of a window."""
+        """Return the first wall tick of a window."""
         return self.start + number * self.length
 
     def at(self, wall_tick: int) -> int:
-        """Number of the window of a wall tick; below 0 before the first."""
+        """Return the number of the window of a wall tick; below 0 before the first window."""
         return (wall_tick - self.start) // self.length
 
     def places_at(self, wall_tick: int, state: int | None) -> tuple[int, int | None]:
-        """The number whose ticks a wall tick is one of, and the number that its state counts towards, if any."""
+        """Return the index of a wall tick's count, and the same index if its state counts, else None."""
         block = 0 if self.blocks is None else self.blocks.at(self.epoch_us + wall_tick * self.period_us)
         return block, None if state is None or self.places[state] == NONE else block
 
@@ -111,7 +115,7 @@ class AgentPolicy(Policy):
     """A compiled policy with what only an agent does.
 
     Attributes:
-        origin, step, cells: of a grid, as in `fugu.contract.discretisers.Cells`.
+        origin, step, cells: the grid, as in `fugu.contract.discretisers.Cells`.
     """
 
     windows: list[AgentWindow]  # type: ignore[assignment]  # its own class of windows
@@ -191,13 +195,13 @@ class _Reader(compiled.PolicyReader):
 
 
 def read_policy(compiled_bytes: bytes) -> AgentPolicy:
-    """An agent's compiled policy; `fugu.core.policy.PolicyError` for whatever is not exactly what the format says."""
+    """Read an agent's compiled policy; `fugu.core.policy.PolicyError` if bytes are not exactly of the format."""
     policy: Any = compiled.read_policy(compiled_bytes, _Reader)
     return policy  # type: ignore[no-any-return]
 
 
 def read_discretiser(compiled_bytes: bytes) -> AgentPolicy:
-    """A policy of which only the discretiser is set, from those bytes of a compiled policy."""
+    """Read the bytes of a discretiser into a policy of which only the discretiser is set."""
     policy, reader = AgentPolicy(), _Reader(compiled_bytes)
     compiled.read_discretiser(policy, reader)
     if reader.at != len(compiled_bytes):

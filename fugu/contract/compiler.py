@@ -1,9 +1,9 @@
-"""Policies as the bytes that devices run: integers only, with what the certificate of the guarantee needs.
+"""Compilation of policies to the bytes that devices run: integers only, enough to check the guarantee.
 
 An agent's readings are doubles, and a threshold is compiled to the place of a double; a board's readings are integers n
-that stand for n * unit. Decisions about floating-point numbers are made here, once. They become integers to compare
-with, and on both devices the states are those of the JSON form. docs/firmware.md has the layout,
-`fugu.contract.compiled` and `fugu.core.compiled` the readers.
+that stand for n * unit. Decisions about floating-point numbers are made here, once: they become integers to compare
+with. On both devices the states are those of the JSON form. docs/firmware.md has the layout. The readers are
+`fugu.contract.compiled` and `fugu.core.compiled`.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _MAX_EXACT = 1 << 53
 
 
 class _Agent:
-    """An agent's form: numbers are doubles."""
+    """The form of agents, whose readings are doubles."""
 
     form = b"FGA\x03"
     most_bytes = 1 << 20
     unit = b""
 
     def edge(self, edge: float, offset: float) -> int:
-        """The least reading that is an edge or above it when a number is added."""
+        """Return the least reading for which reading + offset reaches an edge."""
         return least_double(lambda value: value + offset >= edge) if offset else place_of_double(edge)
 
     def span(self, baseline: Baseline) -> bytes:
-        """The range of a mean."""
+        """Compile the range of a mean."""
         return struct.pack(">qq", place_of_double(baseline.lowest), place_of_double(baseline.highest))
 
     def cells(self, cells: Cells) -> bytes:
@@ -64,7 +64,7 @@ class _Agent:
         return bytes([POINTS])
 
     def query(self, window: Window, counts: int) -> tuple[int, bytes]:
-        """The kind of a window's query, and what belongs to it."""
+        """Return the kind of a window's query, and the bytes that belong to it."""
         return (int(window.query.each), b"") if window.blocks is None else (BLOCKS, _block_bytes(window.blocks))
 
     def sums(self, policy: Policy) -> bytes:
@@ -72,7 +72,7 @@ class _Agent:
         return bytes([len(policy.sums)]) + b"".join(_sum_bytes(window, labels) for window in policy.sums)
 
     def ratio(self, epsilon: float) -> int:
-        """Of a claim; 0 if it is none."""
+        """Return the ratio of a claimed epsilon; 0 above 1000 nats, where nothing is promised."""
         return claimed_ratio(epsilon)
 
     def joint(self, chains: JointChains, policy: Policy) -> bytes:
@@ -85,7 +85,7 @@ class _Agent:
 
 
 class _Board:
-    """A board's form: numbers are integers of a unit."""
+    """The form of boards, whose readings are integers of a unit."""
 
     form = PolicyReader.form
     most_bytes = PolicyReader.most_bytes
@@ -97,12 +97,12 @@ class _Board:
         self.unit = _fraction(unit)
 
     def edge(self, edge: float, offset: float) -> int:
-        """The same; it holds for all readings above, as rounding is monotone."""
+        """Return the least reading for which reading * unit + offset reaches an edge; rounding is monotone."""
         numerator, denominator = self._unit.numerator, self._unit.denominator
         return least_integer(lambda reading: reading * numerator / denominator + offset >= edge, -_LIMIT, _LIMIT)
 
     def span(self, baseline: Baseline) -> bytes:
-        """The range of a mean, and how a reading becomes a step of it."""
+        """Compile the range of a mean, and the numbers by which a reading becomes a step."""
         unit = self._unit
         if unit.denominator & (unit.denominator - 1):
             raise PolicyError(
@@ -128,7 +128,7 @@ class _Board:
         raise PolicyError("the firmware does symbols and windows, and this policy measures points: use the agent")
 
     def query(self, window: Window, counts: int) -> tuple[int, bytes]:
-        """Of counts and histograms, if the board has room for them."""
+        """Return the kind of a window's query, and no bytes; PolicyError if a board cannot count it."""
         name, query = window.name, window.query
         if not query.additive:
             raise PolicyError(f"window {name} is of {query.name} counts, which the firmware does not do: use the agent")
@@ -146,7 +146,7 @@ class _Board:
         return b""
 
     def ratio(self, epsilon: float) -> int:
-        """Of a claim."""
+        """Return the ratio of a claimed epsilon; PolicyError above 1000 nats."""
         if epsilon > MOST_NATS:
             raise PolicyError(f"epsilon {epsilon:g} is not above 0 and at most {MOST_NATS}")
         return ratio_below(epsilon)
@@ -163,19 +163,19 @@ _AGENT = _Agent()
 
 
 def compile_policy(policy: AnyPolicy) -> bytes:
-    """The bytes of a policy that an agent runs, without a signature; no guarantee is checked here.
+    """Compile a policy for agents; its guarantee is not checked.
 
     Raises:
-        PolicyError: an agent does not do what the policy says; one line.
+        PolicyError: agents cannot run the policy; one line.
     """
     return _compile(policy, _AGENT)
 
 
 def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> bytes:
-    """The bytes that a board runs; `unit` is what a reading of 1 stands for, as a number of the policy's.
+    """Compile a policy for boards; a reading of 1 stands for `unit` in the policy's numbers.
 
     Raises:
-        PolicyError: the firmware does not do what the policy says; one line.
+        PolicyError: the firmware cannot run the policy; one line.
     """
     return _compile(policy, _Board(unit))
 
@@ -226,7 +226,7 @@ def _fraction(value: Fraction) -> bytes:
 
 
 def compile_discretiser(discretiser: Discretiser, form: _Form = _AGENT) -> bytes:
-    """The bytes of how a device, by default an agent, makes states of readings, as in its compiled policies."""
+    """Compile a discretiser for a form of device, by default for agents."""
     states = len(discretiser.states)
     if states > 255 and isinstance(form, _Board):
         raise PolicyError(f"{states} states; the firmware has at most 255")
@@ -275,7 +275,7 @@ def _category_bytes(discretiser: Categories) -> bytes:
 
 
 def _output_bytes(policy: Policy, form: _Form) -> bytes:
-    """The table, the windows, the class, and the guarantees."""
+    """Compile the table, the windows, the sums, the class of chains, and the guarantees."""
     labels = policy.discretiser.states
     parts = [
         b"\0" if policy.table is None else _table_bytes(policy.table.rows),
@@ -320,7 +320,7 @@ def _sum_bytes(shared_window: SharedWindow, labels: tuple[str, ...]) -> bytes:
 
 
 def _class_bytes(policy: Policy, form: _Form) -> bytes:
-    """The class of the guarantee."""
+    """Compile the class of chains."""
     if isinstance(policy.chains, JointChains):
         return form.joint(policy.chains, policy)
     members = policy.chains.members

@@ -1,8 +1,9 @@
-"""Since when, and until when, a promise is true where a stream's policy has changed.
+"""The ticks for which a promise is true where a stream's policy has changed.
 
-A stronger policy is not true when it begins: ticks before it had less noise, and leak over the change. Nor is one true
-in its last ticks, once a weaker policy follows. `dates_of` says at which ticks a promised stretch may begin, and bounds
-the stretches that begin elsewhere. Whoever tells an epsilon asks it: descriptions, statements, pages, releases.
+The promise of a stronger policy is not true from its first tick: earlier ticks had less noise, and leak over the
+change. Nor is it true in its last ticks if a weaker policy follows. `dates_of` says at which ticks a promised stretch
+may begin, and bounds the stretches that begin elsewhere. Descriptions, statements, pages and releases ask it before
+they say an epsilon.
 
 Everything is rounded outward. Decimals have 50 digits, and `_HAIR` is far above their error.
 Source: docs/proofs/stretches.md, "Changes of policy".
@@ -42,7 +43,7 @@ from fugu.core.leakage import ONE, odds_leakage, ratio_up
 __all__ = ["SLACK", "Dated", "dates_of", "quiet_from", "settling_ticks", "with_slack"]
 
 SLACK = Fraction(1, 1024)
-"""The part of epsilon that a plan leaves to what leaks over a change of policy."""
+"""The part of epsilon that a plan leaves for leakage over a change of policy."""
 _HAIR = Decimal("1e-25")
 _INWARD = 1.0 - 2.0**-52
 _ACCURATE_ODDS = Decimal("1e30")
@@ -53,22 +54,22 @@ _Rates = tuple[Decimal, Decimal]
 
 
 def with_slack(epsilon: float) -> float:
-    """The epsilon that noise is planned for, so that a promise of `epsilon` is true some ticks after a change."""
+    """Return the epsilon to plan noise for, so that a promise of `epsilon` is true some ticks after a change."""
     return epsilon * float(1 - SLACK) * _INWARD
 
 
 def settling_ticks(chains: ChainClass, epsilon: float, slack: float | None = None) -> int | None:
-    """The ticks after which a promise with slack is true, whatever policy was before; None if it never is.
+    """Return the ticks after which a promise with slack is true, whatever policy was before; None if it never is.
 
-    `slack`: of epsilon, in nats; by default what a plan leaves.
+    `slack`: the part of epsilon left for leakage, in nats; by default the part that a plan leaves.
     """
     return _fading_ticks(chains.worst_odds, None, SLACK * Fraction(epsilon) if slack is None else Fraction(slack))
 
 
 def _fading_ticks(odds: Fraction | None, excess: Fraction | None, slack: Fraction) -> int | None:
-    """The ticks after which no more than a slack is left of ticks that were an excess above others; None if never.
+    """Return the ticks after which louder ticks leak at most a slack; None if they always leak more.
 
-    `excess`: of a tick's rate, in nats; `None` if nobody knows.
+    `excess`: by how much the rate of a louder tick was above the present rate, in nats; `None` if nobody knows.
     """
     if odds is None:
         return None
@@ -83,9 +84,9 @@ def _fading_ticks(odds: Fraction | None, excess: Fraction | None, slack: Fractio
 def quiet_from(
     history: History, worst_odds: Sequence[Fraction | None], last_loud: int, excess: Fraction | None, slack: Fraction
 ) -> int | None:
-    """The first tick at which charges up to tick `last_loud` leak no more than a slack; None if none is known.
+    """Return the first tick at which charges up to tick `last_loud` leak at most a slack; None if none is known.
 
-    `worst_odds`: of each class of chains.
+    `worst_odds`: the largest odds ratio of each class of chains, None without a bound.
     `excess`: by how much a tick's charge is above what is allowed now, in nats; `None` if nobody knows.
     """
     fading_ticks = [_fading_ticks(odds, excess, slack) for odds in worst_odds]
@@ -94,19 +95,19 @@ def quiet_from(
         for span in history.spans
         if span.first is not None and span.end > last_loud
     ]
-    ticks = max((odds for odds in fading_ticks if odds is not None), default=0)
+    ticks = max((ticks for ticks in fading_ticks if ticks is not None), default=0)
     if None in fading_ticks or (ticks and not any(span.version for span in later_spans)):
         return None
     return _tick_after(later_spans, ticks) if ticks else 0
 
 
 class Dated(NamedTuple):
-    """When a promise about stretches of `ticks` ticks is true, and what is lost elsewhere.
+    """The ticks for which a promise about stretches of `ticks` ticks is true, and the loss of other stretches.
 
     Attributes:
         since: first tick at which a promised stretch may begin; `None` if no stretch is shown to be within the promise.
         until: last such tick; `None` if there is no end yet.
-        outside: bound for stretches that begin elsewhere under this version; `None` if there is none.
+        outside: bound for stretches that begin elsewhere under this version; `None` if there is no bound.
     """
 
     ticks: int
@@ -116,17 +117,17 @@ class Dated(NamedTuple):
 
     @property
     def always(self) -> bool:
-        """True if no other version takes anything from the promise."""
+        """True if no other version weakens the promise."""
         return self.since == 0 and self.until is None
 
     def covers(self, first: int, last: int, ticks: int) -> bool:
-        """True if the promise is true of every stretch of so many ticks that begins in first..last."""
+        """True if the promise is true of every stretch of `ticks` ticks that begins in first..last."""
         if self.since is None or first < self.since:
             return False
         return self.until is None or last + ticks <= self.until + self.ticks
 
     def epsilon(self, promised: StretchBound, first: int, last: int, ticks: int) -> float:
-        """Bound stretches of so many ticks that begin in first..last under this version; infinite without a bound.
+        """Bound the loss of stretches of `ticks` ticks that begin in first..last; infinite without a bound.
 
         `promised` is the bound by the version's own promise.
         """
@@ -136,10 +137,10 @@ class Dated(NamedTuple):
 
 
 def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False) -> Dated:
-    """Say when the promise of a policy is true of a stream with such a history.
+    """Return the ticks for which the promise of a policy is true of a stream with a history.
 
-    `windows_only`: the promise to those who see its windows alone. A version without a span is taken for the next one.
-    Of measured streams a change of policy is not covered. GuaranteeError if the policy's promise is false.
+    `windows_only`: the promise to readers of the windows alone. A version without a span is taken for the next version.
+    For measured streams, changes of policy are not covered. GuaranteeError if the policy's promise is false.
     """
     if isinstance(policy, Policy) and history.beside:
         intervals = louder_intervals(policy, history)
@@ -161,7 +162,7 @@ def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False)
 
 
 class _Run(NamedTuple):
-    """Between `min_ticks` and `max_ticks` ticks with one bound on their ratios; None stands for no bound."""
+    """A run of `min_ticks` to `max_ticks` ticks with one bound on their ratios; None stands for no bound."""
 
     ratios: Ratios | None
     min_ticks: int
@@ -172,7 +173,7 @@ _UNKNOWN = _Run(None, 0, None)
 
 
 def _merged_runs(runs: Iterable[_Run]) -> list[_Run]:
-    """Take runs with one bound that follow one another, with a gap between, for one: so many ticks leak the same."""
+    """Merge consecutive runs with the same bound: a gap between them does not change what their ticks leak."""
     merged: list[_Run] = []
     for run in runs:
         previous = merged[-1] if merged else None
@@ -187,7 +188,7 @@ def _merged_runs(runs: Iterable[_Run]) -> list[_Run]:
 
 
 class _Sum(NamedTuple):
-    """The leakages of both sides, by how many ticks away the change is, and the limit that the sum may not exceed."""
+    """The leakages of both sides by the distance of the change in ticks, and the limit of their sum."""
 
     limit: Decimal
     before: Callable[[int], Decimal]
@@ -195,7 +196,7 @@ class _Sum(NamedTuple):
 
 
 class _Promise:
-    """A promise of a policy: of all that a stream tells, or of its windows alone."""
+    """A promise of a policy, about all outputs of a stream or about its windows alone."""
 
     def __init__(self, policy: Policy, *, windows_only: bool) -> None:
         self.policy, self.windows = policy, windows_only
@@ -207,12 +208,14 @@ class _Promise:
         with localcontext(CONTEXT):
             self.root = None if odds is None else as_decimal(odds).sqrt()
             self.rates = _rates(self.outputs.ratios)
-            if isinstance(policy.chains, JointChains) and not windows_only:  # what the class lets the stream tell
+            if (
+                isinstance(policy.chains, JointChains) and not windows_only
+            ):  # the class allows the stream to tell this much
                 joint_stream = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
                 self.rates = (max(*self.rates, Decimal(joint_stream.rate)),) * 2
 
     def dates(self, spans: Sequence[Span], *, complete: bool) -> Dated:
-        """Find the interval of beginnings, and the bound elsewhere."""
+        """Find the ticks at which promised stretches may begin, and the bound elsewhere."""
         version = self.policy.version
         indices = [index for index, span in enumerate(spans) if span.version == version]
         last = start = indices[-1]
@@ -228,19 +231,23 @@ class _Promise:
         return Dated(self.promise.stretch_ticks, since, until, outside_bound)
 
     def _ratios(self, span: Span) -> Ratios | None:
-        """The ratios of a span as far as this promise has them; None for other states."""
+        """Return the ratios of a span that count for this promise; None if unknown or of other states."""
         if span.noise is None or span.noise.states != self.noise.states:
             return None
         return span.noise.counted if self.windows else span.noise.ratios
 
     def _run(self, span: Span) -> _Run:
+        """Make a run of a span."""
         ticks = None if span.first is None or span.last is None else span.last - span.first + 1
         return _Run(self._ratios(span), ticks if ticks and span.version else 0, ticks)
 
     def _interval(
         self, spans: Sequence[Span], later_spans: Sequence[Span], past_runs: Sequence[_Run], future_runs: Sequence[_Run]
     ) -> tuple[int | None, int | None]:
-        """The first and last tick at which a promised stretch may begin."""
+        """Return the first and last tick at which a promised stretch may begin.
+
+        The first tick is None if there is none, the last tick None if there is no end.
+        """
         is_quiet = not any(_rate_gap(run.ratios, self.rates) for run in past_runs)
         first_loud = next((index for index, run in enumerate(future_runs) if _rate_gap(run.ratios, self.rates)), None)
         if is_quiet and first_loud is None:
@@ -271,9 +278,9 @@ class _Promise:
         return (None, None) if until < first else (0 if is_quiet else first, until)
 
     def _sums(self, past_runs: Sequence[_Run], future_runs: Sequence[_Run]) -> list[_Sum]:
-        """Sums of what leaks to its stretches: exact for any side information, else by the excess."""
+        """Return the leakages that have to stay within limits: exact for any side information, else by the excess."""
         fraction, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
-        joint = isinstance(self.policy.chains, JointChains)  # other streams tell something, too
+        joint = isinstance(self.policy.chains, JointChains)  # other streams add to the loss, too
         if self.promise.adversary == "universal" and self.root is not None and not joint:
             sums = self._exact_sums(as_decimal(fraction), ticks, past_runs, future_runs)
             if all(total.before(MAX_TICK) + total.after(MAX_TICK) + _HAIR < total.limit for total in sums):
@@ -284,13 +291,13 @@ class _Promise:
         return [_Sum(limit, *sides)]
 
     def _decay(self, excess: Decimal, ticks: int) -> Decimal:
-        """The rest of an excess after so many ticks, at most."""
+        """Bound what is left of an excess after some ticks."""
         if self.root is None or not excess:
             return excess
         return excess * ((self.root - 1) / (self.root + 1)) ** ticks if ticks else excess
 
     def _excess(self, runs: Sequence[_Run], rates: _Rates) -> Decimal:
-        """By how much what leaks from some runs, the farthest first, is above what a bound takes for such rates."""
+        """Bound the leakage of some runs, the farthest first, beyond the leakage of ticks with these rates."""
         excess = Decimal(0)
         for run in runs:
             gap = _rate_gap(run.ratios, rates)
@@ -308,7 +315,7 @@ class _Promise:
     def _exact_sums(
         self, epsilon: Decimal, ticks: int, past_runs: Sequence[_Run], future_runs: Sequence[_Run]
     ) -> list[_Sum]:
-        """One sum for each direction, and one for the larger ratio: leakages by odds ratios, tick by tick."""
+        """Return the leakages by odds ratios, tick by tick: one sum for each direction, one for the larger ratio."""
         sums, max_rate = [], max(self.rates)
         for direction in (0, 1, None):
             rate = max_rate if direction is None else self.rates[direction]
@@ -317,7 +324,10 @@ class _Promise:
         return sums
 
     def _leakage_by_distance(self, runs: Sequence[_Run], direction: int | None) -> Callable[[int], Decimal]:
-        """The leakage of some runs, the farthest first, through ticks of this version; at least its own leakage."""
+        """Return the leakage of some runs, the farthest first, by the ticks of this version between.
+
+        It is at least the leakage of this version itself.
+        """
         odds = self.policy.chains.worst_odds
         assert odds is not None
 
@@ -333,14 +343,15 @@ class _Promise:
             ratio = in_direction(run.ratios)
             if run.min_ticks == run.max_ticks:
                 root = _powers(odds, ratio).image(run.min_ticks, root)
-            else:  # between where it begins and where it tends to
+            else:  # it lies between its first value and its limit
                 root = max(root, _leakage(odds, ratio).sqrt())
         return cache(lambda distance: max(2 * _powers(odds, this_ratio).image(distance, root).ln(), floor))
 
     def _outside_bound(self, spans: Sequence[Span], first_index: int, *, complete: bool) -> StretchBound | None:
-        """Bound stretches that begin anywhere under this version, by the larger ratios of all versions in reach.
+        """Bound stretches that begin anywhere under this version, by the largest ratios of all versions in reach.
 
-        Earlier ones are left out where next to nothing of them is left at the first tick, and that is added.
+        Earlier versions are left out where they leak next to nothing at the first tick; that leakage is added. None if
+        there is no bound.
         """
         policy, chains = self.policy, self.policy.chains
         later_ratios = [self._ratios(span) for span in spans[first_index:]]
@@ -368,7 +379,7 @@ class _Promise:
 
 
 def _leakage(odds: Fraction, ratio: Fraction) -> Decimal:
-    """The most that a side adds whose ticks have such a ratio."""
+    """Bound what a side adds whose ticks have a ratio."""
     return as_decimal(Fraction(odds_leakage(odds.as_integer_ratio(), ratio_up(*ratio.as_integer_ratio())), ONE))
 
 
@@ -377,14 +388,14 @@ def _rates(ratios: Ratios) -> _Rates:
 
 
 def _rate_gap(ratios: Ratios | None, rates: _Rates) -> Decimal:
-    """By how much the rates of a tick are above others, in one direction or the other."""
+    """Return by how much ratios are above rates, in the worse direction; at least 0."""
     if ratios is None:
         return _INFINITE
     return max(Decimal(0), *(log_ratio(ratio) - rate for ratio, rate in zip(ratios, rates, strict=True)))
 
 
 def _tick_after(spans: Sequence[Span], ticks: int) -> int:
-    """The tick after so many ticks of some spans; the last one goes on."""
+    """Return the tick that follows the first `ticks` ticks of some spans; the last span goes on."""
     first, spans = 0, [span for span in spans if span.version]
     for span in spans:
         first = span.first or 0
@@ -396,7 +407,7 @@ def _tick_after(spans: Sequence[Span], ticks: int) -> int:
 
 
 def _tick_before(spans: Sequence[Span], ticks: int) -> int | None:
-    """The tick before the last so many ticks of some spans, of which each has ended; None if there are fewer."""
+    """Return the tick before the last `ticks` ticks of some ended spans; None if they have fewer ticks."""
     for span in reversed(spans):
         if not span.version or span.first is None or span.last is None:
             continue
@@ -408,7 +419,7 @@ def _tick_before(spans: Sequence[Span], ticks: int) -> int | None:
 
 
 def _least_ticks(holds: Callable[[int], bool]) -> int | None:
-    """The least number of ticks for which something holds that goes on to hold; None if there is none."""
+    """Return the least number of ticks from which on a condition holds; None if there is none."""
     if holds(0):
         return 0
     high = next((1 << power for power in range(MAX_TICK.bit_length()) if holds(1 << power)), None)
@@ -416,7 +427,7 @@ def _least_ticks(holds: Callable[[int], bool]) -> int | None:
 
 
 class _Powers:
-    """Powers of the map of one tick, by which the square root of a leaking likelihood ratio goes.
+    """Powers of the map of one tick, which carries the square root of a leaking likelihood ratio.
 
     W(u) = ((sqrt(alpha u) + 1) / (sqrt(alpha) + sqrt(u)))^2 is a Moebius map of the square roots.
     """
@@ -426,7 +437,7 @@ class _Powers:
         self._squares: list[tuple[Decimal, ...]] = [(root * step, Decimal(1), step, root)]
 
     def image(self, ticks: int, value: Decimal) -> Decimal:
-        """The value after so many ticks."""
+        """Return the image of a value after some ticks."""
         level = 0
         while ticks >> level:
             if level == len(self._squares):
@@ -449,9 +460,9 @@ def _powers(odds: Fraction, ratio: Fraction) -> _Powers:
 
 @lru_cache(maxsize=256)
 def _true_bound(document: str, windows_only: bool) -> StretchBound:
-    """The bound of a policy from what its tick really loses, which is less than what it promises.
+    """Derive the bound of a policy from the true loss of its tick, which is below the promise.
 
-    Policies with a map of categories have no hash, so their text is the key.
+    Policies with a map of categories have no hash, so their text is the key of the cache.
     """
     policy = Policy.model_validate_json(document)
     if not windows_only:

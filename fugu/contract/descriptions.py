@@ -1,4 +1,4 @@
-"""Descriptions of streams, for those without a policy; all of it follows from the policy, and is public by design."""
+"""Descriptions of streams, for readers without the policy; they follow from the policy and are public by design."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 MAX_DESCRIPTION_BYTES = 1 << 21
 MOST_OTHERS = 3
 METRES_PER_DEGREE = 111_320.0
-"""Of latitude; of longitude so many times the cosine of the latitude."""
+"""Metres per degree of latitude; a degree of longitude has this times the cosine of the latitude."""
 _LARGEST_PERIOD = 86_400.0 * 366
 _PROJECTION = (
     "equirectangular, in degrees of WGS 84: latitude = origin[0] + (row + 0.5) * step[0], longitude = origin[1] + "
@@ -68,8 +68,9 @@ class DescribedStretch(Document):
     """Loss about a stretch of time, as in `fugu.contract.stretches`; no epsilon if there is no bound.
 
     Attributes:
-        floor: what it loses if all else is as it was, for any class of chains.
-        outside: epsilon of those that begin when the promise is not true; none if it always is, or without a bound.
+        floor: the loss if all other ticks are the same, for any class of chains.
+        outside: epsilon of stretches that begin when the promise is not true; none if it is always true, or if there
+            is no bound.
     """
 
     name: Annotated[Printable, Field(max_length=64)]
@@ -81,12 +82,14 @@ class DescribedStretch(Document):
 
 
 class Described(Document):
-    """A promise: epsilon of so many ticks in a row, or none without a bound, against whom, and of other stretches.
+    """A promise: the epsilon of `stretch_ticks` ticks in a row, the adversary, and the losses of other stretches.
 
     Attributes:
-        since, until: the first and the last tick at which a stretch may begin for which epsilon is true, near a change
-            of policy. None as `since`: it is shown to be true of no stretch; as `until`: there is no end. A stretch of
-            another length may begin from `since` on, too, and ends where a promised one that begins at `until` ends.
+        epsilon: none if there is no bound.
+        since, until: the first and the last tick at which a promised stretch may begin, near a change of policy.
+            `since` is none if epsilon is shown to be true of no stretch, `until` is none if there is no end. Stretches
+            of other lengths may begin from `since` on, and have to end by the end of the promised stretch that begins
+            at `until`.
         outside: epsilon of other stretches under this version; none if there are none, or no bound.
     """
 
@@ -100,16 +103,16 @@ class Described(Document):
 
     @property
     def always(self) -> bool:
-        """True if no change of policy takes anything from it."""
+        """True if no change of policy weakens the promise."""
         return self.since == 0 and self.until is None
 
     @property
     def tick_epsilon(self) -> float | None:
-        """Loss of a single tick, which is at most that of a stretch; `None` without a bound."""
+        """The loss of a single tick; `None` without a bound. Without a row of its own, the loss of a stretch."""
         return next((stretch.epsilon for stretch in self.stretches if stretch.ticks == 1), self.epsilon)
 
     def epsilon_at(self, first: int, last: int) -> float | None:
-        """Loss of any single tick in first..last; `None` without a bound."""
+        """Return the loss of any single tick in first..last; `None` without a bound."""
         dates = Dated(self.stretch_ticks, self.since, self.until)
         if dates.covers(first, last, 1):
             return self.tick_epsilon
@@ -117,7 +120,7 @@ class Described(Document):
 
     @property
     def when(self) -> str:
-        """When it is true, in words; empty if always."""
+        """The ticks for which the promise is true, in words; empty if it is always true."""
         if self.always:
             return ""
         loss = "no bound" if self.outside is None else loss_words(self.outside)
@@ -144,11 +147,11 @@ class DescribedWindow(Asking):
     scale: Annotated[Printable, Field(max_length=32)]
 
     def count_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Each count in words."""
+        """Return each count in words; `names` are the stream's states."""
         return self.query.names(names if self.states == EACH else self.states)
 
     def groups(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        """The names of the states that each count counts."""
+        """Return the names of the states of each count; `names` are the stream's states."""
         return self.query.groups(names if self.states == EACH else self.states)
 
 
@@ -158,10 +161,10 @@ class DescribedSum(Document):
     Attributes:
         length: of a window, in ticks.
         states: labels whose ticks are counted.
-        helper: the 30 digits of its helper's key.
-        honest: so many homes have to be real and honest for the guarantee to be true.
-        least: homes that are in every sum.
-        condition: the same in a sentence.
+        helper: the 30 digits of the helper's key.
+        honest: the number of homes that have to be real and honest for the guarantee to be true.
+        least: the least number of homes in a sum.
+        condition: the condition of the guarantee, in a sentence.
     """
 
     name: Annotated[Printable, Field(max_length=32)]
@@ -181,7 +184,7 @@ class PlaceGrid(Document):
         step: height and width of a cell, in degrees.
         cell_size: width and height of a cell in the unit of measurements; none of a stream of symbols.
         cells: for each state that has one the column (to the east) and row (to the north) of its cell.
-        projection: how all this belongs together, in words.
+        projection: the formulas from cells to degrees, in words.
     """
 
     origin: tuple[Annotated[float, Field(ge=-90, le=90)], Annotated[float, Field(ge=-180, le=180)]]
@@ -191,7 +194,7 @@ class PlaceGrid(Document):
     projection: Sentence = _PROJECTION
 
     def position(self, column: float, row: float) -> tuple[float, float]:
-        """Latitude and longitude of a place in cells, kept on the earth; a whole number is the middle of one."""
+        """Convert a place in cells to latitude and longitude, kept on the earth; whole numbers are middles of cells."""
         latitude = self.origin[0] + (row + 0.5) * self.step[0]
         longitude = self.origin[1] + (column + 0.5) * self.step[1]
         if not -180.0 <= longitude <= 180.0:
@@ -199,13 +202,13 @@ class PlaceGrid(Document):
         return min(90.0, max(-90.0, latitude)), longitude
 
     def position_of(self, east: float, north: float) -> tuple[float, float]:
-        """Latitude and longitude of a measurement, in the stream's unit; ValueError if the stream has none."""
+        """Convert a measurement to latitude and longitude; ValueError for a stream of symbols."""
         if self.cell_size is None:
             raise ValueError("a stream of symbols has no measurements")
         return self.position(east / self.cell_size[0], north / self.cell_size[1])
 
     def metres(self, latitude: float) -> tuple[float, float]:
-        """Metres to the east and to the north of a unit of measurements; ValueError if the stream has none."""
+        """Return the metres of a unit of measurements, east and north; ValueError for a stream of symbols."""
         if self.cell_size is None:
             raise ValueError("a stream of symbols has no measurements")
         east = self.step[1] * METRES_PER_DEGREE * math.cos(math.radians(latitude))
@@ -217,24 +220,24 @@ class DescribedVersion(Document):
 
     Attributes:
         version: of the policy.
-        confirmed: whether the device has named that version.
+        confirmed: whether the device has named this version.
         kind: what the device sends: symbols, windows of counts, both, or points.
         states: labels, by number.
-        unit: of measurements; none if they have none.
-        epoch: of tick 0, as RFC 3339.
+        unit: of measurements; none if they have no unit.
+        epoch: the time of tick 0, as RFC 3339.
         period_seconds: from tick to tick.
         frame_ticks: ticks in a message of the device.
         table: for each state cumulative thresholds over 2^32, the distribution of its symbols; none without symbols.
         windows: that the device counts.
-        sums: over homes, to which it reports shares; the guarantees have their conditions.
-        place: for streams of places.
+        sums: over homes, to which the device reports shares; their conditions belong to the guarantees.
+        place: the grid of a stream of places; none of other streams.
         chains: the class of chains that the guarantee is for, as in the policy; none of points.
-        chain_class: the same in a sentence.
-        guarantee: of all that the stream tells.
-        windows_guarantee: of its windows alone, where there are symbols beside them.
+        chain_class: the class in a sentence.
+        guarantee: of all outputs of the stream.
+        windows_guarantee: of its windows alone; none unless there are both symbols and windows.
         point_epsilon: of a single point; none of other streams.
-        protects, does_not_protect: in a sentence.
-        useful_for: what the plan found it good for.
+        protects, does_not_protect: in a sentence each.
+        useful_for: the question that the plan found the stream useful for.
     """
 
     format: Literal["fugu/2"] = FORMAT_NAME
@@ -276,20 +279,23 @@ class DescribedVersion(Document):
 
     @property
     def epoch_us(self) -> int:
-        """Of tick 0, in microseconds of Unix time."""
+        """The time of tick 0, in microseconds of Unix time."""
         return unix_us(read_instant(self.epoch))
 
     @property
     def period_us(self) -> int:
-        """From tick to tick, in microseconds."""
+        """The microseconds from tick to tick."""
         return round(self.period_seconds * _MICROSECONDS)
 
     def time_of(self, tick: int, shift: int = 0) -> datetime:
-        """When a tick was, with numbers `shift` ticks ahead of the wall clock; a FrameError outside 1970 to 9999."""
+        """Return the time of a tick, with numbers `shift` ahead of wall ticks; FrameError outside 1970..9999."""
         return instant(self.epoch_us + (tick - shift) * self.period_us)
 
     def label(self, symbol: int) -> str:
-        """Its state's name, or the symbol's number where counts differ; a FrameError if there is no such symbol."""
+        """Return the name of a symbol: its state's if there are as many symbols as states, else "symbol" and a number.
+
+        FrameError if the stream has no such symbol.
+        """
         symbol_count = len(self.states) if self.table is None else len(self.table[0]) + 1
         if not 0 <= symbol < symbol_count:
             raise FrameError(f"symbol {symbol} is none of the stream's {symbol_count}", Reason.OUT_OF_RANGE)
@@ -300,13 +306,13 @@ class Description(DescribedVersion):
     """A stream under the version of its policy that is in force.
 
     Attributes:
-        others: versions that frames may still come under, the newest last; left out of messages if there are none.
+        others: versions that frames may still come under, the newest last; messages leave the field out if it is empty.
     """
 
     others: Annotated[tuple[DescribedVersion, ...], Field(max_length=MOST_OTHERS)] = ()
 
     def encode(self) -> bytes:
-        """Bytes of the message."""
+        """Encode the message."""
         return self.model_dump_json(exclude=None if self.others else {"others"}).encode()
 
     @classmethod
@@ -335,14 +341,15 @@ def describe(
 ) -> Description:
     """Describe the stream of a policy; a FrameError if its times are beyond the year 9999.
 
-    `confirmed`: the device has named this version. `history`: the ticks of all versions. `other_policies`: versions
-    that frames may still come under, at most `MOST_OTHERS`, the newest last.
+    `confirmed`: whether the device has named this version. `history`: the ticks of all versions. `other_policies`:
+    versions that frames may still come under, at most `MOST_OTHERS`, the newest last.
     """
     versions = tuple(DescribedVersion(**_fields(policy, history, confirmed=True)) for policy in other_policies)
     return Description(**_fields(policy, history, confirmed=confirmed), others=versions)
 
 
 def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str, Any]:
+    """Return the fields of the description of one version."""
     fields: dict[str, Any] = {
         **{name: getattr(policy, name) for name in ("fleet", "device", "stream", "version", "frame_ticks")},
         "confirmed": confirmed,
@@ -395,7 +402,7 @@ def _stretches(bound: StretchBound, period_us: int, epsilon: float) -> tuple[Str
 
 
 def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
-    """Say what is not protected: stretches, the shortest first, from some length on, and what is always public."""
+    """Say from which stretch on nothing is protected, and what is always public; stretches are the shortest first."""
     public_words = "anybody can see when the device is on"
     if row := next((stretch for stretch in stretches if not stretch.protected), None):
         return f"Not protected: {row.name} or longer; {public_words}"
@@ -452,7 +459,7 @@ def _describe_sum(shared_window: SharedWindow) -> DescribedSum:
 
 
 def place_grid(policy: AnyPolicy) -> PlaceGrid | None:
-    """Where the cells are; none of other streams, nor where measurements are not those of the cells."""
+    """Return the grid of a stream of places; None of other streams, or if measurements do not lie on the cells."""
     grid = policy.discretiser
     if not isinstance(grid, Cells):
         return None

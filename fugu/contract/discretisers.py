@@ -1,15 +1,15 @@
-"""Discretisers: how a reading becomes a state, on devices and where policies are planned; public maps.
+"""Discretisers: public maps by which a reading becomes a state, on devices and where policies are planned.
 
-Which readings are missing, and why a baseline is as it is, stands in docs/proofs/states-and-ticks.md, "States" and
-"Missing readings". Whatever a sensor hands over, the outcome is a state or none: never an exception, and never a word
-about the reading.
+docs/proofs/states-and-ticks.md, "States" and "Missing readings", says which readings are missing, and why a baseline is
+as it is. Whatever a sensor returns, the outcome is a state or none: never an exception, and never a word about the
+reading.
 
 The running mean is in integers, the same on every device, bit for bit. A reading (an IEEE double, exactly as it is) is
 clamped to the policy's range. It becomes the nearest of STEPS + 1 equally spaced integers, 0 for the lowest and STEPS
 for the highest, halves upward. The mean is an integer number of units, UNIT to a step. The n-th reading x since the
 mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0. Rounding is off by less than one unit a
-reading, and later readings shrink that by 1 - 1/min(n, M). So the mean is never M units or more away from the one
-without rounding: at most 2^-8 of a step for the largest M.
+reading, and later readings shrink that error by 1 - 1/min(n, M). So the mean is never M units or more away from the
+mean without rounding: at most 2^-8 of a step for the largest M.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_BASELINE_TICKS = 1 << 24
 
 
 class Thresholds(Document):
-    """Numbers become states: state i for edges[i-1] <= value < edges[i]; infinities and beyond are the outermost.
+    """Numbers become states: state i for edges[i-1] <= value < edges[i]; infinities have the outermost states.
 
     With hysteresis h > 0 the state only changes once the value has passed the edge by more than h.
 
@@ -55,21 +55,21 @@ class Thresholds(Document):
 
     @property
     def remembers(self) -> bool:
-        """True if a state depends on earlier readings, too: who sees fewer of them then has other states."""
+        """True if a state depends on earlier readings, too: fewer readings then give other states."""
         return self.hysteresis > 0.0
 
 
 class Baseline(Document):
-    """Numbers become states by how they compare with the device's own running mean: state i above i of the edges.
+    """Numbers become states by comparison with the device's own running mean: state i above i of the edges.
 
-    The state tells whether a reading is above one's own mean of before, and nothing else of the reading
-    (this module has the arithmetic). The mean is in the device's memory only. After every start it begins
-    anew, and the first `baseline_ticks` ticks have no state, with or without readings. It also begins anew, with the
-    next reading, after more ticks than that in a row without a usable one; no tick loses its state by that.
+    The state tells how a reading compares with the mean of earlier readings, and nothing else of the reading (this
+    module has the arithmetic). The mean is in the device's memory only. After every start it begins again, and the
+    first `baseline_ticks` ticks have no state, with or without readings. It also begins again, with the next reading,
+    after more ticks than that in a row without a usable reading; no tick loses its state by that.
 
     Attributes:
-        baseline_ticks: M, ticks that the mean looks back; belongs to the question that is asked, and is public.
-        lowest, highest: the range of readings; finite ones beyond it count as its ends, others as none.
+        baseline_ticks: M, the ticks that the mean looks back; part of the question, and public.
+        lowest, highest: the range of readings; finite readings beyond it count as its ends, others are missing.
         compare: whether edges are differences from the mean, or multiples of it (of readings that are not negative).
         edges: a reading is above one if it is greater than mean + edge, or than mean * edge.
         missing: name of the state of a tick without a usable reading, if there is one.
@@ -125,8 +125,8 @@ class Cells(Document):
         origin: latitude and longitude, in degrees, of the south-west corner of cell (0, 0).
         step: height and width of a cell, in degrees.
         cells: for each state the column (to the east) and row (to the north) of its cell.
-        missing: name of the state of a tick without a usable reading, if there is one. It is a cell that stands in for
-            it, or a state after those of the cells.
+        missing: name of the state of a tick without a usable reading, if there is one. It is the state of a cell, or a
+            further state after the states of the cells.
     """
 
     remembers: ClassVar[bool] = False
@@ -155,7 +155,7 @@ def _check_edges(discretiser: Thresholds | Baseline) -> None:
 
 
 def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, count: int, subject: str) -> None:
-    """Every state has a name of its own; `count` is how many there are without one for missing readings."""
+    """Refuse names that are not one for each state; `count` is the number of states but one for missing readings."""
     names, missing = discretiser.states, discretiser.missing
     if len(set(names)) != len(names):
         raise ValueError("two states have the same name")

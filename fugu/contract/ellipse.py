@@ -1,4 +1,4 @@
-"""The ellipse that holds a place of which only likely cells are known."""
+"""The ellipse that holds a place with a probability, from the probabilities of cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 __all__ = ["ellipse"]
 
 _MARGIN = 1e-9
-"""By which it is wider than rounding could take from it."""
+"""The relative width that is added to cover rounding errors."""
 
 
 class Ellipse(NamedTuple):
@@ -27,14 +27,14 @@ class Ellipse(NamedTuple):
 def ellipse(
     places: Sequence[Sequence[float]], weights: Sequence[float], cell: tuple[float, float], probability: float
 ) -> Ellipse:
-    """Hold a place with at least a probability in (0, 1], wherever in its cell it is.
+    """Return an ellipse that holds a place with at least a probability in (0, 1], wherever in its cell the place is.
 
-    Centre and shape are mean and covariance of a place that is uniform within its cell. Of this shape it is the
-    smallest in which cells of so much weight lie as a whole.
+    Centre and shape are mean and covariance of a place that is uniform within its cell. It is the smallest ellipse of
+    this shape that contains whole cells of that total weight.
 
     Args:
         places: (n, 2), the middle of each cell, to the east and to the north.
-        weights: (n,), not negative, not all 0: how likely each cell is.
+        weights: (n,), not negative, not all 0: the relative probabilities of the cells.
         cell: width and height of a cell, in the same unit, above 0.
     """
     total = math.fsum(weights)
@@ -49,7 +49,7 @@ def ellipse(
     determinant = a * c - b * b
 
     def distance(x: float, y: float) -> float:
-        """By the covariance, of the farthest corner of a cell, squared."""
+        """Return the squared distance of a cell's farthest corner, by the covariance."""
         points = ((x + u, y + v) for u, v in corners)
         return max((c * u * u - 2.0 * b * u * v + a * v * v) / determinant for u, v in points)
 

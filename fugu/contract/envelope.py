@@ -1,8 +1,8 @@
-"""Signed envelopes: bytes of some kind, and Ed25519 signatures over both; what is inside is not looked at.
+"""Signed envelopes: a kind, a payload, and Ed25519 signatures over both; the payload is not parsed here.
 
 The signed kind keeps a document of one kind from being taken for another. Keys are named by the first half of the
 SHA-256 of the public key, so a key has one name only. Kinds of a group of homes (`fugu.contract.groups`) are signed by
-its helper, and count for no role of a fleet. A `report` is signed in the same way by a device, and is in no envelope.
+its helper, and count for no role of a fleet. A device signs a `report` in the same way, without an envelope.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ class Signature(Message):
 
 @dataclass(frozen=True, slots=True)
 class Envelope(Message):
-    """Bytes that somebody has signed."""
+    """A signed payload of some kind."""
 
     SCHEMA: ClassVar[int] = 10
 
@@ -73,18 +73,18 @@ class Envelope(Message):
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Parse an envelope; what is inside stays bytes. Errors as for any message."""
+        """Parse an envelope; its payload stays bytes. Errors as for any message."""
         check_size(payload, MAX_ENVELOPE_BYTES, "an envelope")
         return cls.read(unpack_payload(payload, cls.SCHEMA), "message")
 
     @property
     def message(self) -> bytes:
-        """Signed bytes: the payload, and its kind."""
+        """The signed bytes: the kind and the payload."""
         return signed_bytes(self.kind, self.payload)
 
     @property
     def digest(self) -> str:
-        """Name of the content, the same for all signers."""
+        """The SHA-256 of the signed bytes, the same for all signers."""
         return hashlib.sha256(self.message).hexdigest()
 
 
@@ -96,27 +96,27 @@ ROOTS = Field(
 
 
 def sign(kind: Kind, payload: bytes, keys: Iterable["Ed25519PrivateKey"]) -> Envelope:
-    """Put bytes into an envelope and sign it."""
+    """Put a payload into an envelope and sign it with some keys."""
     message = signed_bytes(kind, payload)
     signatures = (Signature(key_name(key.public_key().public_bytes_raw()), key.sign(message)) for key in keys)
     return Envelope(kind, payload, tuple(sorted(signatures, key=lambda signature: signature.key)))
 
 
 def key_name(public_key: bytes) -> bytes:
-    """The name of a public key of 32 bytes."""
+    """Return the name of a public key of 32 bytes."""
     binary(public_key, _KEY_BYTES, _KEY_BYTES, "public key")
     return hashlib.sha256(public_key).digest()[:_KEY_NAME_BYTES]
 
 
 def digits(public_key: bytes) -> str:
-    """The 30 digits by which people compare a public key, six groups of five."""
+    """Return the 30 digits by which people compare a public key, in six groups of five."""
     number = int.from_bytes(hashlib.sha256(_DIGITS_DOMAIN + public_key).digest(), "big") % 10**_DIGITS
     text = f"{number:0{_DIGITS}}"
     return " ".join(text[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
 
 
 def read_digits(text: str) -> str:
-    """Digits as somebody has typed them, in the form of `digits`; ValueError unless there are 30."""
+    """Convert typed digits to the form of `digits`; ValueError unless there are 30."""
     digit_text = "".join(text.split()).replace("-", "")
     if len(digit_text) != _DIGITS or not (digit_text.isascii() and digit_text.isdigit()):
         raise ValueError(f"{_DIGITS} digits are wanted, in six groups of five")
@@ -124,11 +124,11 @@ def read_digits(text: str) -> str:
 
 
 def encode_roots(envelopes: Sequence[bytes]) -> bytes:
-    """Bytes of a message with root documents, each in its envelope, one version after the other."""
+    """Encode a message of root documents, each in its envelope, one version after the other."""
     packed: bytes = msgpack.packb([list(envelopes)])
     return bytes([ROOTS_SCHEMA]) + packed
 
 
 def signed_bytes(kind: Kind | Literal["report"], payload: bytes) -> bytes:
-    """Bytes that are signed of a payload of some kind."""
+    """Return the bytes that are signed for a payload of some kind."""
     return _DOMAIN + kind.encode() + b"\0" + payload

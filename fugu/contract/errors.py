@@ -1,7 +1,7 @@
 """The errors that device, gateway and subscriber share, each with a reason for counters and statuses.
 
-A device may report its troubles only in a closed set of words about link, storage, clock and policy. No reading can
-bring about any of them. What troubles a sensor stays on the device.
+A device reports its troubles only in a closed set of words about link, storage, clock and policy. No reading can
+cause any of them. Troubles of sensors stay on the device.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = [
 
 
 class Reason(StrEnum):
-    """Why a message, a document or a policy is refused: what counters count by, and what a device answers."""
+    """The reason why a message, a document or a policy is refused, in counters and in a device's answers."""
 
     ERROR = "error"
-    """An error that nobody tells from others."""
+    """An error without a reason of its own."""
     UNEXPECTED = "unexpected"
-    """An error that is not of this project."""
+    """An error that this project does not raise on purpose."""
 
     # Messages
     TOPIC = "topic"
     EMPTY = "empty"
-    """No byte: what a doctor sends to learn whether the broker takes it."""
+    """An empty payload, which a doctor sends to learn whether the broker takes it."""
     MALFORMED = "malformed"
     UNKNOWN_SCHEMA = "unknown_schema"
     WRONG_TYPE = "wrong_type"
@@ -87,7 +87,7 @@ class Reason(StrEnum):
 class FuguError(Exception):
     """Base of every error that this project raises on purpose; its text is one line for a user.
 
-    Where no caller tells an error from others, it is raised itself.
+    It is raised itself where no caller needs to tell the error from others.
     """
 
     reason: Reason = Reason.ERROR
@@ -106,7 +106,7 @@ class UsageError(FuguError):
 
 
 class GuaranteeError(FuguError, reason=Reason.GUARANTEE):
-    """A table does not give the guarantee that is claimed or allowed."""
+    """A table does not give the guarantee that is claimed or required."""
 
 
 class PolicyError(FuguError, reason=Reason.POLICY):
@@ -118,7 +118,7 @@ class TopicError(FuguError, reason=Reason.TOPIC):
 
 
 class FrameError(FuguError, reason=Reason.MALFORMED):
-    """A payload is no valid message; the reason says in which way."""
+    """A payload is no valid message; the reason says what is wrong."""
 
 
 class TrustError(FuguError, reason=Reason.MALFORMED):
@@ -130,17 +130,17 @@ class RefusedError(FuguError):
 
 
 class StatusCode(StrEnum):
-    """One trouble; a status names those that there are, in this order."""
+    """A trouble of a device; a status names its troubles in this order."""
 
     CONNECTION_LOST = "connection-lost"
-    """The last will: the device has gone without a word."""
+    """The last will: the device has gone without a farewell."""
     LINK = "link"
     """The broker refuses a subscription or a message."""
     STORAGE_FULL = "storage-full"
     STORAGE = "storage"
     """The outbox takes nothing, for another reason than a full disk."""
     CLOCK = "clock"
-    """The clock is behind the last tick that was drawn: waiting for it."""
+    """The clock is behind the last tick that was drawn: the device waits."""
     POLICY_INACTIVE = "policy-inactive"
     """A policy is not valid at this time."""
     POLICY_EXPIRED = "policy-expired"
@@ -156,7 +156,7 @@ class StatusCode(StrEnum):
 
 
 def printable(text: str) -> str:
-    r"""A text with escapes such as `\x1b` for what a terminal could obey: controls, line breaks, text directions."""
+    r"""Escape what a terminal could obey, as in `\x1b`: controls, line breaks, text directions."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
@@ -166,11 +166,11 @@ _REMEDIES = {
     errno.EADDRINUSE: "another program listens there: stop it, or name another port",
     errno.EMFILE: "too many open files: let this process have more (ulimit -n, or LimitNOFILE in its unit)",
 }
-"""Advice that messages of the operating system lack."""
+"""Advice by error number, where the operating system's message lacks it."""
 
 
 def cause(error: BaseException | None) -> str:
-    """Our own text, what the system says, or an error's class; any other text may hold a reading or a password."""
+    """Return an error's own text if it is ours, the system's message, or its class; others may hold a reading."""
     if error is None or isinstance(error, FuguError):
         return str(error or "")
     remedy = _REMEDIES.get(getattr(error, "errno", None) or 0) if isinstance(error, OSError) else None

@@ -60,12 +60,12 @@ Compiled = Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 21)]
 Seconds = Annotated[int, Field(ge=0, le=2**53)]
 Version = Annotated[int, Field(ge=1, le=2**32 - 1)]
 INSERTED = ("fleet", "device", "version")
-"""Fields of a policy that are those of its document, and not said again."""
+"""Fields of a policy that its document has, and that the policies in it leave out."""
 _MAX_SHOWN = 60
 
 
 class Role(Document):
-    """Whose signatures count for something, and how many of them it takes."""
+    """The keys whose signatures count for a role, and how many of them have to sign."""
 
     keys: tuple[Hex32, ...] = Field(min_length=1, max_length=16)
     threshold: int = Field(ge=1, le=16)
@@ -80,16 +80,16 @@ class Role(Document):
 
     @property
     def names(self) -> set[bytes]:
-        """The keys' names."""
+        """The names of the keys, as bytes."""
         return {bytes.fromhex(key) for key in self.keys}
 
 
 class RootDocument(Document):
-    """The fleet's keys; signed by the root keys, its own and those of the root before it.
+    """The fleet's keys; signed by its own root keys and the root keys of the document before it.
 
     Attributes:
         keys: public keys by name.
-        root, policy, gateway: who may sign new roots; policies; tables, the time and stops. No key is in two roles.
+        root, policy, gateway: the roles that sign new roots; policies; tables, times and stops. No key is in two roles.
     """
 
     document: Literal["root"] = "root"
@@ -119,7 +119,7 @@ class RootDocument(Document):
 
 
 class Address(Document):
-    """Whom a policy document is for: exactly one of the three."""
+    """The receivers of a policy document: exactly one of a device, a group and everyone."""
 
     device: Name | None = None
     group: Name | None = None
@@ -132,12 +132,12 @@ class Address(Document):
         return self
 
     def reaches(self, device: str, groups: tuple[str, ...]) -> bool:
-        """True if a device is meant."""
+        """True if the document is for a device in some groups."""
         return bool(self.everyone) or self.device == device or (self.group is not None and self.group in groups)
 
     @property
     def example(self) -> str:
-        """The name of a device that is meant, or what stands for one of several."""
+        """The name of the device, or a name that stands for any device of several."""
         return self.device or "device"
 
     def __str__(self) -> str:
@@ -145,15 +145,15 @@ class Address(Document):
 
 
 class PolicyDocument(Document):
-    """Everything that a device is to do, from one moment on: the policies of all its streams.
+    """The policies of all streams of a device.
 
     Attributes:
         version: of the document, and of each policy in it; frames name it.
-        valid_from, valid_until: Unix time in seconds within which it may be accepted and may run.
+        valid_from, valid_until: Unix times in seconds between which the document may be accepted and may run.
         on_expiry: what a device does from valid_until on without a newer document: go on (`hold`), or be silent.
-        policies: in their JSON form, without fleet, device and version, which are those of the document.
-        compiled: the same policies as agents run them (`fugu.contract.compiler`), as hexadecimal digits.
-        boards: as microcontrollers run them; none if the document is for no microcontroller.
+        policies: in their JSON form, without fleet, device and version, which the document has.
+        compiled: the policies as agents run them (`fugu.contract.compiler`), as hexadecimal digits.
+        boards: the policies as microcontrollers run them; empty if the document is for no microcontroller.
     """
 
     binary: ClassVar[tuple[str, ...]] = ("compiled", "boards")
@@ -179,7 +179,7 @@ class PolicyDocument(Document):
         return self
 
     def for_device(self, device: str) -> tuple[AnyPolicy, ...]:
-        """The policies as a device has them; PolicyError if one is malformed, or two are for one stream."""
+        """Return the policies of a device; PolicyError if one is malformed, or two are for one stream."""
         policies: list[AnyPolicy] = []
         for policy in self.policies:
             text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
@@ -190,7 +190,7 @@ class PolicyDocument(Document):
         return tuple(policies)
 
     def templates(self) -> tuple[AnyPolicy, ...]:
-        """The policies as any of the devices has them, which puts its own name there; errors as for one device."""
+        """Return the policies of any addressed device, with its name or a name in its place; errors as `for_device`."""
         return self.for_device(self.to.example)
 
 
@@ -205,7 +205,7 @@ class TableDocument(Document):
 
 
 class TimeDocument(Document):
-    """The time, as the gateway says: Unix time in seconds."""
+    """The gateway's time, Unix time in seconds."""
 
     document: Literal["time"] = "time"
     fleet: Name
@@ -213,7 +213,7 @@ class TimeDocument(Document):
 
 
 class StopDocument(Document):
-    """Tells a device to draw nothing more until it has a newer policy document; it can do nothing else.
+    """A stop: the device draws nothing more until it accepts a newer policy document.
 
     Attributes:
         version: of the newest policy document that does not end the stop.
@@ -226,21 +226,21 @@ class StopDocument(Document):
 
 
 class Enrolment(DocumentFile):
-    """Initial trust of a device, handed over by its owner before anything is sent to it.
+    """The initial trust of a device, which its owner hands over before any document is sent to it.
 
     Attributes:
         root: the envelope of the root document that was in force at enrolment, as hexadecimal digits.
-        groups: that the device is in.
-        ceiling: the most that its owner lets a stream tell about a tick, or about a stretch of time.
-        total_ceiling: of all its streams together; a device with one accepts no streams without a joint bound
-            (`fugu.contract.joint`). None bounds each stream alone.
-        measurement_ceiling: of one released point; none refuses measured streams.
-        adversaries: which notions of a guarantee are good enough; none means any.
-        fresh_seconds: how old the newest signed time may be before the device calls itself stale; none means any age.
-        pins: for each stream what its policy may not change. If there are any, streams that are not among them are
-            refused. If there are none, whoever signs policies may change everything that keeps to the ceilings.
-        key: by which it knows its gateway's watermarks (`fugu.contract.frames`), as hexadecimal digits; a secret. None
-            if the gateway does not know the device.
+        groups: the groups of the device.
+        ceiling: the most that a stream may tell about a tick, or about a stretch of time.
+        total_ceiling: the most that all streams together may tell. A device with this ceiling accepts no streams
+            without a joint bound (`fugu.contract.joint`). None bounds each stream alone.
+        measurement_ceiling: the largest epsilon of a released point; none refuses measured streams.
+        adversaries: the adversaries that a guarantee may be against; none accepts all.
+        fresh_seconds: the age of the newest signed time at which the device calls itself stale; none means never.
+        pins: for each stream what its policy may not change. With pins, streams without a pin are refused. Without any,
+            the signers of policies may change everything within the ceilings.
+        key: the secret key that authenticates the gateway's watermarks (`fugu.contract.frames`), as hexadecimal
+            digits. None if the gateway does not know the device.
     """
 
     remedy: ClassVar[str] = "enrol the device anew"
@@ -258,7 +258,7 @@ class Enrolment(DocumentFile):
 
 
 def read_enrolment(text: str | bytes) -> Enrolment:
-    """Parse an enrolment, a JSON file; the PolicyError is one line that names the first field that is wrong."""
+    """Parse an enrolment, a JSON file; the PolicyError is one line that names the first wrong field."""
     Enrolment.refuse_other_format(text)
     try:
         return Enrolment.model_validate_json(text)
@@ -267,14 +267,14 @@ def read_enrolment(text: str | bytes) -> Enrolment:
 
 
 def verify_signatures(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
-    """Refuse an envelope unless enough of a role's keys have signed it, as `core.verify` says; TrustError."""
+    """Refuse an envelope by a TrustError unless enough of a role's keys have signed it, as `core.verify` does."""
     with refusals():
         core.verify(core.Envelope(envelope.encode()), dict(keys), (role.names, role.threshold), signatures_match)
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Raise what the core refuses as a TrustError."""
+    """Raise the core's RefusedError as a TrustError."""
     try:
         yield
     except RefusedError as error:
@@ -282,7 +282,7 @@ def refusals() -> Iterator[None]:
 
 
 def signatures_match(checks: Iterable[tuple[bytes, tuple[bytes, ...], bytes]]) -> bool:
-    """True if signatures are right; of each the public key, the message in parts, and the signature."""
+    """True if all signatures are valid; each is a public key, a message in parts, and a signature."""
     try:
         for public_key, message, signature in checks:
             Ed25519PublicKey.from_public_bytes(public_key).verify(signature, b"".join(message))
@@ -291,20 +291,22 @@ def signatures_match(checks: Iterable[tuple[bytes, tuple[bytes, ...], bytes]]) -
     return True
 
 
-# Compiled policies: whoever signs a document compiles its policies, and whoever takes one in compiles them again.
+# Compiled policies: the signer of a document compiles its policies, and each receiver compiles them again to compare.
 
 
 def compile_document(document: PolicyDocument) -> PolicyDocument:
-    """The same document with what agents run; PolicyError if an agent does not do what a policy says."""
+    """Return a document with its policies compiled for agents; PolicyError if agents cannot run a policy."""
     forms = tuple(compile_policy(policy).hex() for policy in document.templates())
     return document.model_copy(update={"compiled": forms})
 
 
 def compile_for_boards(document: PolicyDocument, units_of: Mapping[str, Fraction]) -> PolicyDocument:
-    """The same document, for boards too; units are by stream, as the images were built with, by default 1.
+    """Return a document with its policies compiled for boards, too.
+
+    `units_of` has by stream the unit that its images were built with, by default 1.
 
     Raises:
-        PolicyError: a board does not do what a policy says, or no policy is of such a stream.
+        PolicyError: boards cannot run a policy, or a unit is for a stream without a policy.
     """
     policies = document.templates()
     if unknown_streams := set(units_of) - {policy.stream for policy in policies}:
@@ -314,7 +316,7 @@ def compile_for_boards(document: PolicyDocument, units_of: Mapping[str, Fraction
 
 
 def units(document: PolicyDocument) -> dict[str, Fraction]:
-    """By stream, the unit that a document was compiled with for boards; PolicyError if a compiled policy is none."""
+    """Return by stream the unit of a document's compiled policies for boards; PolicyError if one cannot be read."""
     try:
         policies = [read_board_policy(bytes.fromhex(digits)) for digits in document.boards]
     except CompiledError as error:
@@ -323,10 +325,10 @@ def units(document: PolicyDocument) -> dict[str, Fraction]:
 
 
 def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
-    """Compile the policies of a document again, for its boards too, and refuse a difference; what agents run of them.
+    """Compile the policies of a document again and refuse a difference. Return the policies compiled for agents.
 
     Raises:
-        PolicyError: something differs: what, and where.
+        PolicyError: a compiled policy differs; the error says where.
     """
     policies = document.templates()
     _compare_compiled(policies, document.compiled, compile_policy, read_policy)
@@ -359,7 +361,7 @@ def _compare_compiled(
 
 
 def _difference(path: str, actual: Any, expected: Any) -> str:
-    """The first place at which two values differ, and what they are there."""
+    """Describe the first place at which two values differ, with both values."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         pairs = [(name, actual.get(name), expected.get(name)) for name in (*expected, *actual)]
     elif isinstance(expected, list) and isinstance(actual, list):
@@ -373,7 +375,7 @@ def _difference(path: str, actual: Any, expected: Any) -> str:
 
 
 def _comparable(value: Any) -> Any:
-    """A compiled policy, or a part of it, as values that can be compared."""
+    """Convert a compiled policy, or a part of it, to values that can be compared."""
     if isinstance(value, list | tuple):
         return [_comparable(part) for part in value]
     if is_dataclass(value) and not isinstance(value, type):

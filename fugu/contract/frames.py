@@ -1,7 +1,7 @@
-"""Messages between a device and the gateway: symbols, window counts, what is durable, how the device is.
+"""Messages between a device and the gateway: symbols, window counts, watermarks, statuses.
 
-Schema 5 is for counts of windows, with noise added on the device. A window's frames are a sequence of their own: in a
-`committed` message it is `{stream}/{window}`, and its windows are numbered by their index, as symbols by their tick.
+Schema 5 is for counts of windows, with noise added on the device. The frames of a window are a sequence of their own.
+Its name in a `committed` message is `{stream}/{window}`, and window indices stand where symbols have ticks.
 """
 
 import hmac
@@ -90,7 +90,7 @@ MAX_GAPS: Final = 32
 _TAG_BYTES = 32
 SYMBOL_BITS = (1, 2, 4, 8)
 _SYMBOLS_OF_BITS = {bits: bytes(range(1 << bits)) for bits in SYMBOL_BITS}
-"""The symbols of so many bits."""
+"""The symbols that fit into a number of bits."""
 _BITS = _Choice(*SYMBOL_BITS)
 _COUNT = Integer(1, MAX_FRAME_TICKS)
 VERSION = Integer(1, 2**32 - 1)
@@ -148,11 +148,11 @@ class SymbolFrame(Message):
 
     @property
     def last(self) -> int:
-        """Tick of the last symbol."""
+        """The tick of the last symbol."""
         return self.first + len(self.symbols) - 1
 
     def encode(self) -> bytes:
-        """Bytes of the frame; their number depends only on the bits of a symbol, the ticks and the padding."""
+        """Encode the frame; its size depends only on the bits of a symbol, the ticks and the padding."""
         ticks = len(self.symbols) + self.padding
         return symbol_frame(self.policy_version, self.shift, self.previous, self.first, self.symbols, ticks, self.bits)
 
@@ -186,7 +186,7 @@ class Gap(Message):
 
 @dataclass(frozen=True, slots=True)
 class StreamCommit(Message):
-    """Durable part of one stream, or, with indices of windows instead of ticks, of one of its windows."""
+    """The durable part of a stream, or of one of its windows, with window indices in the place of ticks."""
 
     stream: Annotated[str, Text(1, 64 + 1 + MAX_WINDOW_NAME), "A stream, or `{stream}/{window}`."]
     through: Annotated[int, Integer(-1, MAX_TICK), "All up to this tick, or window, is durable, but for the gaps."]
@@ -219,17 +219,17 @@ class Committed(Message):
             raise FrameError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}", Reason.WRONG_LENGTH)
 
     def with_tag(self, key: bytes, fleet: str, device: str) -> Self:
-        """The message with its tag, under a key of 32 bytes."""
+        """Return the message with its tag under a key of 32 bytes."""
         return replace(self, tag=_tag(key, fleet, device, self))
 
     def is_authentic(self, key: bytes, fleet: str, device: str) -> bool:
-        """True if the holder of the key has said this, counter and all, to this device; takes as long either way."""
+        """True if the tag is by the holder of the key, for this device; the time taken does not depend on the tag."""
         return hmac.compare_digest(self.tag, _tag(key, fleet, device, self))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus(Message):
-    """One stream in a device's status."""
+    """A stream in a device's status."""
 
     stream: Annotated[str, Text(1, 64)]
     policy_version: Annotated[int, VERSION, "Of the policy in force."]
@@ -238,7 +238,7 @@ class StreamStatus(Message):
 
 @dataclass(frozen=True, slots=True)
 class Status(Message):
-    """A device's birth (online), state, or last will (not online)."""
+    """A device's status: its birth and state while it is online, its last will when it is not."""
 
     SCHEMA: ClassVar[int] = 3
 
@@ -256,14 +256,14 @@ class Status(Message):
 
 
 KEY_BYTES = 32
-"""Of the key that a device and its gateway share, and nobody else: who says watermarks."""
+"""Length of the key that only a device and its gateway have, and that authenticates watermarks."""
 _DOMAIN = "fugu/2 committed"
 
 
 def _tag(key: bytes, fleet: str, device: str, message: Committed) -> bytes:
-    """HMAC-SHA256 of the domain, the fleet's name and the device's, each with a zero byte, the counter, the streams.
+    """Return the HMAC-SHA256 of domain, fleet and device, each with a zero byte, then the counter and the streams.
 
-    The counter is in 8 bytes, the highest first; the streams are as they are packed in the message.
+    The counter has 8 bytes, the highest first; the streams are packed as in the message.
     """
     binary(key, KEY_BYTES, KEY_BYTES, "key")
     header = b"".join(name.encode() + b"\0" for name in (_DOMAIN, fleet, device))
@@ -282,25 +282,25 @@ def check_ticks(previous: int, first: int, last: int, shift: int) -> None:
 
 
 def symbol_bits(symbols: int) -> int:
-    """The bits that a symbol takes in the frames of a table with so many symbols: the fewest that hold them all."""
+    """Return the bits of a symbol in the frames of a table: the fewest that hold its number of symbols."""
     return next(bits for bits in SYMBOL_BITS if symbols <= 1 << bits)
 
 
 @cache
 def _symbols_of_bytes(bits: int) -> list[bytes]:
-    """Symbols of each byte; the first is in its highest bits."""
+    """Return for each byte its symbols of `bits` bits, the first in the highest bits."""
     return [bytes(symbols) for symbols in product(range(1 << bits), repeat=8 // bits)]
 
 
 WINDOW_NAME_PATTERN: Final = f"^[A-Za-z0-9_-]{{1,{MAX_WINDOW_NAME}}}$"
 MAX_WINDOW_TICKS: Final = 2**31
 MAX_ANSWERS: Final = 50_000
-"""So many windows a helper remembers as answered, each until its key is gone: two days, a window and the deadline."""
+"""Windows that a helper remembers as answered; each until its key is gone: two days, a window and the deadline."""
 MAX_COUNTS: Final = 255
 
 
 def sequence_name(stream: str, window: str) -> str:
-    """The name of a window's sequence beside the streams of its device."""
+    """Return the name of a window's sequence in watermarks."""
     return f"{stream}/{window}"
 
 
@@ -349,11 +349,11 @@ class WindowFrame(Message):
 
     @property
     def last(self) -> int:
-        """Its last tick."""
+        """The last tick of the window."""
         return self.first + self.length - 1
 
     def encode(self) -> bytes:
-        """Bytes of the frame; their number depends only on the window's name and the number of counts."""
+        """Encode the frame; its size depends only on the window's name and the number of counts."""
         ticks = self.first, self.length
         return window_frame(
             *(self.policy_version, self.shift, self.window, ticks),

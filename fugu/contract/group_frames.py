@@ -10,7 +10,7 @@ sum over one set of devices, and so the noisy count of them all.
     helper -> site    OpeningAnswer      group/{group}/answer, in an envelope of kind `answer`
 
 A device signs the header and the ciphertext, never the parts, not even by a hash. From a hash of a part the helper
-would guess the count after some thousand tries. The same header is HPKE's `info`.
+could guess the count after some thousand tries. The header is also HPKE's `info`.
 """
 
 import hashlib
@@ -82,16 +82,16 @@ class SealedMasks(Message):
     ]
 
     def header(self, fleet: str, document: bytes, number: int) -> bytes:
-        """Header of these masks in a window."""
+        """Encode the header of these masks in a window."""
         return header(fleet, self.device, document, self.opening_key, number)
 
     def signed(self, fleet: str, document: bytes, number: int) -> bytes:
-        """Bytes that the device has signed."""
+        """Return the bytes that the device has signed."""
         return signed_bytes("report", self.header(fleet, document, number) + self.ciphertext)
 
     @property
     def count(self) -> int:
-        """Number of masks."""
+        """The number of masks."""
         return (len(self.ciphertext) - _ENCAPSULATED - _TAG) // MASK_BYTES
 
 
@@ -146,7 +146,7 @@ class OpeningKey(Message):
 
     @property
     def digest(self) -> bytes:
-        """Name of the key in reports."""
+        """The SHA-256 of the key, which names it in reports."""
         return hashlib.sha256(self.key).digest()
 
 
@@ -211,21 +211,21 @@ class OpeningAnswer(Message):
 
     @property
     def members(self) -> list[int]:
-        """Indices of the reports that are in the sum, in the request's order."""
+        """The indices of the reports that are in the sum, in the request's order."""
         return [i for i in range(8 * len(self.bitmap)) if self.bitmap[i // 8] >> (7 - i % 8) & 1]
 
 
 def header(fleet: str, device: str, document: bytes, opening_key: bytes, number: int) -> bytes:
-    """Encode what a report is about: a msgpack array of fleet, device, digest of the document, of the key, and number.
+    """Encode a report's header: a msgpack array of fleet, device, digests of document and key, and window number.
 
-    Bytes may follow it, since an array says where it ends.
+    Bytes may follow the array, which says where it ends.
     """
     row: bytes = msgpack.packb([fleet, device, document, opening_key, number])
     return row
 
 
 def set_digest(document: bytes, number: int, reports: Iterable[SealedMasks]) -> bytes:
-    """The digest of a set, which is in each page of its request."""
+    """Return the digest of a set of reports, which is in each page of its request."""
     digest = hashlib.sha256(document + number.to_bytes(8, "big"))
     for report in reports:
         digest.update(msgpack.packb(report.row()))
@@ -233,7 +233,7 @@ def set_digest(document: bytes, number: int, reports: Iterable[SealedMasks]) -> 
 
 
 def split_pages(document: bytes, number: int, reports: Sequence[SealedMasks]) -> Iterator[OpeningRequest]:
-    """Split a set, in its order, into pages of at most `MAX_PAGE_BYTES`."""
+    """Split a set of reports, in its order, into pages of at most `MAX_PAGE_BYTES`."""
     max_bytes, request = MAX_PAGE_BYTES - 128, set_digest(document, number, reports)
     page_reports: list[list[SealedMasks]] = []
     page_bytes = max_bytes
@@ -249,16 +249,16 @@ def split_pages(document: bytes, number: int, reports: Sequence[SealedMasks]) ->
 
 
 def unpack_numbers(words: bytes) -> tuple[int, ...]:
-    """Masks, parts or sums of their bytes."""
+    """Read masks, parts or sums from their bytes."""
     return tuple(int.from_bytes(words[i : i + MASK_BYTES], "big") for i in range(0, len(words), MASK_BYTES))
 
 
 def pack_numbers(values: Iterable[int]) -> bytes:
-    """Masks, parts or sums as bytes; each is taken mod 2^64."""
+    """Write masks, parts or sums as bytes, each mod 2^64."""
     return b"".join((value % _WORD).to_bytes(MASK_BYTES, "big") for value in values)
 
 
 def signed_total(values: Iterable[int]) -> int:
-    """A sum mod 2^64 as the signed number that it is: noise may be below zero."""
+    """Add numbers mod 2^64 and return the signed sum, as noise may be below zero."""
     total = sum(values) % _WORD
     return total - _WORD if total >= _WORD // 2 else total

@@ -1,14 +1,14 @@
 """Groups: homes of which only sums become known, with one noise for all of them.
 
-A *group document* is fixed and signed by the key of its *helper*, whom the homes' site does not control. A policy has
-it whole, with its signature, and so says nothing of the sum by itself. A device takes part only if its own
-configuration pins the helper and the least that protects it (`GroupPin`): who writes policies can choose neither.
+A *group document* is fixed and signed by the key of its *helper*, whom the homes' site does not control. A policy
+contains the whole document with its signature, and adds nothing to it. A device takes part only if its own
+configuration pins the helper and its least protection (`GroupPin`): the authors of policies can choose neither.
 
 One tick of one home moves a sum by at most 1, and `honest` shares are discrete Laplace noise. So the sum adds
 `fugu.core.shares.rate_up` to the loss of each of the home's ticks, as if the home had drawn all of the noise. That
-holds for an attacker who sees all sums, knows all other homes, and knows the shares of all but `honest` of those in the
-sum. It needs two things: the helper opens one set of each window once, and so many homes in it are real, honest and
-tell nobody.
+holds for an attacker who sees all sums, knows all other homes, and knows the shares of all but `honest` homes in the
+sum. It needs two things: the helper opens one set of each window once, and `honest` homes in it are real, honest and
+silent.
 """
 
 from __future__ import annotations
@@ -47,21 +47,22 @@ GroupName = Annotated[str, Field(pattern=WINDOW_NAME_PATTERN)]
 class GroupDocument(Document):
     """A sum over homes: what is counted, in which windows, and how much noise each home adds.
 
-    It answers what a `fugu.contract.windows.Window` answers, as if a home drew all of the noise: that is what a sum is
-    to somebody who knows all other homes.
+    It has the properties of a `fugu.contract.windows.Window`, as if a home drew all of the noise: an attacker who knows
+    all other homes sees the sum so.
 
     Attributes:
         name: of the group, and of the window in each policy.
         helper: the public key that signs this document, opening keys and answers.
-        states: all that the homes' streams have; `count` are those whose ticks are counted.
+        states: all states of the homes' streams.
+        count: the states whose ticks are counted.
         epoch_us, period_us: of the streams' clock.
         start, length: window n has the wall ticks start + n * length .. + length - 1; at most a day.
         blocks: of the local day, with a sum each; a window is then a day.
-        honest: m: so many shares are the whole noise; so many in a sum have to be real, honest and silent.
-        colluding: c: so many more are in every sum.
+        honest: m, the number of shares that are the whole noise; m homes in a sum have to be real, honest and silent.
+        colluding: c, the number of further homes in every sum.
         noise: A: a share is 0 on one side with probability A / 2^32.
-        deadline: seconds after a window's end at which the site settles the set that it asks for.
-        valid_from: Unix seconds; windows that begin before are those of the document before, if there is one.
+        deadline: seconds after a window's end at which the site settles the set of homes that it asks for.
+        valid_from: Unix seconds; windows that begin earlier belong to the document before, if there is one.
     """
 
     kind: ClassVar = "sum"
@@ -101,12 +102,12 @@ class GroupDocument(Document):
 
     @property
     def payload(self) -> bytes:
-        """The bytes that are signed."""
+        """The document as the bytes that are signed."""
         return write_document(self)
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of what is signed, which is its name in reports."""
+        """The SHA-256 of the signed bytes, which names the document in reports."""
         from fugu.contract.envelope import signed_bytes
 
         return hashlib.sha256(signed_bytes("group", self.payload)).digest()
@@ -120,17 +121,17 @@ class GroupDocument(Document):
 
     @property
     def quorum(self) -> int:
-        """Members that have to be in a sum."""
+        """The least number of homes in a sum."""
         return self.honest + self.colluding
 
     @property
     def rate(self) -> Fraction:
-        """Loss that the sum adds to each of a home's ticks, in nats; rounded up."""
+        """The loss that the sum adds to each of a home's ticks, in nats, rounded up."""
         return noise_rate(self.noise, self.honest)
 
     @property
     def scale(self) -> str:
-        """Least scale of the noise of the honest homes, in ticks."""
+        """The least scale of the honest homes' noise, in ticks."""
         return str(1 / self.rate)
 
     @property
@@ -140,34 +141,34 @@ class GroupDocument(Document):
 
     @property
     def query(self) -> Query:
-        """Query about the ticks of a window."""
+        """The query about the ticks of a window."""
         return query_of({"blocks": self.blocks, "states": self.count})
 
     def groups(self, labels: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-        """For each sum the indices of the states that it counts."""
+        """Return for each sum the indices of the states that it counts."""
         return self.query.groups(tuple(map(labels.index, self.count)))
 
     @property
     def numbers(self) -> int:
-        """How many sums a window has."""
+        """The number of sums of a window."""
         return len(self.query.groups(self.count))
 
     @property
     def release_names(self) -> tuple[str, ...]:
-        """Names of the releases of its sums: its own, or one for each part of the day."""
+        """The names of the releases of its sums: the group's name, or a name for each block of the day."""
         return tuple(f"{self.name}-{number}" for number in range(self.numbers)) if self.numbers > 1 else (self.name,)
 
     def begins_us(self, number: int) -> int:
-        """Begin of a window, in microseconds of Unix time."""
+        """Return the begin of a window, in microseconds of Unix time."""
         return self.epoch_us + (self.start + number * self.length) * self.period_us
 
     def due_us(self, number: int) -> int:
-        """Time at which the site settles the set of a window, in microseconds of Unix time."""
+        """Return the time at which the site settles the set of a window, in microseconds of Unix time."""
         return self.begins_us(number + 1) + self.deadline * 1_000_000
 
     @classmethod
     def read(cls, envelope: Envelope) -> Self:
-        """The document of an envelope; TrustError unless its helper alone has signed it, and in these very bytes."""
+        """Read the document of an envelope; TrustError unless its helper alone has signed exactly these bytes."""
         if envelope.kind != "group":
             raise TrustError(f"a {envelope.kind} document where a group's was expected")
         document = read_document(cls, envelope.payload)
@@ -179,14 +180,14 @@ class GroupDocument(Document):
 
 @lru_cache(maxsize=256)  # policies of a fleet have few groups
 def noise_rate(noise: int, honest: int) -> Fraction:
-    """Loss that a sum of so many shares adds to each tick of a home, in nats; rounded up."""
+    """Return the loss that a sum with `honest` shares adds to each tick of a home, in nats, rounded up."""
     from fugu.core.shares import UNIT, rate_up
 
     return Fraction(rate_up(noise, honest), 1 << UNIT)
 
 
 def largest_noise(scale: Fraction, honest: int) -> int:
-    """The largest A with which so many shares are noise of at least a scale, in ticks; PolicyError if none is."""
+    """Return the largest A for which `honest` shares are noise of at least a scale in ticks; PolicyError if none is."""
     noise = bisect_left(range(1, SCALE), True, key=lambda noise: noise_rate(noise, honest) * scale > 1)
     if not noise:
         raise PolicyError(f"no share of {honest} homes has noise of {float(scale):.3g} ticks")
@@ -194,7 +195,7 @@ def largest_noise(scale: Fraction, honest: int) -> int:
 
 
 def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:
-    """Refuse what is not of a kind, or not signed by a group's helper of this public key; TrustError."""
+    """Refuse an envelope of another kind, or not signed by the helper's public key, by a TrustError."""
     from cryptography.exceptions import InvalidSignature  # who reads policies without groups does not need it
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -224,11 +225,11 @@ class SharedWindow(Document):
 
     @classmethod
     def of(cls, envelope: Envelope) -> Self:
-        """The window of a signed document; TrustError, PolicyError or a ValidationError if it is none."""
+        """Make the window of a signed document; TrustError, PolicyError or ValidationError if it is not valid."""
         return cls(group=GroupDocument.read(envelope), signature=envelope.signatures[0].signature.hex())
 
     def check_stream(self, fleet: str, stream: str, states: tuple[str, ...], clock: tuple[int, int]) -> None:
-        """Refuse a policy of another stream than the group's, by its epoch and period as well; ValueError."""
+        """Refuse another stream than the group's, or another epoch or period, by a ValueError."""
         group = self.group
         for field, policy_value, expected in (
             ("fleet", fleet, group.fleet),
@@ -241,7 +242,7 @@ class SharedWindow(Document):
 
     @property
     def envelope(self) -> Envelope:
-        """The signed document."""
+        """The envelope of the signed document."""
         from fugu.contract.envelope import Envelope, Signature, key_name
 
         signature = Signature(key_name(bytes.fromhex(self.group.helper)), bytes.fromhex(self.signature))
@@ -249,7 +250,7 @@ class SharedWindow(Document):
 
     @property
     def condition(self) -> str:
-        """Sentence without which no epsilon of a policy with this sum is told."""
+        """The condition that is said with every epsilon of a policy with this sum."""
         return sum_condition(self.group.name, self.group.helper_digits, self.group.honest)
 
 
@@ -257,9 +258,9 @@ class GroupPin(Document):
     """The owner's terms for taking part in a group, written on the device only (`fugu-agent join`).
 
     Attributes:
-        helper: 30 digits of the helper's key.
-        honest: the least m.
-        most: the largest epsilon of all that the stream tells about a stretch of time.
+        helper: the 30 digits of the helper's key.
+        honest: the least m that is accepted.
+        most: the largest epsilon of all outputs of the stream about a stretch of time.
     """
 
     name: GroupName
@@ -268,7 +269,7 @@ class GroupPin(Document):
     most: Ceiling
 
     def refusal(self, group: GroupDocument) -> str | None:
-        """Say why a document is not within these terms, epsilon aside; `None` if it is."""
+        """Return the reason why a document is not within these terms, epsilon aside; `None` if it is."""
         if group.helper_digits != self.helper:
             return f"the helper of group {self.name} is another than the one whose digits were typed in here"
         if group.honest < self.honest:

@@ -1,7 +1,7 @@
-"""The guarantee check: from a class of chains and a table of integers to the epsilon that really holds.
+"""The guarantee check: from a class of chains and a table of integers to the epsilon that holds.
 
-Every rounding goes outward, so a reported loss is never below the true one. A bound that is only known to hold for a
-wider adversary is reported as that, never the other way round. Integers of `fugu.core` decide, on every device.
+Every rounding goes outward, so a reported loss is never below the true loss. A bound that is only known for a stronger
+adversary is reported for that adversary, never the reverse. Integers of `fugu.core` decide, on every device.
 
 Source of every formula: Chakrabarti et al., "Optimal Local Bayesian Differential Privacy over Markov Chains" (2020),
 called BDP here, as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
@@ -30,12 +30,12 @@ __all__ = ["Guarantee", "StreamOutputs", "check_outputs", "tick_ratios"]
 
 
 class Guarantee(Document):
-    """Promise of a stream: no adversary of this kind gains a log-likelihood ratio above epsilon.
+    """The promise of a stream: no adversary of this kind gains a log-likelihood ratio above epsilon.
 
     Attributes:
         epsilon: bound > 0 on the log-likelihood ratio between two courses of the states of a stretch, in nats.
         adversary: what the adversary may know.
-        stretch_ticks: how many ticks in a row a stretch is; 1 for the state of a single tick.
+        stretch_ticks: the number of ticks of a stretch; 1 for the state of a single tick.
     """
 
     epsilon: Annotated[float, Field(gt=0.0)]
@@ -44,10 +44,10 @@ class Guarantee(Document):
 
 
 class StreamOutputs(NamedTuple):
-    """All that a device says of a stream: a symbol every tick, or none, and counts of windows.
+    """All outputs of a stream: a symbol every tick, or none, and counts of windows.
 
-    It is one mechanism. Changing one tick's state changes the likelihood of a symbol by the ratios of the table. It
-    changes that of the counts by at most e^(their rate). Both hold both ways.
+    They are one mechanism. A change of one tick's state changes the likelihood of a symbol by the table's ratios. It
+    changes the likelihood of the counts by at most e^(their rate). Both hold in both directions.
     """
 
     table: NoiseTable | None = None
@@ -55,28 +55,28 @@ class StreamOutputs(NamedTuple):
 
     @property
     def symbol_ratios(self) -> tuple[Fraction, Fraction]:
-        """The likelihood ratios of a symbol, of state 0 over state 1 and the reverse; exact."""
+        """The exact likelihood ratios of a symbol, of state 0 over state 1 and the reverse."""
         return (Fraction(1), Fraction(1)) if self.table is None else tick_ratios(self.table)
 
     @property
     def ratios(self) -> tuple[Fraction, Fraction]:
-        """Bounds on the likelihood ratios of all that a tick adds to, as for `ratio_loss` of a class of chains."""
+        """Bounds on the likelihood ratios of all outputs of a tick, as for `ratio_loss` of a class of chains."""
         windows_ratio = exp_up(total_rate(self.windows))
         ratio_01, ratio_10 = self.symbol_ratios
         return ratio_01 * windows_ratio, ratio_10 * windows_ratio
 
     @property
     def symbol_rate(self) -> float:
-        """A bound on what a symbol tells of any two states, in nats."""
+        """A bound on what a symbol tells about any two states, in nats."""
         return log_up(max(self.symbol_ratios))
 
     @property
     def rate(self) -> Fraction:
-        """A bound on what all that a tick adds to tells of any two states, in nats."""
+        """A bound on what all outputs of a tick tell about any two states, in nats."""
         return total_rate(self.windows) + Fraction(self.symbol_rate)
 
     def bound(self, chains: ChainClass, adversary: Adversary, tick_epsilon: float, ticks: int = 1) -> StretchBound:
-        """Bound of their loss about any stretch, where so many ticks in a row lose at most `tick_epsilon` nats."""
+        """Bound the loss about any stretch, where `ticks` ticks in a row lose at most `tick_epsilon` nats."""
         return chains.stretch_bound(tick_epsilon, ticks, self.symbol_rate, self.windows, adversary)
 
 
@@ -90,13 +90,14 @@ def check_outputs(
     windows_only: bool = False,
     compiled: CorePolicy | None = None,
 ) -> Loss:
-    """Refuse outputs, `subject` in errors, that lose more than a guarantee allows, alone or in turns with others.
+    """Refuse outputs that lose more than a guarantee allows, alone or in turns with other outputs.
 
-    A stream whose mechanism changes from tick to tick keeps the guarantee if each of them passes this check by itself.
-    Returns what they, and all that may take turns with them (`lasting_ratios`), lose about a single tick. Of joint
-    chains the stream is at `column`, by default a stream by itself that tells what these outputs do; `windows_only`:
-    only these outputs of it are seen. `fugu.core.guarantee` decides, by the compiled policy `compiled` if there is one.
-    GuaranteeError: it is above the guarantee or not finite, or the numbers of states differ.
+    A stream whose mechanism changes from tick to tick keeps the guarantee if each mechanism passes this check by
+    itself. Return the loss of the outputs, and of all that may take turns with them (`lasting_ratios`), about a single
+    tick. `subject` names the outputs in errors. In joint chains the stream is at `column`, by default a single stream
+    with the rate of these outputs. `windows_only`: only these outputs of the stream are seen. `fugu.core.guarantee`
+    decides, by the policy `compiled` if there is one. GuaranteeError: the loss is above the guarantee or not finite, or
+    the numbers of states differ.
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change";
     docs/proofs/stretches.md.
     """
@@ -126,7 +127,7 @@ def check_outputs(
 
 
 def _core_claim(chains: ChainClass, outputs: StreamOutputs) -> CorePolicy:
-    """The part of a policy, of a stream by itself, that the core's certificate looks at."""
+    """Make the part of a policy that the core's check reads, for a single stream."""
     claim, window = chains.compiled(), CoreWindow()
     if chains.named_streams:
         claim.shared = [("", claim.states, outputs.rate.as_integer_ratio())]
@@ -140,7 +141,7 @@ def _core_claim(chains: ChainClass, outputs: StreamOutputs) -> CorePolicy:
 
 
 def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
-    """Return the epsilon of one symbol per tick from this table alone, for ever: rounded up, at least a single tick's.
+    """Return the loss of a symbol every tick from this table alone, for ever, rounded up.
 
     GuaranteeError: the numbers of states differ, or the loss is not finite.
     Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
@@ -155,7 +156,7 @@ def _check_states(chains: ChainClass, table: NoiseTable) -> None:
 
 
 def tick_ratios(table: NoiseTable) -> tuple[Fraction, Fraction]:
-    """Return max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z], exactly; beyond two states the largest of any two, twice."""
+    """Return max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z], exactly; with more states twice the largest of any two."""
     weights = table.weights()
     if table.states == 2:
         return _largest_ratio(weights[0], weights[1]), _largest_ratio(weights[1], weights[0])

@@ -1,7 +1,7 @@
-"""The ticks of a stream by the versions of its policy, and by what streams that move with it have told.
+"""The ticks of a stream by the versions of its policy, and the histories of streams that move with it.
 
-Descriptions, statements, pages and releases ask `fugu.contract.dating` what follows from a history. Numbers of ticks
-skip when a clock is set: distances are numbers of ticks that were drawn.
+`fugu.contract.dating` says what follows from a history for promises. Tick numbers skip when a clock is set: distances
+are numbers of ticks that were drawn.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Noise(NamedTuple):
     """The noise of a version, as far as it counts for other versions.
 
     Attributes:
-        ratios: bounds on the likelihood ratios of all that a tick adds to.
-        counted: the same of the windows alone.
+        ratios: bounds on the likelihood ratios of all outputs of a tick.
+        counted: bounds on the likelihood ratios of the windows alone.
         states: digest of the map from readings to states: states of another map are other secrets.
     """
 
@@ -60,16 +60,16 @@ class Noise(NamedTuple):
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
-        """The noise of a policy."""
+        """Return the noise of a policy."""
         return cls(policy.outputs.ratios, StreamOutputs(None, policy.counted).ratios, _digest(policy.discretiser))
 
     def text(self) -> str:
-        """The noise in a line, as a device keeps it."""
+        """Write the noise in a line, as a device keeps it."""
         return " ".join(map(str, (*self.ratios, *self.counted, self.states)))
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Read what `text` wrote; `None` for noise of which nothing is known, which is an empty line."""
+        """Read a line that `text` wrote; `None` for an empty line, which stands for unknown noise."""
         if not text:
             return None
         *ratios, states = text.split()
@@ -81,10 +81,10 @@ class Span(NamedTuple):
     """Ticks in a row that were drawn under one version of a policy.
 
     Attributes:
-        version: 0 for ticks of which nobody knows under which version they were drawn, if they were.
-        noise: of the version; of version 0 a bound. `None` if it is unknown.
+        version: 0 for ticks of which it is unknown under which version they were drawn, or whether they were.
+        noise: of the version; for version 0 a bound. `None` if it is unknown.
         first: the first tick; `None` for a version that may run, without a known tick.
-        last: the last tick; `None` while it goes on.
+        last: the last tick; `None` while the span goes on.
     """
 
     version: int
@@ -94,11 +94,11 @@ class Span(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The last tick that it may have."""
+        """The last tick that the span may have."""
         return MAX_TICK if self.last is None else self.last
 
     def touches(self, intervals: Iterable[Interval]) -> bool:
-        """True if it may have a tick of some intervals."""
+        """True if the span may have a tick in one of some intervals."""
         return any(first <= self.end and (self.first or 0) <= last for first, last in intervals)
 
 
@@ -107,7 +107,7 @@ class History(NamedTuple):
 
     Attributes:
         complete: whether nothing was drawn before the first span.
-        beside: other streams that move with it by a class of one of its policies.
+        beside: other streams that are in the class of chains of one of its policies.
     """
 
     spans: tuple[Span, ...] = ()
@@ -119,9 +119,9 @@ class RelatedStream(NamedTuple):
     """A stream that moves with another one.
 
     Attributes:
-        name: of its device and of itself, with a slash between.
-        history: of its ticks; `None` if nobody knows what it has drawn.
-        policies: of which any may have drawn, or may draw.
+        name: "device/stream".
+        history: of its ticks; `None` if it is unknown.
+        policies: the policies that may have drawn its ticks, or may draw them.
     """
 
     name: str
@@ -130,11 +130,11 @@ class RelatedStream(NamedTuple):
 
 
 UNCHANGED = History()
-"""Of a stream of which one version is known alone."""
+"""The history of a stream of which only one version is known."""
 
 
 def history_alone(policy: AnyPolicy) -> History:
-    """The history of a stream of which its policy alone is known: before version 1 there was none."""
+    """Return the history of a stream of which only the policy is known; before version 1 there was no policy."""
     if not isinstance(policy, Policy):
         return UNCHANGED
     names = (name for name in related_names(policy) if not name.startswith(f"{policy.device}/"))
@@ -145,7 +145,7 @@ def history_alone(policy: AnyPolicy) -> History:
 
 
 def related_names(policy: AnyPolicy) -> tuple[str, ...]:
-    """Name the other streams of a policy's class, each with its device and a slash between."""
+    """Return the other streams of a policy's class, each as "device/stream"."""
     if not isinstance(policy, Policy) or not isinstance(policy.chains, JointChains):
         return ()
     names = [_full_name(policy.device, joint_stream.name) for joint_stream in policy.chains.streams]
@@ -157,7 +157,7 @@ def _full_name(device: str, name: str) -> str:
 
 
 class Named(NamedTuple):
-    """The version that a device names as its newest, and a tick at which it had it; `None` if no tick is known."""
+    """The version that a device names as its newest, and its first known tick under it; `None` if no tick is known."""
 
     version: int
     first: int | None
@@ -166,7 +166,7 @@ class Named(NamedTuple):
 def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim: Named | None = None) -> History:
     """Build the history of a stream from its intervals, and from the version that its device names.
 
-    `noises` has every version that may have run; of another, nothing is known.
+    `noises` has the noise of every version that may have run; of other versions nothing is known.
     """
     spans: list[Span] = []
     intervals, version = sorted(rows), 0
@@ -207,14 +207,14 @@ def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim:
 
 
 def _noise_between(version: int, other_version: int, noises: Mapping[int, Noise | None]) -> Noise | None:
-    """A bound on the noise of ticks between two versions: any version between them may have run."""
+    """Bound the noise of ticks between two versions, where any version between them may have run."""
     low, high = sorted((version, other_version))
     noises_between = (noise for number, noise in noises.items() if low < number < high)
     return reduce(_larger_noise, noises_between, _larger_noise(noises.get(low), noises.get(high)))
 
 
 def _larger_noise(noise: Noise | None, other_noise: Noise | None) -> Noise | None:
-    """The larger ratios of two, in each direction; `None` if one is unknown, or is of other states."""
+    """Return the larger ratios of two noises in each direction; `None` if one is unknown, or of other states."""
     if noise is None or other_noise is None or noise.states != other_noise.states:
         return None
     return Noise(
@@ -225,10 +225,10 @@ def _larger_noise(noise: Noise | None, other_noise: Noise | None) -> Noise | Non
 
 
 def louder_intervals(policy: Policy, history: History) -> list[Interval]:
-    """The ticks at which streams that move with a policy's may tell more than its class says, or tell of other states.
+    """Return the ticks at which related streams may tell more than a policy's class allows, or tell of other states.
 
-    Intervals in order, with a gap between any two. Numbers of ticks are the same on one device under one clock. Those
-    of other devices may differ: where one of them ever told more, all ticks are taken for such.
+    The intervals are in order, with gaps between them. Tick numbers are the same on one device under one clock. Numbers
+    of other devices may differ: if one of their streams ever told more, all ticks are returned.
     """
     names = related_names(policy)
     merged: list[Interval] = []
@@ -243,6 +243,7 @@ def louder_intervals(policy: Policy, history: History) -> list[Interval]:
 
 
 def _louder_ticks(policy: Policy, related: RelatedStream) -> list[Interval]:
+    """Return the ticks at which a related stream may tell more than the class of a policy allows."""
     all_ticks = [(0, MAX_TICK)]
     if related.history is None:
         return all_ticks
@@ -250,7 +251,7 @@ def _louder_ticks(policy: Policy, related: RelatedStream) -> list[Interval]:
     (joint_stream,) = (stream for stream in chains.streams if _full_name(policy.device, stream.name) == related.name)
     class_peers = [peer for peer in related.policies if isinstance(peer, Policy) and peer.chains == chains]
     if not spans and related.history.complete and related.policies and not class_peers:
-        return all_ticks  # another policy may draw, and has not been heard of yet
+        return all_ticks  # another policy may draw that has not been heard of yet
     states = {_digest(peer.discretiser) for peer in class_peers}
     intervals = [
         (_first_tick(span, spans), span.end)
@@ -268,7 +269,7 @@ def _louder_ticks(policy: Policy, related: RelatedStream) -> list[Interval]:
 
 
 def _first_tick(span: Span, spans: Sequence[Span]) -> int:
-    """The first tick of a span; of one without, the first that it may have."""
+    """Return the first tick of a span; if it is unknown, the first tick that the span may have."""
     if span.first is not None:
         return span.first
     ends = [previous.last for previous in spans[: spans.index(span)] if previous.last is not None] if spans else []
@@ -276,13 +277,13 @@ def _first_tick(span: Span, spans: Sequence[Span]) -> int:
 
 
 def forget_noise(history: History, intervals: Sequence[Interval]) -> History:
-    """Take the noise for unknown at the ticks of some intervals, and forget the streams beside."""
+    """Return a history whose noise is unknown at the ticks of some intervals, without related streams."""
     spans = [Span(0, None, first, last) for first, last in intervals]
     for span in history.spans:
         if span.first is None:
             continue
         begin = span.first
-        for first, last in intervals:  # what is left of a span between them
+        for first, last in intervals:  # keep the parts of a span between the intervals
             if begin <= last and first <= span.end:
                 if begin < first:
                     spans.append(span._replace(first=begin, last=first - 1))
@@ -294,13 +295,13 @@ def forget_noise(history: History, intervals: Sequence[Interval]) -> History:
 
 
 def largest_ratios(*pairs: Ratios) -> Ratios:
-    """The larger ratio in each direction."""
+    """Return the largest ratio of some pairs in each direction."""
     return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
 
 
 @lru_cache(maxsize=1024)
 def log_ratio(ratio: Fraction) -> Decimal:
-    """The logarithm of a ratio, in 50 digits."""
+    """Return the logarithm of a ratio in 50 digits."""
     with localcontext(CONTEXT):
         return as_decimal(ratio).ln()
 

@@ -1,9 +1,9 @@
 """The loss of a tick's state to all streams of a device together.
 
-Streams of one sensor with the same discretiser and the same clock have one and the same sequence of states. Given that,
+Streams of one sensor with the same discretiser and the same clock have the same sequence of states. Given the states,
 their outputs are independent: the likelihood ratios of a tick multiply, direction by direction. The streams are one
-mechanism with the products, for which the loss is computed once. The sum of their epsilons is no bound: what outputs
-tell of this tick through the neighbouring ones grows faster than in proportion.
+mechanism with the products as ratios, for which the loss is computed once. The sum of their epsilons is no bound: what
+outputs tell of a tick through neighbouring ticks grows faster than in proportion.
 
 Other streams depend on one another in ways that no class of chains of one of them describes. There is a joint bound
 only if they name one another in a class of joint chains.
@@ -34,15 +34,14 @@ class NoJointBoundError(GuaranteeError, reason=Reason.NO_JOINT_BOUND):
 
 
 def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable] | None, seconds: int = 0) -> float:
-    """Bound what all streams of a device tell together about a stretch of time, in nats, rounded up; 0 without streams.
+    """Bound the loss of all streams of a device together about a stretch of time, in nats, rounded up.
 
-    Of `seconds`; 0 is for one tick's state.
-
-    Where streams declare different classes, the largest bound counts, so that it holds if the truth is in any one
-    class. A stream with too narrow a class takes nothing away from what the others promise. Likewise it holds against
-    the strongest of their adversaries. The policies' own guarantees are verified. `sensors`: for each stream what tells
-    its sensor from others, `None` if unknown. If unknown, streams that can have a joint bound are taken to be of one
-    sensor. NoJointBoundError: there is none, and why. GuaranteeError: the joint loss is not finite.
+    It is 0 without streams. A stretch of 0 `seconds` is a single tick. Where streams declare different classes, the
+    largest bound counts, so that it holds if the truth is in any one class. A stream with too narrow a class takes
+    nothing away from the promises of the others. The bound holds against the strongest of their adversaries. The
+    policies' own guarantees have to be verified before. `sensors` has for each stream a value that tells its sensor
+    from others, `None` if unknown. Streams that can have a joint bound are then taken to be of one sensor.
+    NoJointBoundError: there is no bound. GuaranteeError: the joint loss is not finite.
     """
     streams = []
     for policy in policies:
@@ -82,7 +81,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
 def _bound_of(
     chains: ChainClass, streams: Sequence[Policy], adversary: Adversary, sensors: Mapping[str, Hashable]
 ) -> StretchBound:
-    """The bound for all streams of a class of joint chains, if these are some of them and keep to what it allows."""
+    """Return the bound for all streams of a class of joint chains, if these streams are in it and keep their rates."""
     if not isinstance(chains, JointChains):
         raise NoJointBoundError(f"the class of stream {streams[0].stream} or of another is not of all of them together")
     states_of_sensor: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
@@ -101,7 +100,7 @@ def _bound_of(
 
 
 def _check_joint_stream(chains: JointChains, column: int, any_policy: AnyPolicy) -> None:
-    """Refuse a policy of a stream that is not what a class of others takes it for."""
+    """Refuse a policy whose stream differs from its description in a class of joint chains."""
     joint_stream = chains.streams[column]
     if not isinstance(any_policy, Policy):
         raise NoJointBoundError(f"stream {any_policy.stream} is measured: the class of others takes it for states")
@@ -117,11 +116,11 @@ def _check_joint_stream(chains: JointChains, column: int, any_policy: AnyPolicy)
 
 
 def check_joint_streams(policies: Sequence[AnyPolicy]) -> None:
-    """Hold the streams of a device to what the classes of joint chains of the others among them take them for.
+    """Check every stream of a device against the classes of joint chains of the other streams.
 
-    Policies whose classes share out rates in different ways may all pass by themselves, and tell too much together.
-    NoJointBoundError: a stream tells more in a tick than the class of another allows it, or is another stream than that
-    class describes, or counts its ticks otherwise.
+    Policies whose classes divide rates in different ways may all pass by themselves, and tell too much together.
+    NoJointBoundError: a stream tells more in a tick than the class of another stream allows it, differs from its
+    description there, or has another clock.
     """
     for joint_policy in policies:
         if not isinstance(joint_policy, Policy) or not isinstance(joint_policy.chains, JointChains):

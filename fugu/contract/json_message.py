@@ -1,7 +1,8 @@
-"""Messages for people and their tools: one JSON object of a bounded size, each field taken once and strictly.
+"""Messages for people and their tools: a JSON object of a bounded size, each field once and with a strict type.
 
-A message of one number has `value`, `low` and `high`. One with a number for each state, or coordinate, has `value_` and
-so on, with its label (or 0, 1, 2) behind. Messages are pydantic dataclasses; wrong ones, read or made, are FrameErrors.
+A message of one number has `value`, `low` and `high`. A message with a number for each state or coordinate has
+`value_` and so on, followed by the label (or 0, 1, 2). Messages are pydantic dataclasses; a wrong message is a
+FrameError, whether it is read or made.
 """
 
 from __future__ import annotations
@@ -55,21 +56,21 @@ Time = Annotated[
 PRINTABLE = AfterValidator(refuse_unprintable)
 DISTINCT = AfterValidator(_refuse_duplicates)
 Label = Annotated[StrictStr, Field(min_length=1, max_length=64), PRINTABLE]
-"""Name of a state, or of what else has a number."""
+"""The name of a state, or of another thing that has a number."""
 Numbers = tuple[StrictFloat, ...]
 """One number, or one for each label."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 class JsonMessage:
-    """Base of JSON messages, flat objects but for arrays of other messages; types of fields are strict.
+    """Base of JSON messages: flat objects, apart from arrays of other messages; types of fields are strict.
 
     Fields with a default value may be missing, unless they are constants. A text in an annotation is its description.
 
     Attributes:
-        MOST: bytes, at most.
+        MOST: the most bytes of a message.
         constants: fields that are always on the wire, though they have a default value.
-        columns: names on the wire of fields with a number for each label, which stands behind the name.
+        columns: names on the wire of fields with a number for each label, which follows the name.
     """
 
     MOST: ClassVar[int] = 1 << 20
@@ -77,19 +78,19 @@ class JsonMessage:
     columns: ClassVar[Mapping[str, str]] = {}
 
     def labels(self) -> Sequence[str]:
-        """Labels of its numbers, 0, 1, 2 of coordinates; empty if it has one number."""
+        """Return the labels of the numbers, "0", "1", "2" for coordinates; empty for a single number."""
         count = len(getattr(self, next(iter(self.columns))))
         return [str(axis) for axis in range(count)] if count > 1 else ()
 
     @classmethod
     def read_labels(cls, fields: Mapping[str, Any]) -> Any:
-        """The same, of fields that are not validated; another value if these have none, which validation refuses."""
+        """Return the labels from fields that are not validated yet; validation refuses other values than labels."""
         column = next(iter(cls.columns.values()))
         axes = sum(name.startswith(f"{column}_") for name in fields)
         return () if column in fields else [str(axis) for axis in range(max(2, axes))]
 
     def flat(self) -> dict[str, Any]:
-        """The fields of the object by name, in their order; times are no text yet."""
+        """Return the fields of the object by name, in their order; times are not text yet."""
         flat: dict[str, Any] = {}
         for name, field in _fields(type(self)).items():
             value = getattr(self, name)
@@ -105,11 +106,11 @@ class JsonMessage:
         return flat
 
     def json_fields(self) -> dict[str, Any]:
-        """The object as JSON has it."""
+        """Return the fields of the object as JSON has them."""
         return {n: instant_text(value) if isinstance(value, datetime) else value for n, value in self.flat().items()}
 
     def encode(self) -> bytes:
-        """Bytes of the message."""
+        """Encode the message."""
         return json.dumps(self.json_fields(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -119,7 +120,7 @@ class JsonMessage:
 
     @classmethod
     def read(cls, fields: dict[str, Any]) -> Self:
-        """Make a message of the fields of an object, all of them."""
+        """Make a message of all fields of an object."""
         message: Self = cls.__pydantic_validator__.validate_python(fields, context=_WIRE)  # type: ignore[attr-defined]
         return message
 
@@ -135,7 +136,7 @@ class JsonMessage:
 
     @classmethod
     def _gather_columns(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields of an object by their names here."""
+        """Gather the columns of an object's fields into the fields of the class."""
         for name in cls.constants:
             _refuse_missing(name, fields)
         if not cls.columns:
@@ -179,7 +180,7 @@ class JsonMessage:
 
 
 def read_object(payload: bytes, max_bytes: int) -> dict[str, Any]:
-    """The fields of a UTF-8 JSON object of at most so many bytes; the FrameError says what is wrong."""
+    """Parse a UTF-8 JSON object of at most `max_bytes` bytes into its fields; the FrameError says what is wrong."""
     check_size(payload, max_bytes, "a message")
     try:
         value = json.loads(payload.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
@@ -190,7 +191,7 @@ def read_object(payload: bytes, max_bytes: int) -> dict[str, Any]:
 
 
 _WIRE = object()
-"""Context of validation of what has been read."""
+"""The context of validation for fields that were read from the wire."""
 
 
 def _fields(cls: type[JsonMessage]) -> dict[str, FieldInfo]:

@@ -1,7 +1,6 @@
-"""Losses as people and planners read them, and rounding outward.
+"""Losses in nats, from the integers of `fugu.core.leakage`, and outward rounding.
 
-Losses are the integers of `fugu.core.leakage` in nats, rounded up. Margins of floats are each named with the errors
-that they are for; e^x and log x have bounds.
+Each margin for floats is named with the errors that it covers; e^x and log x have rigorous bounds.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ UNIT = 2.0**-53
 """The relative error of one operation on floats."""
 SIXTEEN_ROUNDINGS = 16.0 * UNIT
 UPWARD = 1e-15
-"""Relative, for nine roundings: the few sums and products that end a computation."""
+"""Relative, for nine roundings: the few sums and products at the end of a computation."""
 LOGARITHM = 1e-14
 """For the logarithm of a quotient below e^100; relative, for a sum of a few of them."""
 HAIR = 1e-14
@@ -50,13 +49,13 @@ HAIR = 1e-14
 CLOSED_FORM = 1e-13
 """For a leakage in closed form: some hundred roundings, of numbers that may be large."""
 OUTWARD = 1e-12
-"""Relative, far above the error of thousands of roundings, and far below what anybody would notice."""
+"""Relative, far above the error of thousands of roundings, and far too small to notice."""
 WIDE = 1e-11
-"""For what goes through thousands of products of distributions, and the steps that use them."""
+"""For results of thousands of products of distributions, and of the steps that use them."""
 
 
 def reversal_error(states: int) -> float:
-    """Return what rounding of a stationary distribution can add to a step of the reversed chain, in nats.
+    """Bound the error of a reversed chain's step by the rounding of its stationary distribution, in nats.
 
     Elimination without subtractions changes an entry of the matrix at most k - 1 times, by some four roundings. A
     distribution is a sum over trees of products of k - 1 entries (the tree theorem), so it is good to 4 (k - 1)^2
@@ -86,7 +85,7 @@ def exp_up(exponent: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def ratio_below(epsilon: float) -> int:
-    """e^epsilon over 2^128, rounded down; GuaranteeError above 1000 nats."""
+    """Return e^epsilon over 2^128, rounded down; GuaranteeError unless epsilon is in (0, 1000] nats."""
     if not 0.0 < epsilon <= MOST_NATS:
         raise GuaranteeError(f"epsilon {epsilon:g} is not above 0 and at most {MOST_NATS}")
     ratio = _DOWNWARD.next_minus(_DOWNWARD.exp(Decimal(epsilon)))
@@ -94,7 +93,7 @@ def ratio_below(epsilon: float) -> int:
 
 
 def claimed_ratio(epsilon: float) -> int:
-    """The ratio of a claim; 0 above 1000 nats, where nothing is promised."""
+    """Return the ratio of a claimed epsilon; 0 above 1000 nats, where nothing is promised."""
     return ratio_below(epsilon) if epsilon <= MOST_NATS else 0
 
 
@@ -113,21 +112,21 @@ def float_up(value: Decimal | Fraction) -> float:
 
 
 def as_decimal(value: Fraction) -> Decimal:
-    """A fraction as a decimal of the precision in force."""
+    """Convert a fraction to a decimal of the precision in force."""
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
 Adversary = Literal["ignorant", "informed", "universal"]
-"""Knowledge of the adversary: one chain of the class; also any set of true states; any side information about states.
+"""Knowledge of the adversary: which chain of the class it is; also any set of true states; or any side information.
 
-No adversary is one who has yet to learn which chain of the class it is.
+Every adversary knows the chain: none has to learn it first.
 """
 derived_losses = lru_cache(maxsize=256)(losses)
-"""Policies of a fleet have few classes and tables."""
+"""The losses of `fugu.core.leakage`, cached: policies of a fleet have few classes and tables."""
 
 
 class Loss(NamedTuple):
-    """The epsilon that a mechanism really has, in nats, rounded up, by the theorem or bound that `bound` names.
+    """The true epsilon of a mechanism, in nats, rounded up, by the theorem or bound that `bound` names.
 
     `epsilon` is the larger direction, `epsilon_01` that of "state 0 rather than 1"; beyond two states all three are
     equal.
@@ -141,6 +140,6 @@ class Loss(NamedTuple):
 
     @classmethod
     def of(cls, ratios: tuple[int, int], adversary: Adversary, bound: str) -> Self:
-        """The loss of likelihood ratios over 2^128."""
+        """Convert likelihood ratios over 2^128 to a loss."""
         epsilons = [log_up(Fraction(ratio, ONE)) for ratio in ratios]
         return cls(max(epsilons), epsilons[0], epsilons[1], adversary, bound)

@@ -28,7 +28,7 @@ _TABLE = Integer(0, 2**32 - 1)
 _COORDINATE = Integer(-(2**31), 2**31 - 1)
 
 Point = tuple[int, ...]
-"""Of the measurement's lattice, in 1 to 3 dimensions."""
+"""A point of the measurement's lattice, in 1 to 3 dimensions."""
 
 
 class Released(NamedTuple):
@@ -44,7 +44,7 @@ class Released(NamedTuple):
 
     @classmethod
     def unpack(cls, packed: bytes) -> Self:
-        """Unpack the value of `packed`."""
+        """Unpack the bytes of `packed`."""
         table, *point = _record(len(packed) // 4 - 1).unpack(packed)
         return cls(table, tuple(point))
 
@@ -99,11 +99,11 @@ class MeasureFrame(Message):
 
     @property
     def last(self) -> int:
-        """Tick of the last point."""
+        """The tick of the last point."""
         return self.first + len(self.released) - 1
 
     def encode(self) -> bytes:
-        """Bytes of the frame; their number depends only on dimensions, ticks and padding."""
+        """Encode the frame; its size depends only on dimensions, ticks and padding."""
         body = b"".join(point.packed for point in self.released) + bytes(self.padding * _record(self.dimensions).size)
         header = (self.SCHEMA, 0x97, 0xCE, self.policy_version, 0xD3, self.shift, 0xD3, self.previous, 0xD3, self.first)
         return _HEADER.pack(*header, 0xCC, self.dimensions, 0xCD, len(self.released), 0xC6, len(body)) + body

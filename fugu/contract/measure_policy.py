@@ -1,7 +1,7 @@
-"""Policies of measured streams: what a device measures, which states it must not tell apart, and how it is randomised.
+"""Policies of measured streams: what a device measures, which states it must not tell apart, and by which noise.
 
-Policy graph, epsilon and possible steps are the policy's. The sender of tables can only choose among those that keep
-the promise, because the device checks each one against them.
+The policy has the policy graph, epsilon and the possible steps. The sender of tables can only choose among tables that
+keep the promise, because the device checks each table against the policy.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ EncodedTable = Annotated[str, Field(max_length=1 << 20)]
 
 
 class CompleteGraph(Document):
-    """Every pair of states."""
+    """A graph that joins every pair of states."""
 
     complete: Literal[True]
 
 
 class CategoryGraph(Document):
-    """States with equal labels; one label for each state."""
+    """A graph that joins states with equal labels; one label for each state."""
 
     categories: tuple[Printable | int, ...]
 
 
 class RadiusGraph(Document):
-    """States whose measurements are at most this far apart, in lattice steps."""
+    """A graph that joins states whose measurements are at most a radius apart, in lattice steps."""
 
     radius: Annotated[float, Field(ge=0.0)]
 
 
 class TransitionGraph(Document):
-    """States that can follow from some one state."""
+    """A graph that joins states that can follow the same state."""
 
     transition: Literal[True]
 
 
 class EdgeGraph(Document):
-    """States joined one by one."""
+    """A graph that lists the joined pairs of states."""
 
     edges: tuple[Edge, ...]
 
@@ -82,11 +82,11 @@ Graph = CompleteGraph | CategoryGraph | RadiusGraph | TransitionGraph | EdgeGrap
 
 
 class Change(Document):
-    """From a tick of the cycle on, until the next change or the cycle's end, other steps hold.
+    """Other steps from a tick of the cycle on, until the next change or the cycle's end.
 
     Attributes:
         tick: of the cycle; the step from this tick to the next is the first of them.
-        transition: as the policy's.
+        transition: as in the policy.
     """
 
     tick: int = Field(ge=1)
@@ -94,12 +94,12 @@ class Change(Document):
 
 
 class StreamLoss(Document):
-    """Loss about one tick's state through all releases; no device checks it, `fugu check policy` does.
+    """The loss about one tick's state by all releases; `fugu check policy` checks it, no device does.
 
     Attributes:
         epsilon: in nats; none if there is no finite bound.
-        start: of the chain that it holds for: any distribution of the first state, the policy's initial one, or the
-            stationary one.
+        start: the distributions of the first state for which it holds: any, the policy's initial distribution, or the
+            stationary distribution.
     """
 
     epsilon: Annotated[float, Field(gt=0.0)] | None
@@ -112,24 +112,25 @@ class MeasurePolicy(PolicyHeader):
 
     Attributes:
         coordinates: f, for each state a point of the integer lattice in 1 to 3 dimensions.
-        resolution: what a step of the lattice is worth, for each dimension.
+        resolution: the value of a step of the lattice, for each dimension.
         unit: of the resolution.
-        transition: for each state the states that can follow it, with their probabilities; which there are counts for
-            privacy, how likely they are for estimates only.
+        transition: for each state the states that can follow it, with their probabilities. Which states can follow
+            counts for privacy; the probabilities are for estimates only.
         initial: the distribution of the state at tick 0; only which states are possible counts for privacy.
-        shows: for chains over other states than those measured, such as pairs of a state before and one now: the state
-            that each shows. Transition and initial are then of the chain's states, all else of the shown ones.
+        shows: for chains over other states than the measured states, such as pairs of the last and the present state.
+            It has the measured state that each state of the chain shows. Transition and initial are then of the chain's
+            states, all other fields of the measured states.
         cycle: ticks after which the steps repeat; tick 0 begins a cycle.
         changes: the steps of later parts of the cycle, in their order.
         graph: the pairs of states that must not be told apart.
         epsilon: no point is more than e^epsilon times likelier under one state of such a pair than under the other.
-        factor: epsilon times this bounds the same for any two possible states.
-        degree: every possible state is hidden among at least so many possible ones, itself included, or among all.
-        delta: above 0, the gateway sends tables in which the least likely states, together at most of this probability,
-            have surrogates. The promise holds for them all the same.
-        objective: by what the gateway chooses partners for exposed states.
-        stream_loss: what the stream as a whole loses.
-        fallback: the table for ticks that have no other, as base64 of its message; it protects every pair.
+        factor: factor * epsilon is the bound for any two possible states.
+        degree: every possible state is hidden among at least this many possible states, itself included, or among all.
+        delta: above 0, the gateway sends tables in which the least likely states, of together at most this probability,
+            have surrogates. The promise holds for these states, too.
+        objective: the objective by which the gateway chooses partners for exposed states.
+        stream_loss: the loss of the stream as a whole.
+        fallback: the table for ticks without another table, as base64 of its message; it protects every pair.
         tables: other tables, in the same form.
     """
 
@@ -197,7 +198,7 @@ class MeasurePolicy(PolicyHeader):
 
     @cached_property
     def measurement(self) -> Measurement:
-        """Promise as plain values; PolicyError if the graph does not fit the states."""
+        """The promise as plain values; PolicyError if the graph does not fit the states."""
         return Measurement.of(self.model_dump(mode="json"))
 
     @property
@@ -207,25 +208,25 @@ class MeasurePolicy(PolicyHeader):
 
     @property
     def matrices(self) -> list[list[list[float]]]:
-        """The same of all parts."""
+        """The transition probabilities of all parts of the cycle, as `matrix`."""
         return [_matrix(rows) for rows in (self.transition, *(change.transition for change in self.changes))]
 
     def table(self, number: int) -> TimedTable | None:
-        """The table of a number, if the policy has it."""
+        """Return the table with a number; None if the policy has none."""
         return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None
 
     @property
     def privacy(self) -> str:
-        """The verdict on what all points together tell about a tick, by its promise."""
+        """The verdict on the privacy of a tick, by the promise about all points."""
         return privacy_sentence(self.stream_loss.epsilon, "single tick")
 
     def __str__(self) -> str:
         return f"{self.fleet}/{self.device}/{self.stream} version {self.version}. {self.privacy}"
 
     def verify(self, ceiling: float | None = None) -> None:
-        """Check every table against the policy graph, and a point's epsilon against the ceiling that the owner accepts.
+        """Check every table against the policy graph, and the epsilon of a point against the owner's ceiling.
 
-        PolicyError: the graph does not fit the states, or the sets of possible states have no end. GuaranteeError: a
+        PolicyError: the graph does not fit the states, or the sets of possible states do not repeat. GuaranteeError: a
         table does not keep the promise, or epsilon is above the ceiling.
         """
         fallback, *other_tables = self.measure_tables
@@ -253,5 +254,5 @@ def _matrix(rows: tuple[tuple[Step, ...], ...]) -> list[list[float]]:
 
 
 def sparse_rows(transition: Iterable[Iterable[float]]) -> tuple[tuple[tuple[int, float], ...], ...]:
-    """A transition matrix as a policy carries it: for each state the possible next ones with their probabilities."""
+    """Convert a transition matrix to a policy's form: for each state the next states with their probabilities."""
     return tuple(tuple((y, float(p)) for y, p in enumerate(row) if p > 0.0) for row in transition)

@@ -1,6 +1,6 @@
-"""Tables of a measured stream, schema 8: how each state is turned into a released point, for which ticks.
+"""Tables of a measured stream, schema 8: how states become released points, and for which ticks.
 
-A table is a message of its own, because a gateway sends new ones while a policy is in force; a policy carries its
+A table is a message of its own, because a gateway sends new tables while a policy is in force; a policy carries its
 fallback table in the same bytes. Sets of states are integers whose bit x stands for state x.
 
 The staircase K-norm mechanism: P(v) proportional to q^ceil(gauge(v)) on the lattice, without truncation or floats. The
@@ -58,7 +58,7 @@ __all__ = [
 
 
 Below = Callable[[int], int]
-"""below(n) is uniform on 0..n-1."""
+"""A function: below(n) is uniform on 0..n-1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Staircase:
 
     @property
     def dimensions(self) -> int:
-        """d, of the space."""
+        """The number of dimensions d."""
         return len(self.vertices[0])
 
     @property
@@ -110,22 +110,22 @@ class Staircase:
 
     @property
     def double_area(self) -> int:
-        """2A; 0 for a segment."""
+        """Twice the area, 2A; 0 for a segment."""
         return 0 if self.is_segment else sum(size for _, _, size in self.cones())
 
     @property
     def boundary(self) -> int:
-        """B, the lattice points on the boundary; both sides of a segment are counted."""
+        """The number B of lattice points on the boundary; both sides of a segment are counted."""
         steps = pairwise((*self.vertices, self.vertices[0]))
         return sum(math.gcd(*(y - x for x, y in zip(a, b, strict=True))) for a, b in steps)
 
     def cones(self) -> Iterator[tuple[Point, Point, int]]:
-        """The edges (a, b) of a polygon, counter-clockwise, each with the determinant of its ends."""
+        """Yield the edges (a, b) of a polygon, counter-clockwise, each with the determinant of its ends."""
         for a, b in pairwise((*self.vertices, self.vertices[0])):
             yield a, b, _cross(a, b)
 
     def facets(self) -> list[tuple[Point, int]]:
-        """Outward normals and offsets: a point of the span of K lies in t K if normal . point <= t offset for all."""
+        """Return outward normals and offsets: a point of K's span lies in t K if normal . point <= t offset for all."""
         if self.is_segment:
             end = self.vertices[0]
             length = sum(value * value for value in end)
@@ -143,7 +143,7 @@ class Staircase:
 
     @property
     def shell_weights(self) -> tuple[int, int, int]:
-        """Integer weights of three ways to take a shell, for q = p/r: (w1, w2, w3).
+        """The integer weights (w1, w2, w3) of three ways to draw a shell, for q = p/r.
 
         w1 = 2 (r-p)^2 for shell 0; w2 = (2A + B) p (r-p) for shell n >= 1 with distribution (1-q) q^(n-1); w3 = 4A p^2
         for shell n >= 2 with distribution (n-1)(1-q)^2 q^(n-2). They split A (2n - 1) + B/2 as (A + B/2) + 2A (n - 1).
@@ -153,12 +153,12 @@ class Staircase:
 
     @property
     def normaliser(self) -> Fraction:
-        """Z, the sum of q^ceil(gauge(v)) over the lattice."""
+        """The normaliser Z, the sum of q^ceil(gauge(v)) over the lattice."""
         p, r = self.ratio.as_integer_ratio()
         return Fraction(sum(self.shell_weights), 2 * (r - p) ** 2)
 
     def draw(self, uniform: Below) -> Point:
-        """Draw one vector of the noise, exactly."""
+        """Draw a vector of the noise, exactly."""
         w1, w2, w3 = self.shell_weights
         pick = uniform(w1 + w2 + w3)
         if pick < w1:
@@ -173,13 +173,13 @@ class Staircase:
             a, b, alpha, beta, size = self.point_class(uniform(double_area))
             step = uniform(shell)
             is_short = alpha + beta > size
-            if is_short and step == shell - 1:  # such a class has one point fewer in this shell
+            if is_short and step == shell - 1:  # a short class has one point fewer in this shell
                 continue
             i, j = step, shell - 1 - is_short - step
             return tuple(((i * size + alpha) * s + (j * size + beta) * t) // size for s, t in zip(a, b, strict=True))
 
     def point_class(self, index: int) -> tuple[Point, Point, int, int, int]:
-        """Class number `index` of 0..2A-1: the edge (a, b), alpha and beta as numerators, and their denominator."""
+        """Return point class `index` of 0..2A-1: its edge (a, b), alpha and beta as numerators, their denominator."""
         cones = self.cones()
         a, b, size = next(cones)
         while index >= size:
@@ -194,7 +194,7 @@ class Staircase:
 
 
 def bezout(a: int, b: int) -> tuple[int, int, int]:
-    """(g, s, t) with g = gcd(a, b) = s a + t b, above 0 unless both are 0."""
+    """Return (g, s, t) with g = gcd(a, b) = s a + t b; g is above 0 unless a and b are 0."""
     s, t, next_s, next_t = 1, 0, 0, 1
     while b:
         quotient = a // b
@@ -205,6 +205,7 @@ def bezout(a: int, b: int) -> tuple[int, int, int]:
 
 
 def _geometric(ratio: Fraction, uniform: Below) -> int:
+    """Draw a count n with probability (1 - ratio) ratio^n."""
     count = 0
     while uniform(ratio.denominator) < ratio.numerator:
         count += 1
@@ -212,7 +213,7 @@ def _geometric(ratio: Fraction, uniform: Below) -> int:
 
 
 def _segment_point(noise: Staircase, shell: int, uniform: Below) -> Point:
-    """A point of a shell of a segment: `steps` on either side."""
+    """Draw a point of a shell of a segment, which has gcd(end) points on either side of 0."""
     end = noise.vertices[1]
     steps = math.gcd(*end)
     pick = uniform(2 * steps)
@@ -228,20 +229,20 @@ MAX_MEASURED_STATES = 1024
 COORDINATE_LIMIT = 1 << 16
 """Coordinates stay below this, so that 64-bit integers hold every determinant of a hull in three dimensions."""
 MOST_HELD = 32
-"""Tables that a device holds beside those of its policy."""
+"""The most tables that a device holds beside the tables of its policy."""
 MOST_VERTICES = 256
 MOST_RATIO = 1 << 64
 _MAX_SHELLS = 1 << 12
-"""Of a draw, on average: each costs a device some microseconds."""
+"""The most shells of a draw on average: each costs a device some microseconds."""
 
 
 def set_of(states: Any) -> int:
-    """The set of some states."""
+    """Return the set of some states."""
     return reduce(or_, (1 << int(state) for state in states), 0)  # also of numpy, whose integers end at 64 bits
 
 
 def members(states: int) -> list[int]:
-    """The states of a set, ascending."""
+    """Return the states of a set, ascending."""
     indices = []
     while states:
         lowest_bit = states & -states
@@ -252,9 +253,9 @@ def members(states: int) -> list[int]:
 
 @dataclass(frozen=True)
 class StaircaseNoise:
-    """Staircase noise around a state's centre, then clamped to a box; for more states than a table can hold.
+    """Staircase noise around a state's centre, clamped to a box; for more states than a table can hold.
 
-    States that are not `likely` have a surrogate, the nearest of these, ties to the lowest index.
+    States that are not `likely` have a surrogate: the nearest likely state, ties to the lowest index.
     """
 
     likely: int
@@ -276,13 +277,13 @@ class StaircaseNoise:
             )
 
     def draw(self, centre: Point, uniform: Below) -> Point:
-        """The point to release around a centre."""
+        """Draw the point to release around a centre."""
         point = (c + v for c, v in zip(centre, self.noise.draw(uniform), strict=True))
         return tuple(min(max(x, low), high) for x, low, high in zip(point, self.low, self.high, strict=True))
 
     @cached_property
     def likely_states(self) -> list[int]:
-        """The states of `likely`, ascending."""
+        """The likely states, ascending."""
         return members(self.likely)
 
 
@@ -314,7 +315,7 @@ _STAIRCASE = (
 
 
 class _Set(FieldType):
-    """A set of states, as an integer; on the wire its bytes, the lowest first."""
+    """A set of states as an integer; on the wire its bytes, the lowest first."""
 
     def check(self, value: Any, name: str) -> None:
         integer(value, 0, _STATES, name)
@@ -341,7 +342,7 @@ class _Body(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class TimedTable(Message):
-    """Noise around points, and when it may be used."""
+    """Noise around points, with the ticks for which it may be used."""
 
     SCHEMA: ClassVar[int] = 8
     LAYOUT: ClassVar[tuple[str | Field, ...]] = (
@@ -374,11 +375,11 @@ class TimedTable(Message):
         integer(self.until, self.first + 1, MAX_TICK + 1, "until")
 
     def covers(self, tick: int, constraint: int) -> bool:
-        """True if it is for a tick at which the adversary holds this set possible."""
+        """True if the table is for a tick at which the adversary holds the set `constraint` possible."""
         return self.first <= tick < self.until and self.constraint in (0, constraint)
 
     def row(self) -> list[Any]:
-        """The array."""
+        """Return the fields of the array."""
         noise = self.noise
         header = [self.policy_version, self.number, _set_bytes(self.constraint), self.first, self.until]
         if isinstance(noise, NoiseTable):
@@ -397,12 +398,12 @@ class TimedTable(Message):
 
     @property
     def text(self) -> str:
-        """The table as a policy carries it."""
+        """The table as a policy carries it: base64 of the message."""
         return base64.b64encode(self.encode()).decode()
 
     @classmethod
     def of_text(cls, text: str) -> Self:
-        """A table that a policy carries; the FrameError says what is wrong."""
+        """Parse the text of a table that a policy carries; the FrameError says what is wrong."""
         try:
             return cls.decode(base64.b64decode(text, validate=True))
         except ValueError:

@@ -1,11 +1,11 @@
-"""Promises of measured streams, as plain values, and the check of a table against its policy graph, in integers.
+"""Promises of measured streams as plain values, and the check of a table against its policy graph, in integers.
 
-Sets of states are integers whose bit x stands for state x. For a set C of possible states, with at least two of them,
-the source's four conditions hold, the second and fourth for `degree`. A state, possible or not, is protected together
-with degree - 1 other states of C (all, if there are no more), the same for every point. A state outside C counts
-because whoever sends tables could otherwise mark such states. Ratios are compared as W[i,z] 2^24 <= floor(e^epsilon
-2^24) W[j,z], staircases by the gauge of differences; both without rounding. Source: docs/proofs/private-points.md,
-"Private measurements".
+Sets of states are integers whose bit x stands for state x. For a set C of at least two possible states, the source's
+four conditions are checked, the second and fourth for `degree`. Every state, possible or not, is protected together
+with degree - 1 other states of C (all, if there are no more), the same for every point. States outside C count because
+the sender of tables could otherwise mark them. Ratios are compared as W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z],
+staircases by the gauge of differences; both without rounding. Source: docs/proofs/private-points.md, "Private
+measurements".
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ class Measurement:
 
     Attributes:
         coordinates: f, for each state a point of the lattice.
-        neighbours: for each state the set of those that the policy graph joins to it.
-        successors, initial: sets of states of the chain: those that can follow each, and those possible at tick 0.
-        epsilon: for neighbours, in nats; factor times it bounds what is revealed between any two possible states.
-        degree: every possible state is hidden among so many possible ones, itself included.
-        shows: for each state of the chain the state that it shows; itself if that is empty.
-        cycle: ticks after which the steps that are possible repeat.
-        changes: from which tick of the cycle on which other successors hold, ascending; those above hold before.
+        neighbours: for each state the set of states that the policy graph joins to it.
+        successors: for each state of the chain the set of states that can follow it.
+        initial: the set of states of the chain that are possible at tick 0.
+        epsilon: for neighbours, in nats.
+        factor: any two possible states are told apart by at most factor * epsilon.
+        degree: every possible state is hidden among this many possible states, itself included.
+        shows: for each state of the chain the state that it shows; empty if each shows itself.
+        cycle: ticks after which the possible steps repeat.
+        changes: ticks of the cycle, ascending, each with the successors from there on; `successors` hold before.
     """
 
     coordinates: tuple[Point, ...]
@@ -61,7 +63,7 @@ class Measurement:
 
     @classmethod
     def of(cls, policy: Mapping[str, Any]) -> Measurement:
-        """Take it from a measurement policy's JSON form; PolicyError if the policy graph does not fit the states."""
+        """Read the promise from a policy's JSON form; PolicyError if the policy graph does not fit the states."""
         coordinates = tuple(tuple(point) for point in policy["coordinates"])
         shows = tuple(policy.get("shows", ()))
         successors = _followers(policy["transition"])
@@ -82,33 +84,33 @@ class Measurement:
 
     @property
     def states(self) -> int:
-        """N."""
+        """The number N of states."""
         return len(self.coordinates)
 
     def steps(self, tick: int) -> tuple[tuple[int, ...], int]:
-        """The successors that hold from a tick to the next, and the first tick after it from which others do."""
+        """Return the successors that hold from a tick to the next, and the next tick at which they may change."""
         cycle_tick = tick % self.cycle
         index = bisect_right(self.changes, cycle_tick, key=itemgetter(0))
         end = self.changes[index][0] if index < len(self.changes) else self.cycle
         return (self.changes[index - 1][1] if index else self.successors), tick - cycle_tick + end
 
     def surrogate(self, state: int, likely: Sequence[int]) -> int:
-        """The likely state whose measurement is used for one that is not: the nearest, ties to the lowest index."""
+        """Return the likely state that is nearest to an unlikely state, ties to the lowest index."""
         point = self.coordinates[state]
         return min(likely, key=lambda candidate: (_squared_distance(point, self.coordinates[candidate]), candidate))
 
     def centres(self, likely: int) -> tuple[Point, ...]:
-        """For each state its own measurement if it is likely, else that of its surrogate."""
+        """Return for each state its own measurement if it is likely, else the measurement of its surrogate."""
         choices = members(likely)
         centres = (state if likely >> state & 1 else self.surrogate(state, choices) for state in range(self.states))
         return tuple(self.coordinates[centre] for centre in centres)
 
 
 class ConstraintSets:
-    """The sets of states that an adversary can hold possible, tick by tick: a run-in, then a cycle for ever.
+    """The sets of states that an adversary can hold possible, tick by tick: a run-in, then an endless cycle.
 
-    They follow from where the chain can start and step, not from what was released: no output rules out a state of a
-    set. Sets are found as they are asked for; one that stays as long as the same steps hold is kept once for all these
+    They follow from where the chain can start and step, not from releases: no output rules out a state of a set. Sets
+    are computed when they are asked for. A set that stays as long as the same steps hold is stored once for all these
     ticks.
     """
 
@@ -120,7 +122,7 @@ class ConstraintSets:
         self._end = 0
 
     def at(self, tick: int) -> int:
-        """The set of a tick, from 0 on; a `PolicyError` if there are too many different sets, or none is left."""
+        """Return the set of a tick; PolicyError if there are too many different sets, or no state is possible."""
         while self._start is None and tick > self._ticks[-1]:
             self._add_set()
         if self._start is not None and tick >= self._end:
@@ -129,19 +131,19 @@ class ConstraintSets:
         return self._sets[bisect_right(self._ticks, tick) - 1]
 
     def all(self) -> list[int]:
-        """All sets in the order in which they come, each for some ticks; errors as for `at`."""
+        """Return all sets in their order, each for some ticks; errors as for `at`."""
         while self._start is None:
             self._add_set()
         return list(self._sets)
 
     @property
     def first_ticks(self) -> tuple[int, ...]:
-        """The first tick of each of the sets of `all`."""
+        """The first tick of each set of `all`."""
         self.all()
         return tuple(self._ticks)
 
     def ticks(self, states: int) -> tuple[int, int | None]:
-        """The first tick of one of `all` sets, and the first from which it never comes back; none if it does."""
+        """Return the first tick of a set, and the tick from which on it never comes back; None if it comes back."""
         sets = self.all()
         first = self._ticks[sets.index(states)]
         if states in sets[self.start :]:
@@ -150,7 +152,7 @@ class ConstraintSets:
 
     @property
     def start(self) -> int:
-        """Where in `all` the cycle begins."""
+        """The index in `all` at which the cycle begins."""
         self.all()
         assert self._start is not None
         return self._start
@@ -175,23 +177,23 @@ class ConstraintSets:
 
 
 def shown_set(states: int, shows: Sequence[int]) -> int:
-    """The states that those of a set show; the same if there is no map."""
+    """Return the set of states that the states of a set show; the same set if `shows` is empty."""
     return set_of({shows[state] for state in members(states)}) if shows else states
 
 
 def _followers(rows: Sequence[Sequence[tuple[int, float]]]) -> tuple[int, ...]:
-    """For each state the set of those that a matrix, as a policy has it, lets follow."""
+    """Return for each state the set of states that can follow it by a transition matrix, as in a policy."""
     return tuple(set_of(state for state, _ in row) for row in rows)
 
 
 def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], successors: Sequence[int]) -> tuple[int, ...]:
-    """The policy graph as sets of neighbours; PolicyError if labels or edges do not fit the states.
+    """Return the policy graph as sets of neighbours; PolicyError if labels or edges do not fit the states.
 
     Args:
         graph: one of `{"complete": true}`; `{"categories": [label of each state]}`, joining equal labels; `{"radius":
             r}`, joining measurements at a Euclidean distance of at most r; `{"transition": true}`, joining states that
-            can follow from some one state; `{"edges": [[0, 1], ...]}`.
-        successors: sets of states that can follow some one state of the chain.
+            can follow the same state; `{"edges": [[0, 1], ...]}`.
+        successors: sets of states that can follow the same state of the chain.
     """
     ((kind, value),) = graph.items()
     count = len(coordinates)
@@ -219,7 +221,7 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
 
 
 def _neighbours(coordinates: Sequence[Point], radius: Fraction) -> list[int]:
-    """For each point the set of those at a distance of at most a radius, itself included."""
+    """Return for each point the set of points within a radius, itself included."""
     cells: dict[Point, int] = {}
     for state, point in enumerate(coordinates):
         cells[point] = cells.get(point, 0) | 1 << state
@@ -241,23 +243,26 @@ def _squared_distance(a: Point, b: Point) -> int:
 RATIO_BITS = 24
 MOST_EPSILON = 20
 _SEPARATES_ALL = Fraction(2219, 100)
-"""Above the logarithm of 2^32: no two weights are further apart."""
+"""Just above the logarithm of 2^32: no two weights differ by a larger factor."""
 
-# exp_up is above e^x by less than 1e-30 of it: what is left after this is below.
+# exp_up is above e^x by less than 1e-30 of it: times this margin it is below.
 _ROUNDING_MARGIN = 1 - Fraction(1, 10**30)
 
 PairTest = Callable[[int, int], bool]
 
 
 def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
-    """floor(e^epsilon * 2^bits), never above it; GuaranteeError unless epsilon is in (0, 20] nats."""
+    """Return floor(e^epsilon * 2^bits), never more; GuaranteeError unless epsilon is in (0, 20] nats."""
     if not 0 < epsilon <= MOST_EPSILON:
         raise GuaranteeError(f"epsilon of a table must be above 0 and at most {MOST_EPSILON}, got {epsilon}")
     return int(exp_up(Fraction(epsilon)) * _ROUNDING_MARGIN * (1 << bits))
 
 
 def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None:
-    """Refuse (GuaranteeError) noise that breaks the promise in a set C; for 0, any set, all pairs must be protected."""
+    """Refuse noise that breaks the promise for a set of possible states by a GuaranteeError.
+
+    The set 0 stands for any set: then every pair of states has to be protected.
+    """
     all_states = (1 << measurement.states) - 1
     if constraint & ~all_states:
         raise GuaranteeError("the table is for states that the policy does not have")
@@ -284,6 +289,7 @@ def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None
 
 
 def _check_pairs(measurement: Measurement, states: list[int], constraint: int, protects: PairTest) -> None:
+    """Refuse noise that tells neighbours apart, or hides a state among too few possible states."""
     for state in states:
         neighbours = members(measurement.neighbours[state] & constraint)
         for peer in neighbours:
@@ -302,7 +308,7 @@ def _check_pairs(measurement: Measurement, states: list[int], constraint: int, p
 
 
 def _too_few_partners(measurement: Measurement, state: int, states: list[int], protects: PairTest) -> int | None:
-    """How many other states of a set a state is hidden together with, if that is less than its policy promises."""
+    """Count the other states that a state is hidden together with; None if there are as many as the policy promises."""
     peers = [peer for peer in states if peer != state]
     required = min(measurement.degree - 1, len(peers))
     partners = sum(1 for _ in islice((peer for peer in peers if protects(state, peer)), required))
@@ -310,7 +316,7 @@ def _too_few_partners(measurement: Measurement, state: int, states: list[int], p
 
 
 def _table_test(measurement: Measurement, noise: NoiseTable, states: list[int], bound: int) -> tuple[bool, PairTest]:
-    """True if a table protects every pair of the states; and the test of one pair."""
+    """Return whether a table protects every pair of the states, and the test of one pair."""
     row_of: dict[tuple[int, ...], int] = {}
     row_index = [row_of.setdefault(tuple(row), len(row_of)) for row in noise.rows]
     weights = {index: noise.row_weights(state) for state, index in enumerate(row_index)}
@@ -330,6 +336,7 @@ def _table_test(measurement: Measurement, noise: NoiseTable, states: list[int], 
 
 
 def _check_factor(measurement: Measurement, low: list[int], high: list[int]) -> None:
+    """Refuse weights whose largest and smallest per point differ by more than e^(factor * epsilon)."""
     largest_loss = Fraction(measurement.epsilon) * measurement.factor
     if largest_loss >= _SEPARATES_ALL:
         return
@@ -339,7 +346,7 @@ def _check_factor(measurement: Measurement, low: list[int], high: list[int]) -> 
 
 
 def _hull_test(measurement: Measurement, noise: StaircaseNoise, states: list[int], bound: int) -> tuple[bool, PairTest]:
-    """True if a staircase protects every pair of the states; and the test of one pair."""
+    """Return whether a staircase protects every pair of the states, and the test of one pair."""
     if noise.likely >> measurement.states:
         raise GuaranteeError("the table keeps states that the policy does not have")
     hull = noise.noise

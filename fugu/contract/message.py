@@ -46,22 +46,22 @@ Schema = dict[str, Any]
 
 
 class FieldType:
-    """Type of a field's value. Values travel as they are unless `read` and `write` say otherwise."""
+    """Type of a field's value; values travel unchanged unless `read` and `write` convert them."""
 
     def check(self, value: Any, name: str) -> None:
-        """Refuse a value of a message that is made."""
+        """Refuse a value that a message's field may not have; `name` is the field in the error."""
         raise NotImplementedError
 
     def read(self, value: Any, name: str) -> Any:
-        """The value of a field from its msgpack or JSON form; `check` comes later."""
+        """Convert the msgpack or JSON form to a value; it is checked later."""
         return value
 
     def write(self, value: Any) -> Any:
-        """The msgpack or JSON form."""
+        """Convert a value to its msgpack or JSON form."""
         return value
 
     def schema(self) -> Schema:
-        """JSON Schema of that form."""
+        """Return the JSON Schema of the form."""
         raise NotImplementedError
 
 
@@ -90,7 +90,7 @@ class Flag(FieldType):
 
 
 class Text(FieldType):
-    """A printable string of low..high characters, all of it in a pattern if there is one."""
+    """A printable string of low..high characters that matches a pattern, if there is one."""
 
     def __init__(self, low: int, high: int, pattern: str = "") -> None:
         self.low, self.high, self.pattern = low, high, pattern
@@ -110,7 +110,7 @@ class Text(FieldType):
 
 
 class Word(FieldType):
-    """One of a closed set of words, perhaps members of an enumeration."""
+    """One of a closed set of words, or of the members of an enumeration."""
 
     def __init__(self, words: Iterable[str] | type[StrEnum]) -> None:
         self.words = tuple(words)
@@ -135,8 +135,8 @@ class Word(FieldType):
 class Binary(FieldType):
     """A byte string of low..high bytes.
 
-    `packed`: numbers packed in it on the wire, as in the introduction of the AsyncAPI document. It says how many times,
-    "" for as often as they fit. Of each number it has name, type, bits and how often it is there.
+    `packed` describes numbers packed in the bytes, as in the introduction of the AsyncAPI document. First comes how
+    often the parts are repeated, "" for as often as they fit. Then come the name, type, bits and count of each part.
     """
 
     def __init__(self, low: int, high: int, *packed: Any) -> None:
@@ -156,9 +156,9 @@ class Binary(FieldType):
 
 
 class Many(FieldType):
-    """A tuple of low..high values of one type, an array on the wire; `name` is of one of them, in errors.
+    """A tuple of low..high values of one type, an array on the wire; `name` is the name of a value in errors.
 
-    `ordered`: each is there once, in the order of `item`'s words.
+    `ordered`: each value is there once, in the order of the words of `item`.
     """
 
     def __init__(self, item: FieldType, low: int, high: int, name: str, *, ordered: bool = False) -> None:
@@ -197,14 +197,14 @@ class Field(NamedTuple):
 
 
 class Message:
-    """Base of msgpack messages and of what they are made of; subclasses are frozen dataclasses with annotated fields.
+    """Base of msgpack messages and their parts; subclasses are frozen dataclasses with annotated fields.
 
     Attributes:
-        SCHEMA: its number; parts of messages have none.
-        LAYOUT: the array's fields in their order: names of declared fields, or fields that are on the wire only. If
-            empty, the declared ones.
-        fields: in the order of their declaration.
-        wire: those of the array, with what they may hold.
+        SCHEMA: the number of the schema; parts of messages have none.
+        LAYOUT: the fields of the array in their order: names of declared fields, or fields that are on the wire only.
+            Empty for the declared fields.
+        fields: the declared fields in their order.
+        wire: the fields of the array in their order.
     """
 
     __slots__ = ()
@@ -240,20 +240,20 @@ class Message:
         """Refuse fields that contradict one another."""
 
     def row(self) -> list[Any]:
-        """The array."""
+        """Return the fields of the array."""
         values = [getattr(self, name) for name in self._names]
         for index, write in self._writers:
             values[index] = write(values[index])
         return values
 
     def encode(self) -> bytes:
-        """Bytes of the message; floats travel as 32 bits."""
+        """Encode the message; floats travel as 32 bits."""
         packed: bytes = msgpack.packb(self.row(), use_single_float=True)
         return bytes([self.SCHEMA]) + packed
 
     @classmethod
     def read(cls, row: Any, name: str) -> Self:
-        """The message of an array."""
+        """Read a message or a part from its array; `name` is its name in errors."""
         values = dict(zip(cls._names, checked_row(row, len(cls._names), name), strict=True))
         for field, read in cls._readers:
             values[field] = read(values[field], field)
@@ -266,7 +266,7 @@ class Message:
 
     @classmethod
     def schema(cls) -> Schema:
-        """JSON Schema of the payload's two msgpack values."""
+        """Return the JSON Schema of the payload's two msgpack values."""
         return payload_schema(cls.SCHEMA, cls.wire)
 
 
@@ -292,7 +292,7 @@ class Row(FieldType):
 
 
 def unpack_payload(payload: bytes, schema: int) -> Any:
-    """The msgpack value of a payload of the given schema."""
+    """Unpack the msgpack value behind the schema number of a payload; FrameError for another schema."""
     if not payload:
         raise FrameError("empty payload", Reason.EMPTY)
     if payload[0] != schema:
@@ -306,7 +306,7 @@ def unpack_payload(payload: bytes, schema: int) -> Any:
 
 
 def checked_row(value: Any, count: int, name: str) -> list[Any]:
-    """A decoded array of `count` fields."""
+    """Return a decoded array; FrameError unless it is an array of `count` fields."""
     fields: list[Any] = check_type(value, list, name, "an array")
     if len(fields) != count:
         raise FrameError(f"{name} has {len(fields)} fields, not {count}", Reason.WRONG_LENGTH)
@@ -314,7 +314,7 @@ def checked_row(value: Any, count: int, name: str) -> list[Any]:
 
 
 def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
-    """The values of an array of fields, each read and checked."""
+    """Read and check the values of an array of fields."""
     columns = []
     for field, value in zip(wire, checked_row(row, len(wire), name), strict=True):
         columns.append(field.type.read(value, field.name))
@@ -323,13 +323,13 @@ def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
 
 
 def payload_schema(schema: int, wire: Iterable[Field]) -> Schema:
-    """JSON Schema of a payload: the schema number, and an array of fields."""
+    """Return the JSON Schema of a payload: the schema number, and an array of fields."""
     number = {"title": "schema", "const": schema, "description": "The first byte."}
     return _tuple_schema("payload", number, row_schema("fields", wire))
 
 
 def row_schema(title: str, wire: Iterable[Field]) -> Schema:
-    """JSON Schema of an array of fields."""
+    """Return the JSON Schema of an array of fields."""
     notes = [{"description": field.about} if field.about else {} for field in wire]
     items = ({"title": field.name, **field.type.schema(), **note} for field, note in zip(wire, notes, strict=True))
     return _tuple_schema(title, *items)
@@ -341,19 +341,19 @@ def _tuple_schema(title: str, *items: Schema) -> Schema:
 
 
 def _type_name(value: object) -> str:
-    """The name of a value's type, for an error."""
+    """Return the name of a value's type, for errors."""
     return type(value).__name__
 
 
 def check_type(value: Any, expected_type: type, name: str, expected_form: str) -> Any:
-    """Refuse a value of another type; returns the value."""
+    """Refuse a value of another type, which errors call `expected_form`. Return the value."""
     if not isinstance(value, expected_type):
         raise FrameError(f"{name} is {_type_name(value)}, not {expected_form}", Reason.WRONG_TYPE)
     return value
 
 
 def integer(value: Any, low: int, high: int, name: str) -> None:
-    """Refuse what is no integer in low..high."""
+    """Refuse a value that is no integer in low..high."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise FrameError(f"{name} is {_type_name(value)}, not an integer", Reason.WRONG_TYPE)
     if not low <= value <= high:
@@ -367,16 +367,16 @@ def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str)
 
 
 def check_size(payload: bytes, max_bytes: int, subject: str) -> None:
-    """Refuse a payload, `subject` in the error, of more than so many bytes."""
+    """Refuse a payload of more than `max_bytes` bytes; `subject` is its name in the error."""
     if len(payload) > max_bytes:
         raise FrameError(f"{subject} of {len(payload)} bytes; at most {max_bytes} are allowed", Reason.WRONG_LENGTH)
 
 
 def binary(value: Any, low: int, high: int, name: str) -> None:
-    """Refuse what is no byte string of low..high bytes."""
+    """Refuse a value that is no byte string of low..high bytes."""
     length(check_type(value, bytes, name, "a byte string"), low, high, name)
 
 
 def text(value: Any, low: int, high: int, name: str) -> None:
-    """Refuse what is no string of low..high characters."""
+    """Refuse a value that is no string of low..high characters."""
     length(check_type(value, str, name, "a string"), low, high, name)

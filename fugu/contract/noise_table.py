@@ -1,7 +1,7 @@
 """Noise as a device draws it from tables of integers over 2^32.
 
 A table is a set of exact rational probabilities, so a privacy guarantee is a statement about integers. Its outputs are
-symbols, or points of a measurement; either way one uniform 32-bit word against one row decides (`fugu.core.noise`).
+symbols, or points of a measurement; a comparison of a uniform 32-bit word with a row decides (`fugu.core.noise`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["MAX_POINTS", "MAX_TABLE_STATES", "SCALE", "NoiseTable", "check_dimen
 SCALE = 1 << 32
 """The number of values of one 32-bit random word."""
 MAX_TABLE_STATES = 100
-"""Of a table of points."""
+"""The most states of a table of points."""
 MAX_POINTS = 1024
 _MAX_SYMBOLS = 255
 
@@ -31,9 +31,9 @@ class NoiseTable:
     """For state x and a uniform 32-bit word u, the output is the number of thresholds in rows[x] that are <= u.
 
     Attributes:
-        rows: k rows of m - 1 strictly increasing thresholds in (0, 2^32): every cell has weight >= 1. A table of
-            symbols of another shape is a ValueError, one of points a FrameError.
-        points: the m points that are the outputs, d integers each; empty if they are symbols, 0..m-1.
+        rows: k rows of m - 1 strictly increasing thresholds in (0, 2^32): every cell has weight >= 1. Other rows raise
+            a ValueError for symbols, a FrameError for points.
+        points: the m points that are the outputs, d integers each; empty if the outputs are symbols, 0..m-1.
     """
 
     rows: tuple[Sequence[int], ...]
@@ -54,14 +54,14 @@ class NoiseTable:
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """Pr(symbol 1 given state 0) and Pr(symbol 0 given state 1), times 2^32, of a 2x2 table."""
+        """Pr(symbol 1 given state 0) and Pr(symbol 0 given state 1), times 2^32; ValueError unless the table is 2x2."""
         if (self.states, self.symbols) != (2, 2):
             raise ValueError(f"only a 2x2 table has two flip thresholds; this one is {self.states}x{self.symbols}")
         return SCALE - self.rows[0][0], self.rows[1][0]
 
     @property
     def flips(self) -> tuple[tuple[str, str], ...]:
-        """The names and values of rho0 and rho1 of a 2x2 table, as decimals and integers; none of other tables."""
+        """The names and values of rho0 and rho1 of a 2x2 table, as decimals and integers; empty for other tables."""
         if self.points or (self.states, self.symbols) != (2, 2):
             return ()
         names = ("rho0 = Pr(symbol 1 | state 0)", "rho1 = Pr(symbol 0 | state 1)")
@@ -70,11 +70,11 @@ class NoiseTable:
         )
 
     def draw(self, state: int, word: int) -> int:
-        """The number of the output for a state and a word that is uniform in 0..2^32-1."""
+        """Return the index of the output for a state and a word that is uniform in 0..2^32-1."""
         return bisect_right(self.rows[state], word)
 
     def row_weights(self, state: int) -> tuple[int, ...]:
-        """Pr(output given a state) * 2^32 of every output: m integers that sum to 2^32."""
+        """Return Pr(output given a state) * 2^32 of every output: m integers that sum to 2^32."""
         return tuple(high - low for low, high in pairwise((0, *self.rows[state], SCALE)))
 
     def weights(self) -> tuple[tuple[int, ...], ...]:
@@ -83,12 +83,15 @@ class NoiseTable:
 
     @classmethod
     def binary(cls, threshold0: int, threshold1: int) -> NoiseTable:
-        """The table of the flip probabilities of states 0 and 1, times 2^32; ValueError unless inside (0, 2^32)."""
+        """Make a 2x2 table of the flip probabilities of states 0 and 1, times 2^32; ValueError outside (0, 2^32)."""
         return cls(((SCALE - threshold0,), (threshold1,)))
 
     @classmethod
     def randomised_response(cls, states: int, flip_weight: int) -> NoiseTable:
-        """k-ary randomised response: `flip_weight` / 2^32 for each wrong symbol; ValueError if a cell has no weight."""
+        """Make a table of k-ary randomised response: each wrong symbol has probability `flip_weight` / 2^32.
+
+        ValueError if a cell has no weight.
+        """
         true_weight = SCALE - (states - 1) * flip_weight
         weights = [[true_weight if z == x else flip_weight for z in range(states)] for x in range(states)]
         return cls(tuple(tuple(accumulate(row[:-1])) for row in weights))

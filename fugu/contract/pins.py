@@ -1,13 +1,13 @@
-"""Pins of a device's owner: whoever may sign policies cannot redefine the subject of a guarantee.
+"""Pins of a device's owner: the signers of policies cannot redefine what a guarantee is about.
 
-docs/fleet.md says what each pin is against. Pins are compared exactly; what cannot be decided is a violation. A part of
-them alone could be got round by the others, so a stream has all of them or none.
+docs/fleet.md says what each pin prevents. Pins are compared exactly; a comparison that cannot be decided is a
+violation. A stream has all pins or none, because some pins alone could be circumvented.
 
-- A policy's class must contain the pinned one: its guarantee then holds for every chain that the owner has named.
-- Ticks at a multiple of the pinned period are some of the pinned ticks, and whoever sees fewer symbols learns no more.
-A discretiser with hysteresis or a baseline has other states if it sees fewer readings: its period must be the pinned.
-- A measured stream's clock, first states and steps must be the pinned ones. Which states are possible follows from
-them, and decides which pairs are protected and by which partner.
+- A policy's class must contain the pinned class: its guarantee then holds for every chain that the owner has named.
+- Ticks at a multiple of the pinned period are some of the pinned ticks, and fewer symbols tell no more. A discretiser
+with hysteresis or a baseline has other states if it sees fewer readings: it must have the pinned period.
+- A measured stream must have the pinned clock, first states and steps. They decide which states are possible, which
+pairs are protected, and by which partner.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class SymbolPins(Document):
     """Pins of a stream of symbols.
 
     Attributes:
-        discretiser: what its states are; the policy's must be the same.
+        discretiser: the policy must have the same.
         period_us: the policy's period must be a multiple of it, or equal to it with hysteresis or a baseline.
-        chains: the policy's class must contain this one.
-        adversary: the policy's must know at least as much.
-        windows: what windows alone may tell, and to whom; none pins nothing about those who see windows only.
+        chains: the policy's class must contain this class.
+        adversary: the policy's adversary must know at least as much.
+        windows: the guarantee to readers of the windows alone; none pins nothing about them.
     """
 
     kind: Literal["symbols"] = "symbols"
@@ -65,10 +65,10 @@ class SymbolPins(Document):
         return self
 
     def compiled(self, policy: Policy, form: CorePolicy) -> CorePolicy:
-        """The pins as `fugu.core.guarantee.keeps` takes them, on the clock of a policy and what is run of it.
+        """Compile the pins for `fugu.core.pins`, on the clock of a policy and its compiled form.
 
-        Ticks at a multiple of the pinned period are some of the pinned ones. States that have other names, or that
-        joint chains show otherwise, are other states, although their bytes may be the same.
+        Ticks at a multiple of the pinned period are some of the pinned ticks. States with other names, or that joint
+        chains show otherwise, are other states, although their bytes may be the same.
         """
         pinned = self.chains.compiled()
         pinned.stream, pinned.epoch_us = form.stream, form.epoch_us
@@ -88,16 +88,16 @@ class MeasuredPins(Document):
     """Pins of a measured stream.
 
     Attributes:
-        discretiser: what its states are; the policy's must be the same.
-        clock: the policy's must be the same.
-        start: the states possible at tick 0; the policy's must be the same.
-        steps: for each state of the chain those that can follow it; the policy's must be the same.
-        shows: for each state of the chain the state that it shows, as in the policy.
-        cycle: ticks after which steps repeat, as in the policy.
-        changes: from which tick of it on which other steps hold, as in the policy.
-        graph: the policy's must join every pair that this one joins.
-        factor: the policy's may not be larger.
-        degree: the policy's may not be smaller.
+        discretiser: the policy must have the same.
+        clock: the policy must have the same.
+        start: the states possible at tick 0; the policy must have the same.
+        steps: for each state of the chain the states that can follow it; the policy must have the same.
+        shows: for each state of the chain the state that it shows; the policy must have the same.
+        cycle: ticks after which the steps repeat; the policy must have the same.
+        changes: ticks of the cycle, each with the steps from there on; the policy must have the same.
+        graph: the policy's graph must join every pair that this graph joins.
+        factor: the policy's factor may not be larger.
+        degree: the policy's degree may not be smaller.
     """
 
     kind: Literal["measured"] = "measured"
@@ -127,16 +127,16 @@ class MeasuredPins(Document):
         return self
 
     def neighbours(self) -> tuple[int, ...]:
-        """The pairs, as for each state the set of those that it must be joined to."""
+        """Return for each state the set of states that it must be joined to."""
         return neighbours_of(self.graph.model_dump(mode="json"), ((),) * len(self.discretiser.states), ())
 
 
 Pins = Annotated[SymbolPins | MeasuredPins, Field(discriminator="kind")]
-"""Pins of a stream; the field `kind` tells of which kind the stream has to be."""
+"""Pins of a stream; the field `kind` says of which kind the stream has to be."""
 
 
 def pins_of(policy: AnyPolicy) -> SymbolPins | MeasuredPins:
-    """Pin all that a policy says."""
+    """Make the pins that pin everything in a policy."""
     if isinstance(policy, Policy):
         return SymbolPins(
             discretiser=policy.discretiser,
@@ -164,7 +164,7 @@ def _step_lists(successors: Iterable[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def _pair_graph(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGraph:
-    """A policy's graph, in a form that says by itself which pairs it joins."""
+    """Return a policy's graph in a form that names the joined pairs without the steps of the chain."""
     if isinstance(policy.graph, CompleteGraph | CategoryGraph | EdgeGraph):
         return policy.graph
     neighbours = policy.measurement.neighbours
@@ -172,9 +172,9 @@ def _pair_graph(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGr
 
 
 def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str, ...]:
-    """One line for each way in which a policy gives less than its owner has pinned.
+    """Return a line for each way in which a policy gives less than its owner has pinned.
 
-    Whether its guarantee holds is another question. PolicyError: its graph does not fit its states.
+    Whether its guarantee holds is not checked here. PolicyError: its graph does not fit its states.
     """
     if isinstance(policy, Policy) and isinstance(pins, SymbolPins):
         form = policy.compiled()
@@ -213,10 +213,10 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
 
 
 def contains(policy_chains: ChainClass, pinned_chains: ChainClass) -> bool:
-    """True if every chain of `pinned_chains` is in `policy_chains`, as far as that can be shown; exact, no tolerance.
+    """True if a policy's class is shown to contain every chain of a pinned class, exactly, without tolerance.
 
-    A bounded class has every start, and steps that change. The others have one chain each for all time, started
-    stationary, so neither contains a bounded one. Joint chains must be of the same streams with the same rates. The
-    owners of the others rely on what each stream may tell.
+    Chains of a bounded class start anywhere, and their steps may change. Other classes have one chain for all time,
+    started stationary, and so contain no bounded class. Joint chains must be of the same streams with the same rates,
+    because the owners of the other streams rely on them.
     """
     return policy_chains.states == pinned_chains.states and policy_chains.covers(pinned_chains)

@@ -17,7 +17,7 @@ AnyPolicy: TypeAlias = "Policy | MeasurePolicy"
 
 
 def read_policy(text: str | bytes) -> AnyPolicy:
-    """Parse and check the JSON form of either kind; the PolicyError names the first thing that is wrong."""
+    """Parse and check the JSON form of a policy of either kind; the PolicyError names the first wrong field."""
     if len(text) > MAX_POLICY_BYTES:
         raise PolicyError(f"policy of {len(text)} bytes; at most {MAX_POLICY_BYTES} are allowed")
     try:

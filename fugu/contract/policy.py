@@ -1,4 +1,4 @@
-"""Policies of symbols and windows: what a device does with one stream, and the guarantee that this gives."""
+"""Policies of symbols and windows: what a device does with a stream, and the guarantee that this gives."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ __all__ = ["MAX_POLICY_BYTES", "Clock", "Name", "Policy", "PolicyHeader", "Usefu
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 MAX_POLICY_BYTES = 1 << 20
 UsefulFor = Literal["state", "share", "place"]
-"""A question that a plan's recommendation answers twice as well as guessing: the state now, shares of time, places."""
+"""The question that a plan answers twice as well as guessing: the present state, shares of time, or places."""
 _MAX_OPEN_COUNTS = 16_384
-"""Numbers that all windows under way may count at a time: what a small device can keep in memory."""
+"""The most counts of all windows under way together: a small device keeps them in memory."""
 
 
 class Clock(Document):
-    """When ticks happen: tick t at epoch_us + t * period_us, in microseconds of Unix time."""
+    """The times of ticks: tick t is at epoch_us + t * period_us, in microseconds of Unix time."""
 
     epoch_us: int = Field(ge=0, le=LAST_US)
     period_us: int = Field(ge=100, le=86_400_000_000 * 366)
 
 
 class PolicyHeader(DocumentFile):
-    """Whose policy it is, when it runs, and what its states are.
+    """The part that all policies have: the device and stream, the times it may run, and its states.
 
     Attributes:
         kind: what leaves the device, `symbols` or `points`.
         valid_from: Unix time in seconds from which the policy may run.
         valid_until: Unix time in seconds from which it may not run any more; none means for ever.
         frame_ticks: ticks in a frame of symbols or points, which is published every frame_ticks * period.
-        missing_share: the most of the ticks that are expected to be missing without a state for that, if it is known.
-            It says how far off estimates can be, and nothing about privacy.
-        useful_for: what the plan that made it found it good for, if it compared that with guessing.
+        missing_share: the largest expected share of ticks that are missing and have no state for that; none if it is
+            unknown. It says how far off estimates can be, and nothing about privacy.
+        useful_for: the question that the plan of the policy found it useful for; none if it did not compare.
     """
 
     remedy: ClassVar[str] = "make the policy anew with fugu plan"
@@ -85,12 +85,12 @@ class PolicyHeader(DocumentFile):
         return set()
 
     def to_json(self) -> str:
-        """The form for people: indented JSON."""
+        """Write the policy as indented JSON."""
         return self.model_dump_json(indent=2, exclude=self._unused_fields) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parse and check the JSON form; the PolicyError is one line that names the first field that is wrong."""
+        """Parse and check the JSON form; the PolicyError is one line that names the first wrong field."""
         if len(text) > MAX_POLICY_BYTES:
             raise PolicyError(f"policy of {len(text)} bytes; at most {MAX_POLICY_BYTES} are allowed")
         cls.refuse_other_format(text)
@@ -101,7 +101,7 @@ class PolicyHeader(DocumentFile):
 
 
 class _TableRows(Document):
-    """A table as it is written."""
+    """The written form of a table."""
 
     rows: tuple[tuple[int, ...], ...]
 
@@ -124,17 +124,16 @@ SymbolTable = Annotated[NoiseTable, GetPydanticSchema(_table_schema)]
 
 
 class Policy(PolicyHeader):
-    """Work of one device with one stream, and its guarantee.
+    """The work of a device with a stream, and its guarantee.
 
     Attributes:
         table: the randomisation of the symbols, one every tick; none if there are windows only.
         chains: the class of chains that the guarantee is for.
-        guarantee: epsilon, and the adversary it holds against: what those learn who see everything that the device
-            says of the stream, symbols and windows together.
+        guarantee: the loss to readers of all outputs of the stream, symbols and windows together.
         windows: counts that the device releases.
-        sums: counts of which only the sums over the homes of a group become known; windows, too, where "windows" is
-            said of what is promised.
-        windows_guarantee: what those learn who see the windows only; given if and only if there are symbols as well.
+        sums: counts of which only the sums over the homes of a group become known. In promises about windows, sums
+            count as windows.
+        windows_guarantee: the loss to readers of the windows alone; given if and only if there are symbols as well.
     """
 
     kind: Literal["symbols"] = "symbols"
@@ -174,33 +173,33 @@ class Policy(PolicyHeader):
 
     @property
     def window_rate(self) -> Fraction:
-        """The loss that all windows together add to every tick, in nats."""
+        """The loss that all windows and sums together add to every tick, in nats."""
         return total_rate(self.counted)
 
     @property
     def counted(self) -> tuple[Window | GroupDocument, ...]:
-        """Windows, and those of groups."""
+        """The windows, and the sums of groups."""
         return (*self.windows, *(window_sum.group for window_sum in self.sums))
 
     @property
     def outputs(self) -> StreamOutputs:
-        """Symbols and windows."""
+        """All outputs: the symbols, the windows and the sums."""
         return StreamOutputs(self.table, self.counted)
 
     @property
     def windows_alone(self) -> Guarantee | None:
-        """Loss to those who see the windows only; `None` without windows."""
+        """The guarantee to readers of the windows alone; `None` without windows."""
         return self.guarantee if self.table is None else self.windows_guarantee
 
     def window(self, name: str) -> Window | None:
-        """The window of a name, if there is one."""
+        """Return the window with a name; `None` if there is none."""
         return next((window for window in self.windows if window.name == name), None)
 
     def verify(self, ceiling: Ceiling | float | None = None) -> Loss:
-        """Return the loss of symbols and windows about a single tick, derived anew.
+        """Derive the loss of symbols and windows about a single tick again, and return it.
 
-        GuaranteeError: one of its guarantees is false, or a stretch of the ceiling's time loses more than the ceiling;
-        a number is a ceiling for a tick.
+        GuaranteeError: a guarantee is false, or a stretch of the ceiling's time loses more than the ceiling. A number
+        is a ceiling for a tick.
         """
         subject = "the set of windows"
         if self.table is not None:
@@ -212,7 +211,7 @@ class Policy(PolicyHeader):
         return actual_loss
 
     def check_ceiling(self, ceiling: Ceiling) -> None:
-        """Refuse what its guarantee, which may be of another stretch, lets lose more than a device's owner accepts."""
+        """Refuse a policy whose guarantee allows a stretch of the ceiling's time to lose more than the ceiling."""
         try:
             core.check_ceilings(self.compiled(), ceiling.limits)
         except core.GuaranteeError:
@@ -224,8 +223,8 @@ class Policy(PolicyHeader):
             ) from None
 
     def compiled(self) -> AgentPolicy:
-        """The policy that an agent runs, read from its bytes. PolicyError: no agent does what this says."""
-        from fugu.contract.compiled import read_policy  # where nothing is verified nothing is compiled
+        """Compile the policy for agents and read it back; PolicyError if agents cannot run it."""
+        from fugu.contract.compiled import read_policy  # imported only where policies are verified
         from fugu.contract.compiler import compile_policy
 
         try:
@@ -234,7 +233,7 @@ class Policy(PolicyHeader):
             raise PolicyError(f"no agent runs the policy of stream {self.stream}: {error}") from None
 
     def verify_windows(self) -> Loss | None:
-        """Re-derive what the windows alone lose, `None` without windows; GuaranteeError if above what is claimed."""
+        """Derive the loss of the windows alone again; None without windows. GuaranteeError if it is above the claim."""
         if self.windows_alone is None:
             return None
         return self._check_outputs(
@@ -242,7 +241,7 @@ class Policy(PolicyHeader):
         )
 
     def derived(self) -> StretchBound:
-        """Bound of symbols and windows together about stretches, from what they lose, whatever is promised."""
+        """Bound the loss of all outputs about stretches, from their true loss about a tick."""
         column, outputs = self.chains.column(self.device, self.stream), self.outputs
         ratios, rate, adversary = outputs.ratios, outputs.rate, self.guarantee.adversary
         return self.bound(self.chains.stream_loss(column, ratios, rate, adversary, "the policy", windows_only=False))
@@ -256,12 +255,12 @@ class Policy(PolicyHeader):
         )
 
     def bound(self, derived_loss: Loss | None = None) -> StretchBound:
-        """Bound of symbols and windows together about stretches, from the derived loss of a tick or the promise."""
+        """Bound the loss of all outputs about stretches, from a tick's derived loss or, by default, the promise."""
         return self._promise_bound(self.guarantee, self.outputs, derived_loss)
 
     @property
     def privacy(self) -> str:
-        """The verdict on what symbols and windows together tell, by its promise."""
+        """The verdict on the privacy of all outputs, by the promise."""
         rows = self.bound().rows(self.clock.period_us, self.guarantee.epsilon)
         return promised_words(self.guarantee.epsilon, self.guarantee.stretch_ticks, rows)
 
@@ -269,7 +268,7 @@ class Policy(PolicyHeader):
         return f"{self.fleet}/{self.device}/{self.stream} version {self.version}. {self.privacy}"
 
     def windows_bound(self, derived_loss: Loss | None = None) -> StretchBound | None:
-        """Bound of the windows alone about stretches; `None` without windows."""
+        """Bound the loss of the windows alone about stretches, as `bound` does; `None` without windows."""
         if self.windows_alone is None:
             return None
         return self._promise_bound(self.windows_alone, StreamOutputs(None, self.counted), derived_loss)

@@ -1,7 +1,7 @@
-"""Queries about a window: what its numbers count, how a tick moves them, and their names.
+"""Queries about a window: what its numbers count, how a tick changes them, and their names.
 
-Windows of devices, releases, plans and views ask a query for all this; none of them compares names. Only the standard
-library is needed, because a running agent has queries, too.
+Windows of devices, releases, plans and views ask a query for this, and never compare names of queries. The module needs
+only the standard library, because a running agent has queries, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 Each = Literal["histogram"]
 EACH: Final = "histogram"
-"""Instead of the states of a window that are counted together: a count for each."""
+"""Stands in the place of a window's states if each state has a count of its own."""
 Unit = Literal["ticks", "share"]
 QueryKind = Literal["count", Each, "frequency", "dwell"]
 _State = TypeVar("_State", int, str)
@@ -37,13 +37,13 @@ _State = TypeVar("_State", int, str)
 
 @dataclass(frozen=True)
 class Query:
-    """One kind of question about a sum over ticks.
+    """A kind of question about a sum over ticks.
 
     Attributes:
         unit: of its numbers.
-        each: every state has a number, not some together.
-        pairs: it is asked about consecutive ticks.
-        blocks: of the local day, which have a number each; a profile of the day.
+        each: every state has a number of its own.
+        pairs: whether it is about pairs of consecutive ticks.
+        blocks: blocks of the local day that have a number each, for a profile of the day; else none.
     """
 
     name: str
@@ -54,62 +54,62 @@ class Query:
 
     @property
     def additive(self) -> bool:
-        """True if each tick adds to a number whatever the others are, and when: a window is the sum of its parts."""
+        """True if a window is the sum of its parts: what a tick adds depends neither on other ticks nor on the time."""
         return self.blocks is None and not self.pairs
 
     @property
     def single(self) -> bool:
-        """True if its answer is one sum over ticks."""
+        """True if the answer is a single sum over ticks."""
         return self.additive and not self.each
 
     @property
     def sensitivity(self) -> int:
-        """The most by which one tick's state changes the counts, added up: of several one loses and one gains."""
+        """The largest change of all counts together by one tick's state: with several, one loses and one gains."""
         return 2 if self.each else 1
 
     def groups(self, states: Sequence[_State]) -> tuple[tuple[_State, ...], ...]:
-        """For each number the states that it counts, of those that are asked about."""
+        """Return for each number its states, among the states of the query."""
         if self.blocks is not None:
             return (tuple(states),) * len(self.blocks.labels)
         return tuple((state,) for state in states) if self.each else (tuple(states),)
 
     def names(self, states: Sequence[str]) -> tuple[str, ...]:
-        """Each number of a window in words, by the states that are asked about."""
+        """Return each number of a window in words; `states` are the states of the query."""
         return tuple(map(" or ".join, self.groups(states))) if self.blocks is None else self.blocks.labels
 
     def labels(self, states: Sequence[str]) -> tuple[str, ...]:
-        """Names of the numbers."""
+        """Return the names of the numbers; `states` are the states of the query."""
         return tuple(states) if self.each else (f"{self.name} of {' + '.join(states)}",)
 
     def about(self, states: Sequence[str]) -> str:
-        """All its numbers in words, by the states that are asked about."""
+        """Describe all numbers in words; `states` are the states of the query."""
         tail = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
         return self.words("each state" if self.each else " + ".join(states)) + tail
 
     def words(self, subject: str = "") -> str:
-        """A number of a window in words, with its unit, and of what it is where that is not said beside it."""
+        """Return the unit of a number, with its subject if there is one, as in "ticks of on"."""
         return f"{self.unit} of {subject}" if subject else self.unit
 
     def max_ticks(self, length: int, period_us: int | None) -> int:
-        """The most a number of a window of so many ticks can be, wherever the window begins; of any period if None."""
+        """Return the largest possible number of a window of `length` ticks; for any period if that is None."""
         return length if self.blocks is None or period_us is None else self.blocks.most_ticks(length, period_us)
 
     def usual_ticks(self, length: int) -> int:
-        """The ticks of a window of so many that one number is of; for blocks, on days of 24 hours."""
+        """Return the usual number of ticks behind one number of a window; for blocks, on days of 24 hours."""
         return length if self.blocks is None else max(1, length * self.blocks.seconds // 86_400)
 
     def divisor(self, ticks: int) -> int:
-        """By what a count of so many ticks is divided."""
+        """Return the number that a count over `ticks` ticks is divided by."""
         return ticks if self.unit == "share" else 1
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a window's document that say what is asked of its states; `query_of` reads them."""
+        """The fields of a window's document beside its states that say the query; `query_of` reads them."""
         return {} if self.blocks is None else {"blocks": vars(self.blocks)}
 
 
 def query_of(fields: Mapping[str, Any]) -> Query:
-    """The query of a window, by the fields of its document."""
+    """Return the query of a window from the fields of its document."""
     if (blocks := fields.get("blocks")) is not None:
         from fugu.contract.calendar import DayBlocks  # here, because few windows are profiles of the day
 
@@ -118,7 +118,7 @@ def query_of(fields: Mapping[str, Any]) -> Query:
 
 
 def window_query(text: str) -> Query:
-    """The query of a window by "count" or "histogram"; ValueError if it is none of them."""
+    """Return the query of the name "count" or "histogram"; ValueError for other names."""
     if text not in WINDOW_QUERIES:
         raise ValueError(f"query must be {' or '.join(WINDOW_QUERIES)}, got {text!r:.40}")
     return WINDOW_QUERIES[text]
@@ -127,8 +127,8 @@ def window_query(text: str) -> Query:
 COUNT = Query("count")
 HISTOGRAM = Query(EACH, each=True)
 WINDOW_QUERIES = {query.name: query for query in (COUNT, HISTOGRAM)}
-"""By name: what windows count."""
+"""The queries of windows by name."""
 QUERIES = WINDOW_QUERIES | {
     query.name: query for query in (Query("frequency", unit="share"), Query("dwell", pairs=True))
 }
-"""By name: what releases of the gateway answer."""
+"""The queries of the gateway's releases by name."""

@@ -1,8 +1,8 @@
 """Reports of the gateway on streams, releases and itself, for people and their tools: flat JSON.
 
-Estimates follow from what devices have published, so they cost no privacy. All floats are 64-bit, and written so that
-they come back: an epsilon or a charge must not be rounded by being sent. `health` is retained and holds nothing of a
-reading; what was left out, to keep the message small, is counted.
+Estimates follow from what devices have published, so they cost no privacy. All floats are 64-bit and are written
+exactly: an epsilon or a charge must not be rounded by being sent. `health` is retained and holds nothing of a reading;
+names that are left out, to keep the message small, are counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,13 +52,13 @@ __all__ = [
 
 
 def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
-    """Refuse values that do not all lie in an interval of their own."""
+    """Refuse values that do not each lie in their own interval."""
     if not all(first <= value <= last for first, value, last in zip(low, values, high, strict=True)):
         raise FrameError("a value is not inside its interval", Reason.OUT_OF_RANGE)
 
 
 CONFIDENCE: Final = 0.95
-"""Of the intervals of estimates and counts."""
+"""The confidence of the intervals of estimates and counts."""
 _SLACK: Final = 1e-3
 _Probability = Annotated[StrictFloat, Field(ge=0, le=1 + _SLACK)]
 _Tick = Annotated[StrictInt, Field(ge=0, le=MAX_TICK)]
@@ -91,7 +91,7 @@ _SMOOTHED: Final = (
 
 @dataclass(frozen=True)
 class StateEstimate(JsonMessage):
-    """The states of consecutive ticks, as far as the gateway knows by now."""
+    """The states of consecutive ticks, by all that the gateway knows."""
 
     constants: ClassVar[tuple[str, ...]] = ("unit",)
     columns: ClassVar[Mapping[str, str]] = {"shares": "share"}
@@ -125,7 +125,7 @@ _LAG = Annotated[StrictInt, Field(ge=1, le=MAX_FRAME_TICKS), "Ticks of later poi
 
 @dataclass(frozen=True)
 class SmoothedPlace(JsonMessage):
-    """Where something was at a tick, as far as the gateway knows now that later points have come."""
+    """The place of a tick, estimated with later points as well."""
 
     time: Annotated[Time, "Of the tick."]
     tick: Annotated[_Tick, "Its number."]
@@ -137,7 +137,7 @@ class SmoothedPlace(JsonMessage):
 
 @dataclass(frozen=True)
 class PlaceEstimate(JsonMessage):
-    """Where something was at a tick, as far as the gateway knew when it had come."""
+    """The place of a tick, estimated when its point came."""
 
     time: Annotated[Time, "Of the tick."]
     tick: Annotated[_Tick, "Its number."]
@@ -164,7 +164,7 @@ class PlaceEstimate(JsonMessage):
 
 @dataclass(frozen=True)
 class SmoothedValue(JsonMessage):
-    """A measurement at a tick, as far as the gateway knows now that later points have come."""
+    """The measurement of a tick, estimated with later points as well."""
 
     columns: ClassVar[Mapping[str, str]] = {"values": "value", "deviations": "deviation"}
 
@@ -181,7 +181,7 @@ class SmoothedValue(JsonMessage):
 
 @dataclass(frozen=True)
 class ValueEstimate(JsonMessage):
-    """A measurement of 1 to 3 numbers at a tick, as far as the gateway knew when it had come."""
+    """The measurement of a tick, 1 to 3 numbers, estimated when its point came."""
 
     columns: ClassVar[Mapping[str, str]] = _INTERVALS
 
@@ -204,7 +204,7 @@ class ValueEstimate(JsonMessage):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowCount(JsonMessage):
-    """The noisy counts of a window that a device has counted."""
+    """The noisy counts of a window, counted by a device."""
 
     constants: ClassVar[tuple[str, ...]] = ("unit",)
     columns: ClassVar[Mapping[str, str]] = _INTERVALS
@@ -250,9 +250,10 @@ class WindowCount(JsonMessage):
         promise: "Guarantee | Described",
         useful_for: str | None,
     ) -> Self:
-        """The report of a window of which some states are counted, with noise in -within..within at `CONFIDENCE`.
+        """Make the report of a window frame.
 
-        `time_of`: when a tick was, with numbers so many ticks ahead of the wall clock.
+        The noise of a count is in -noise_bound..noise_bound with probability `CONFIDENCE`. `time_of(tick, shift)` is
+        the time of a tick, with numbers `shift` ticks ahead of the wall clock.
         """
         return cls(
             time=time_of(frame.last + 1, frame.shift),
@@ -271,12 +272,12 @@ class WindowCount(JsonMessage):
         )
 
     def labels(self) -> Sequence[str]:
-        """The states, if each has a number."""
+        """Return the labels of the numbers: blocks, or states if each has a number; empty for a single number."""
         return self.blocks or (self.states if len(self.values) > 1 else ())
 
     @classmethod
     def read_labels(cls, fields: Mapping[str, Any]) -> Any:
-        """The same, by the names that are there."""
+        """Return the labels of the numbers from fields that are not validated yet."""
         if blocks := fields.get("blocks"):
             return blocks
         labels = () if "value" in fields else fields.get("states")
@@ -297,7 +298,7 @@ Estimate = StateEstimate | PlaceEstimate | ValueEstimate
 
 
 def decode_estimate(payload: bytes) -> Estimate:
-    """Parse an estimate, of whichever of the three; the FrameError says what is wrong."""
+    """Parse an estimate of one of the three kinds; the FrameError says what is wrong."""
     fields = read_object(payload, JsonMessage.MOST)
     if "state" in fields:
         return StateEstimate.read(fields)
@@ -386,16 +387,16 @@ class ReleaseFrame(JsonMessage):
 
     @property
     def condition(self) -> str:
-        """Sentence without which the epsilon of a sum of homes is not said; empty of other releases."""
+        """The sentence that is said with the epsilon of a sum of homes; empty for other releases."""
         return sum_condition(self.name, self.helper, self.honest) if self.honest else ""
 
     def labels(self) -> Sequence[str]:
-        """The states, of a histogram."""
+        """Return the states of a histogram, which has a number for each; empty for other queries."""
         return self.states if self.asked.each else ()
 
     @classmethod
     def read_labels(cls, fields: Mapping[str, Any]) -> Any:
-        """The same."""
+        """Return the labels of the numbers from fields that are not validated yet."""
         query = fields.get("query")
         if not isinstance(query, str) or query not in QUERIES:
             return None
@@ -417,12 +418,12 @@ class ReleaseFrame(JsonMessage):
 
     @property
     def asked(self) -> Query:
-        """Query of the window."""
+        """The query of the release."""
         return QUERIES[self.query]
 
     @property
     def last(self) -> int:
-        """Last tick of the window."""
+        """The last tick of the window."""
         return self.first + self.length - 1
 
 
@@ -432,7 +433,7 @@ _Count = Annotated[StrictInt, Field(ge=0, le=2**53)]
 
 
 class AlarmCode(StrEnum):
-    """Alarm for an operator; docs/protocol.md says what each code means."""
+    """The code of an alarm; docs/protocol.md says what each code means."""
 
     CONFLICT = "conflict"
     STOPPED = "stopped"
@@ -456,7 +457,7 @@ class AlarmCode(StrEnum):
 
 @dataclass(frozen=True)
 class HealthAlarm(JsonMessage):
-    """An alarm, of all the devices that have it together."""
+    """An alarm, for all devices that have it."""
 
     code: Annotated[AlarmCode, "What is wrong."]
     since: Annotated[_Count, "When the oldest of them began, in Unix seconds."]
@@ -491,6 +492,6 @@ class Health(JsonMessage):
             raise FrameError("alarms are not in their order, or one is there twice", Reason.OUT_OF_RANGE)
 
     def flat(self) -> dict[str, Any]:
-        """The fields; of a gateway that has gone, nothing but that."""
+        """Return the fields of the object; of a gateway that has gone, only that it is not online."""
         fields = super().flat()
         return fields if self.online else {name: fields[name] for name in ("format", "online")}

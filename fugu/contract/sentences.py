@@ -1,6 +1,6 @@
-"""Guarantees and times in words that are the same for everybody: how private a promise is, and under what conditions.
+"""Guarantees and times in the same words everywhere: how private a promise is, and under which conditions.
 
-An epsilon is said in chances: an attacker who thought two courses of a stretch equally likely becomes at most so sure.
+An epsilon is said as a chance: how sure an attacker can become who thought two courses of a stretch equally likely.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FORM = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z
 
 
 def sum_condition(name: str, helper: str, honest: int) -> str:
-    """The sentence without which no epsilon of a sum of homes is said; `helper` are the digits of its key."""
+    """Return the condition of the epsilon of a sum of homes; `helper` are the digits of the helper's key."""
     return (
         f"for sum {name} the promise holds only if its helper ({helper}) keeps its word and {honest} of its homes are "
         "real and honest. Otherwise the exact count can be seen"
@@ -56,7 +56,7 @@ def sum_condition(name: str, helper: str, honest: int) -> str:
 
 
 def instant(unix_us: int) -> datetime:
-    """The time of so many microseconds of Unix time; a FrameError if before 1970 or after 9999."""
+    """Convert microseconds of Unix time to a time; FrameError before 1970 or after 9999."""
     if not 0 <= unix_us <= LAST_US:
         raise FrameError(
             f"{unix_us} microseconds of Unix time is before 1970 or after the year 9999", Reason.OUT_OF_RANGE
@@ -65,7 +65,7 @@ def instant(unix_us: int) -> datetime:
 
 
 def unix_us(time: datetime) -> int:
-    """Microseconds of Unix time; a FrameError if `time` has no time zone, a FrameError if it is before 1970."""
+    """Convert a time to microseconds of Unix time; FrameError if it has no time zone, or is before 1970."""
     if not isinstance(time, datetime) or time.tzinfo is None:
         raise FrameError("a time is no datetime with a time zone", Reason.WRONG_TYPE)
     if time < _EPOCH:
@@ -74,14 +74,14 @@ def unix_us(time: datetime) -> int:
 
 
 def instant_text(time: datetime) -> str:
-    """The form for people, such as `2026-03-01T07:30:00.25Z`; errors as for `unix_us`."""
+    """Write a time as `2026-03-01T07:30:00.25Z`; errors as for `unix_us`."""
     utc = instant(unix_us(time))
     fraction = f".{utc.microsecond:06}".rstrip("0").rstrip(".")
     return f"{utc.replace(microsecond=0, tzinfo=None).isoformat()}{fraction}Z"
 
 
 def read_instant(text: object) -> datetime:
-    """Parse that form only: a FrameError if no string, else a FrameError, also for years outside 1970 to 9999."""
+    """Parse a time as `instant_text` writes it; FrameError for other values, and outside 1970 to 9999."""
     if not isinstance(text, str):
         raise FrameError(f"a time is {type(text).__name__}, not a string", Reason.WRONG_TYPE)
     match = _FORM.fullmatch(text)
@@ -99,7 +99,7 @@ _MAX_NAMES = 6
 
 
 def protected_sentence(discretiser: Discretiser | None) -> str:
-    """Say what is protected: which state its reading has, not the reading; `None`: only the chains are known."""
+    """Say what is protected: the state of a tick, not the reading; with `None` only the chains are known."""
     if discretiser is None:
         return "Protected: the state of a tick"
     names, detail = discretiser.states, ""
@@ -120,14 +120,14 @@ def protected_sentence(discretiser: Discretiser | None) -> str:
 
 
 def loss_words(epsilon: float | None, prefix: str = "epsilon ") -> str:
-    """An epsilon for people, rounded up; without digits where it protects nothing, or there is no bound."""
+    """Write an epsilon for people, rounded up; "not protected" if it is too large, or `None` without a bound."""
     if epsilon is None or not epsilon <= LARGEST_PROTECTED:
         return "not protected"
     return f"{prefix}{_DIGITS.create_decimal(Decimal(epsilon)).normalize():f}"
 
 
 def epsilon_to_odds(epsilon: float) -> float:
-    """The factor that an attacker's odds change by at most: about 2.72 for epsilon 1; infinite beyond every float."""
+    """Return the largest factor on an attacker's odds: about 2.72 for epsilon 1; infinite beyond every float."""
     try:
         return math.exp(epsilon)
     except OverflowError:
@@ -135,7 +135,7 @@ def epsilon_to_odds(epsilon: float) -> float:
 
 
 def class_sentence(chains: ChainClass | None) -> str:
-    """For which chains a promise holds; `None` is for points, whose promise rests on which steps are possible."""
+    """Say for which chains a promise holds; `None` stands for points, whose promise depends on possible steps only."""
     if chains is None:
         return "any chain that starts and steps as the policy allows, however likely each step is"
     return chains.words
@@ -148,40 +148,40 @@ def _edge_words(edges: tuple[float, ...]) -> str:
 
 
 LARGEST_PRIVATE = 3.0
-"""Above this epsilon a promise is weak: from 50 % an attacker becomes more than 95 % sure."""
+"""Above this epsilon a promise is weak: an attacker can go from 50 % to more than 95 % sure."""
 Privacy = Literal["private", "weak", "none"]
 _BEGINNINGS = {"private": "Private", "weak": "Weakly private"}
 _MAX_FACTOR = 10_000
-"""Factors on odds above it have digits that mean nothing."""
+"""Larger factors on odds are not written out: their digits mean nothing."""
 _SPOKEN = {60.0: "a minute", 3_600.0: "an hour", 86_400.0: "a day"}
 
 
 def privacy_of(epsilon: float | None) -> Privacy:
-    """Class of an epsilon; `None` has no bound."""
+    """Return the verdict on an epsilon; `None` stands for no bound."""
     if epsilon is None or not epsilon <= LARGEST_PROTECTED:
         return "none"
     return "private" if epsilon <= LARGEST_PRIVATE else "weak"
 
 
 def most_sure(epsilon: float) -> float:
-    """Largest posterior probability of a secret that was as likely as not, rounded up; 1 without a bound."""
+    """Return the largest posterior probability of a secret of prior probability 1/2, rounded up."""
     posterior = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
     return min(1.0, posterior * (1.0 + SIXTEEN_ROUNDINGS))
 
 
 def sure_words(epsilon: float) -> str:
-    """The same in words: whole per cent up to 95, then tenths."""
+    """Say how sure an attacker can become: whole per cent up to 95, then tenths."""
     share = 100.0 * most_sure(epsilon)
     return f"from 50 % to at most {share:.0f} % sure" if share < 95.0 else f"from 50 % to at most {share:.1f} % sure"
 
 
 def privacy_sentence(epsilon: float | None, stretch: str, rows: Sequence[Stretch] = ()) -> str:
-    """The verdict on privacy.
+    """Write the verdict on privacy.
 
     Args:
-        epsilon: the most that is lost about the stretch, in nats.
-        stretch: the stretch that is promised, as it is said after "any".
-        rows: what other stretches lose, the shortest first.
+        epsilon: the largest loss about the promised stretch, in nats; `None` without a bound.
+        stretch: the promised stretch, as it is said after "any".
+        rows: other stretches and their losses, the shortest first.
     """
     level = privacy_of(epsilon)
     if epsilon is None or not math.isfinite(epsilon):
@@ -202,11 +202,11 @@ def privacy_sentence(epsilon: float | None, stretch: str, rows: Sequence[Stretch
 
 
 def promised_words(epsilon: float | None, ticks: int, rows: Sequence[Stretch]) -> str:
-    """The verdict on the privacy of a policy that promises an epsilon about so many ticks in a row."""
+    """Write the verdict on the privacy of a policy that promises an epsilon about `ticks` ticks in a row."""
     names = [row.name for row in rows if row.ticks == ticks and row.seconds]
     return privacy_sentence(epsilon, "single tick" if ticks == 1 else [*names, f"{ticks} ticks in a row"][0], rows)
 
 
 def _spoken_name(row: Stretch) -> str:
-    """Name of a stretch of a round time, as people say it."""
+    """Return the name of a stretch, as people say it if its time is round."""
     return _SPOKEN.get(row.seconds or 0.0, row.name)

@@ -1,4 +1,4 @@
-"""Stretches of a stream: what is lost about several ticks in a row having been one sequence of states or another.
+"""Stretches of a stream: the loss about which sequence of states several ticks in a row had.
 
 Source: docs/proofs/stretches.md.
 """
@@ -23,22 +23,23 @@ from fugu.core.leakage import MOST_NATS
 __all__ = ["LARGEST_PROTECTED", "STRETCHES", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "stretch_ticks"]
 
 STRETCHES = (("10 minutes", 600), ("1 hour", 3600), ("8 hours", 28_800))
-"""The stretches that are always told of: names and seconds; the last is a night."""
+"""The names and seconds of the stretches that are always listed; the last is a night."""
 DAYS = 14
-"""An hour that is the same on so many days is told of as well: a habit is more than any one evening."""
+"""The days of the listed stretch of an hour that is the same every day: a habit tells more than a single evening."""
 
 LARGEST_PROTECTED = 6.0
-"""Above this epsilon odds can change more than 403 times: it is called not private, and nothing is protected."""
+"""A larger epsilon is called not private: odds can change more than 403 times, and nothing is protected."""
 
 StretchTicks = Annotated[int, Field(ge=1, le=MAX_TICK)]
 _COUNTS = (10, 100, 1000)
 
 
 class Stretch(NamedTuple):
-    """A stretch: its most ticks, and bounds on the log-likelihood ratio of two courses of their states, in nats.
+    """A stretch: its largest number of ticks, and bounds on the log-likelihood ratio of two courses of its states.
 
-    `epsilon` holds for the class of chains, whatever the states around were; `floor` for any class, if these were the
-    same in both courses. `seconds` is its time if that is a round one; 0 is a single tick.
+    Bounds are in nats. `epsilon` holds for the class of chains, whatever the states around the stretch were. `floor`
+    holds for any class if these states are the same in both courses. `seconds` is the time of a stretch that is named
+    by its time, 0 for a single tick.
     """
 
     name: str
@@ -49,15 +50,15 @@ class Stretch(NamedTuple):
 
     @property
     def protected(self) -> bool:
-        """True if epsilon says anything."""
+        """True if epsilon is small enough to protect anything."""
         return self.epsilon <= LARGEST_PROTECTED
 
 
 class Ceiling(Document):
-    """The most that an owner lets a stream tell about any stretch of so many seconds; 0 is a single tick.
+    """The most that an owner lets a stream tell about any stretch of a time; 0 seconds are a single tick.
 
-    It is held against what a policy loses about a stretch of that time, not against its epsilon, which may be of
-    another. A number alone is of a tick.
+    A policy's loss about a stretch of this time is compared with it, not its epsilon, which may be of another stretch.
+    A number alone is a ceiling for a tick.
     """
 
     epsilon: Annotated[float, Field(gt=0.0)]
@@ -75,31 +76,32 @@ class Ceiling(Document):
 
     @property
     def limits(self) -> tuple[tuple[int, int], ...]:
-        """As `fugu.core.guarantee.check_ceilings` takes it; above 1000 nats it is none."""
+        """The ceiling as `fugu.core.guarantee.check_ceilings` takes it; empty above 1000 nats."""
         return () if self.epsilon > MOST_NATS else ((ratio_below(self.epsilon), self.seconds),)
 
     def ticks(self, period_us: int) -> int:
-        """The most ticks of such a stretch."""
+        """Return the most ticks of a stretch of the ceiling's time."""
         return stretch_ticks(self.seconds, period_us)
 
     def __str__(self) -> str:
-        """As it is said in a sentence."""
+        """Write the ceiling as in a sentence."""
         return f"{self.epsilon:g}" + (f" for {self.seconds} seconds" if self.seconds else "")
 
 
 @dataclass(frozen=True)
 class StretchBound:
-    """Loss of any number of ticks in a row, from a bound for some of them.
+    """A bound on the loss of any number of ticks in a row, from a bound for one number of them.
 
     Attributes:
-        known: bound in nats on what `ticks` in a row lose: for every tick and pair of states, rate + past + future.
+        known: bound in nats on the loss of `ticks` ticks in a row: for every tick and pair of states, rate + past +
+            future.
         ticks: at least 1.
         rate: bound on what a tick's own output tells of any two states, without the windows.
-        windows: counted beside it.
+        windows: the windows that are counted as well.
         equal_leakages: whether past and future have the same bound for each pair, at every tick.
-        hidden: whether states may differ that show the same, with no rate between them; there past and future of a
-            single tick tell at most `known`.
-        known_elsewhere: whether it holds against those who know states elsewhere, so that separate stretches add up.
+        hidden: whether different states may show the same, with no rate between them; then past and future of a single
+            tick tell at most `known`.
+        known_elsewhere: whether it holds against adversaries who know other states, so that separate stretches add up.
 
     Source: docs/proofs/stretches.md.
     """
@@ -114,22 +116,22 @@ class StretchBound:
 
     @property
     def tick_rate(self) -> Fraction:
-        """The largest rate of a tick: of its own output, and of all windows around it.
+        """The largest rate of a tick: of its own output and of all windows that hold it.
 
-        The outputs of a stretch lose that for each of its ticks, with nothing taken off for gaps or borders. Nobody
-        knows which window a tick is in: another grid begins with a policy, or a wall clock that is set.
+        The outputs of a stretch lose this much for each of its ticks, also at gaps and borders. The window of a tick is
+        not known in advance: a new policy, or a wall clock that is set, begins another grid.
         """
         return Fraction(self.rate) + total_rate(self.windows)
 
     def floor(self, ticks: int) -> float:
-        """Loss of a stretch if all else is as it was, for any numbers of the class: its own outputs; rounded up.
+        """Return the loss of a stretch if all other states are the same, for any class: its own outputs, rounded up.
 
         Two courses of states are compared that agree in as many ticks before and after as the process looks back.
         """
         return float_up(ticks * self.tick_rate)
 
     def epsilon(self, ticks: int) -> float:
-        """Loss of a stretch of at least one tick between any two courses of its states, in nats, rounded up."""
+        """Return the loss of a stretch of `ticks` >= 1 ticks between any two courses of its states, rounded up."""
         if not math.isfinite(self.known) or ticks == self.ticks:
             return self.known
         leakages = Fraction(self.known) - (0 if self.hidden and self.ticks == 1 else self.ticks * self.tick_rate)
@@ -139,13 +141,14 @@ class StretchBound:
         return min(bound, self.known) if ticks < self.ticks else bound
 
     def longest(self, epsilon: float) -> int:
-        """The most ticks of a stretch that loses at most epsilon; 0 if a single one loses more."""
+        """Return the most ticks of a stretch that loses at most epsilon; 0 if a single tick loses more."""
         return bisect_right(range(1, MAX_TICK), epsilon, key=self.epsilon)
 
     def rows(self, period_us: int | None, epsilon: float | None = None) -> tuple[Stretch, ...]:
-        """The stretches that are told of, the shortest first.
+        """Return the stretches to list, the shortest first.
 
-        Without a period, 10, 100 and 1000 ticks stand for the times. With `epsilon`, the longest that is within it.
+        Without a period, 10, 100 and 1000 ticks stand for the times. With `epsilon`, the longest stretch within it is
+        listed, too.
         """
         if period_us is None:
             lengths: list[tuple[str, int, int | None]] = [(f"{ticks} ticks", ticks, None) for ticks in _COUNTS]

@@ -1,6 +1,6 @@
-"""Ticks in a row that were drawn under one version of a stream's policy, as devices and gateways keep them.
+"""Intervals of ticks that were drawn under one version of a stream's policy, as devices and gateways keep them.
 
-A running agent has these without the mathematics of `fugu.contract.history`, which says what follows from them.
+A running agent keeps them without the mathematics of `fugu.contract.history`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ MAX_INTERVALS = 256
 
 
 class Drawn(NamedTuple):
-    """Ticks that were drawn under one version.
+    """An interval of ticks that were drawn under one version.
 
     Attributes:
-        begin: no tick from there up to `first` was drawn, by the device's own word.
-        absent: how many of the ticks first..last were not drawn, where the device does not say which.
+        begin: by the device's own word, no tick in begin..first-1 was drawn.
+        absent: the number of the ticks first..last that were not drawn, where the device does not say which.
     """
 
     first: int
@@ -30,10 +30,10 @@ class Drawn(NamedTuple):
 
 
 class Timeline:
-    """The intervals of one stream, in order; those of different versions overlap only where windows did.
+    """The intervals of a stream, in order; intervals of different versions overlap only where windows did.
 
-    `stored` are the rows that the disk has, by first tick and version. Beyond `max_rows`, the oldest are merged or
-    forgotten.
+    `stored` has the rows on the disk by first tick and version. Beyond `max_rows` rows, the oldest are merged or
+    dropped.
     """
 
     def __init__(self, rows: Iterable[Drawn] = (), max_rows: int = MAX_INTERVALS) -> None:
@@ -42,12 +42,12 @@ class Timeline:
         self.stored = {(row.first, row.version): row for row in self.rows}
 
     def extend(self, end: int) -> None:
-        """Let the last interval reach at least to a tick: frames that follow one another change no row."""
+        """Extend the last interval to a tick, so that consecutive frames add no rows."""
         if self.rows and self.rows[-1].last < end:
             self.rows[-1] = self.rows[-1]._replace(last=end)
 
     def add(self, ticks: Drawn) -> None:
-        """Add an interval; what touches it under the same version becomes one with it."""
+        """Add an interval; intervals of the same version that touch it are merged with it."""
         start = bisect_left(self.rows, (ticks.first,))
         if start and _joins(self.rows[start - 1], ticks):
             start -= 1

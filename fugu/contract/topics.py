@@ -28,7 +28,7 @@ __all__ = [
 
 NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 RESERVED_DEVICES = frozenset({"estimate", "count", "description", "release", "health", "policy", "group"})
-"""Names that stand where a device's does; and `policy`, whose description would look like a policy for a device."""
+"""Words that stand in the place of a device; and `policy`, whose description would look like a policy for a device."""
 RESERVED_AUDIENCES = RESERVED_DEVICES | {"symbols", "window", "table", "report"}
 """Names that would make a release's topic look like that of a device called `release`, in access lists too."""
 _NAME = re.compile(NAME_PATTERN)
@@ -60,7 +60,7 @@ ADDRESSES: dict[Kind, str] = {
     "group_request": "group/{group}/request",
     "group_answer": "group/{group}/answer",
 }
-"""Below `fugu/2/{fleet}/`."""
+"""The topics below `fugu/2/{fleet}/`."""
 _OF_GROUP: dict[str, OfGroup] = {
     "document": "group_document",
     "key": "group_key",
@@ -83,13 +83,13 @@ class Topic(NamedTuple):
 
 
 def check_device_name(name: str) -> None:
-    """Refuse by a TopicError what can be the name of no device, `+` too, which topics take for all of them."""
+    """Refuse a name that no device can have by a TopicError, also `+`, which stands for all devices in topics."""
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         raise TopicError(f"{name[:80]!r} is no name of a device: 1 to 64 letters, digits, '_' or '-', and not reserved")
 
 
 def topic_of(kind: Kind, fleet: str, *names: str) -> str:
-    """Make a topic of the names that `ADDRESSES` asks for, in their order; `+` stands for every one."""
+    """Make a topic of the names in its address, in their order; `+` stands for every name."""
     name_of_part = dict(zip(_NAMES[kind], names, strict=True))
     if (device := name_of_part.get("device")) in RESERVED_DEVICES:
         raise TopicError(f"no device is called {device!r}")
@@ -100,9 +100,9 @@ def topic_of(kind: Kind, fleet: str, *names: str) -> str:
 
 
 def discovery_topic(fleet: str, device: str) -> str:
-    """Home Assistant's own retained topic for a device, or, under `health`, the gateway; `parse_topic` refuses it.
+    """Return Home Assistant's retained topic of a device, or of the gateway under `health`; `parse_topic` refuses it.
 
-    The fleet's name keeps those of other fleets apart.
+    The fleet's name keeps the topics of fleets apart.
     """
     if device in RESERVED_DEVICES - {"health"}:
         raise TopicError(f"no device is called {device!r}")
@@ -110,12 +110,12 @@ def discovery_topic(fleet: str, device: str) -> str:
 
 
 def available_topic(fleet: str, device: str) -> str:
-    """Where Home Assistant reads whether a device is there: `online` or `offline`; retained."""
+    """Return the retained topic where Home Assistant reads whether a device is `online` or `offline`."""
     return f"{discovery_topic(fleet, device).removesuffix('config')}available"
 
 
 def parse_topic(topic: str) -> Topic:
-    """Take a topic apart; TopicError if it is none of this protocol's version."""
+    """Parse a topic; TopicError if it is not a topic of this protocol's version."""
     kind: Kind
     match topic.split("/"):
         case ["fugu", "2", fleet, ("estimate" | "count" | "description") as kind, device, stream]:
@@ -141,7 +141,7 @@ def parse_topic(topic: str) -> Topic:
 
 
 def _checked_name(name: str) -> str:
-    """A name as part of a topic; `+` stands for every name, in subscriptions."""
+    """Return a name as part of a topic, `+` for every name in subscriptions; TopicError for others."""
     if name != "+" and not _NAME.fullmatch(name):
         raise TopicError(f"{name[:80]!r} is not a name: 1 to 64 letters, digits, '_' or '-'")
     return name

@@ -1,7 +1,7 @@
-"""The judge of documents for an agent, or for whoever judges as one would; its rules are those of `fugu.core.judge`.
+"""The judge of documents for an agent, and for programs that judge as an agent; `fugu.core.judge` has the rules.
 
-The core decides. This module checks signatures, compiles a document's policies in JSON again, and has what only agents
-have: measured streams, tables, and ceilings of all streams together. A device whose own clock is synchronised takes no
+The core decides. This module checks signatures, compiles a document's JSON policies again, and judges what only agents
+have: measured streams, tables, and ceilings of all streams together. A device with a synchronised clock accepts no
 signed time that is more than a day ahead of it.
 """
 
@@ -39,16 +39,16 @@ __all__ = ["FAR_AHEAD_SECONDS", "Trust", "Verdict"]
 
 
 FAR_AHEAD_SECONDS = 86_400
-"""By how much a signed time may be ahead of a synchronised clock."""
+"""The seconds by which a signed time may be ahead of a synchronised clock."""
 _Read = TypeVar("_Read", PolicyDocument, TableDocument)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A document accepted, or changing nothing.
+    """The verdict on a document that is accepted or changes nothing.
 
-    `policies` are those of a policy document that changes something, as this device has them, and `compiled` what it
-    runs of each.
+    `policies` are the policies of a policy document that changes something, with this device's name. `compiled` has
+    them as the device runs them.
     """
 
     state: TrustState
@@ -59,12 +59,12 @@ class Verdict:
 
 
 class Trust:
-    """The rules of one device; TrustError if the enrolment's root is none, or what is stored is damaged.
+    """The trust of a device; TrustError if the enrolment's root is not valid, or the stored state is damaged.
 
     Args:
-        stored: the state as it was packed; none for a device that has accepted nothing yet.
-        sensors: for each stream what tells its sensor from others, by the device's configuration. `None` where that is
-            not known: then streams get the benefit of the doubt.
+        stored: the packed state; none for a device that has accepted nothing yet.
+        sensors: for each stream a value that tells its sensor from others, by the device's configuration. `None` if it
+            is unknown: streams that can be of one sensor are then taken to be so.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class Trust:
             raise TrustError("what is kept of earlier documents is damaged, or of an older format") from None
 
     def judge(self, payload: bytes, kind: Kind, now: int, *, is_synchronised: bool = False) -> Verdict:
-        """Judge a document at a Unix time in seconds; what is accepted takes effect in `state`.
+        """Judge a document at a Unix time in seconds; an accepted document takes effect in `state`.
 
-        `kind` is what is expected where it came from, `root` for a message of root documents; `is_synchronised` says
-        that `now` is of a clock known to be synchronised. The TrustError says why it is refused.
+        `kind` is the expected kind, `root` for a message of root documents. `is_synchronised` says that `now` is of a
+        synchronised clock. The TrustError says why the document is refused.
         """
         if len(payload) > MAX_ENVELOPE_BYTES:
             raise TrustError(f"no envelope: {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
@@ -113,17 +113,17 @@ class Trust:
         return Verdict(state, True)
 
     def in_force(self) -> Verdict | None:
-        """The newest document ever accepted, its guarantees derived once more; `None` if there is none.
+        """Check the newest accepted document again, and return the verdict; `None` without a document.
 
-        Its validity is not asked for: `on_expiry` says what happens to a policy whose time is over. TrustError: the
-        owner has lowered a ceiling since.
+        Its times are not checked: `on_expiry` says what happens after them. TrustError: the owner has lowered a ceiling
+        since.
         """
         return Verdict(self.state, False, *self._check_policies(*self.state.policies)) if self.state.policies else None
 
     def set_back(self, now: int) -> int:
-        """Take a time for the signed one that is ahead of it, by the word of the device's owner; the time from then on.
+        """Set a signed time that is ahead of `now` back to `now`, as the device's owner asks. Return the time in force.
 
-        It is never below the beginning that the newest accepted document has. TrustError as for `in_force`.
+        It is never below `valid_from` of the newest accepted document. TrustError as for `in_force`.
         """
         document = None if (verdict := self.in_force()) is None else verdict.document
         least_time = document.valid_from if isinstance(document, PolicyDocument) else 0
@@ -137,7 +137,7 @@ class Trust:
         return Verdict(self.state, document=document)
 
     def _check_policies(self, payload: bytes) -> tuple[PolicyDocument, tuple[AnyPolicy, ...], tuple[bytes, ...]]:
-        """A document, its policies for this device, and what runs of them: all within the owner's limits."""
+        """Return a policy document, its policies for this device, and these compiled; TrustError outside the limits."""
         document = _read(PolicyDocument, payload)
         symbol_policies: list[tuple[Policy, AgentPolicy]] = []
         measured_policies: list[MeasurePolicy] = []
@@ -167,7 +167,7 @@ class Trust:
         return document, policies, compiled_policies
 
     def _check_symbols(self, policies: list[tuple[Policy, AgentPolicy]]) -> None:
-        """Let the core hold what runs against pins and the ceiling; the adversaries that an owner accepts are a set."""
+        """Check policies of symbols against pins, the ceiling and the accepted adversaries; TrustError."""
         enrolment = self.enrolment
         pinned_policies: dict[str, CorePolicy] = {}
         for policy, form in policies:
@@ -222,7 +222,7 @@ class Trust:
 
 
 def _refuse_in_numbers(policy: Policy, ceiling: Ceiling, reason: Reason) -> None:
-    """Refuse a policy in more words than a board has for it."""
+    """Refuse a policy with the numbers that the core's refusal leaves out, if it fails here as well."""
     try:
         policy.verify(ceiling)
     except GuaranteeError as error:

@@ -1,10 +1,10 @@
-"""Windows of a stream: which ticks are counted together, what is asked of them, and with how much noise.
+"""Windows of a stream: which ticks are counted together, by which query, and with how much noise.
 
-One window adds sensitivity / scale to the loss of each of its ticks; losses of windows that share a tick, and of its
+A window adds sensitivity / scale to the loss of each of its ticks; the losses of windows that share a tick, and of its
 symbol, add up. Source: docs/proofs/device-windows.md, "Windows counted on the device".
 With the mechanisms "chain", "mqm-exact" and "mqm-approx" the losses of any number of counts add up tick by tick. The
-noise of "wasserstein" and "group" covers one release of one window, ever. Source: docs/proofs/published-mechanisms.md,
-"The published mechanisms".
+noise of "wasserstein" and "group" covers a single release of a single window, ever. Source:
+docs/proofs/published-mechanisms.md, "The published mechanisms".
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ __all__ = [
 Composing = Literal["chain", "mqm-exact", "mqm-approx"]
 Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "group"]
 ALONE: tuple[Mechanism, ...] = tuple(name for name in get_args(Mechanism) if name not in get_args(Composing))
-"""Mechanisms that do not compose: their release is the only one that an audience ever gets of a stream."""
+"""Mechanisms that do not compose: an audience gets a single release of a stream, ever."""
 _AGAINST_ALL = ("chain", "group")
 
 
 def covers(mechanism: str, adversary: str) -> bool:
-    """True if a mechanism has a bound against an adversary: one who knows a state far away breaks quilts."""
+    """True if a mechanism has a bound against an adversary; knowledge of a distant state breaks quilts."""
     return mechanism in _AGAINST_ALL or adversary == "ignorant"
 
 
 MAX_WINDOWS = 16
 MAX_OVERLAP = 64
-"""Windows of one definition that may share a tick."""
+"""The most windows of one definition that may share a tick."""
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
 _MAX_PART, _DIGITS = 9_999_999_999, 10**7
-"""Of numerator and denominator; of what is rounded up to them."""
+"""The largest numerator and denominator of a scale; the magnitude from which rounding is precise enough."""
 _DAY = 86_400
 _Offset = Annotated[int, Field(ge=-_DAY, le=_DAY)]
 
 
 class Blocks(Document):
-    """Blocks of the local day that have a count each, as `fugu.contract.queries.DayBlocks`."""
+    """Blocks of the local day that have a count each, as `fugu.contract.calendar.DayBlocks`."""
 
     zone: Annotated[Printable, Field(min_length=1, max_length=64)]
     seconds: int = Field(ge=900, le=_DAY)
@@ -77,7 +77,7 @@ class Blocks(Document):
 
 
 class Asking(Document):
-    """A document whose fields say what is asked: `states` and at most one of these, left out where it is None."""
+    """A document with the fields of a query: `states`, and `blocks`, which is left out where it is None."""
 
     blocks: Blocks | None = Field(default=None, description="Of the local day, which have a count each: a profile.")
 
@@ -89,20 +89,20 @@ class Asking(Document):
 
     @property
     def query(self) -> Query:
-        """Query about its ticks."""
+        """The query about the window's ticks."""
         return query_of(vars(self))
 
 
 class Window(Asking):
-    """A count over every so many ticks: window n covers the ticks start + n * stride .. + length - 1.
+    """A count over windows of ticks: window n covers the ticks start + n * stride .. + length - 1.
 
     Attributes:
-        name: unlike that of any other window of the stream.
+        name: different from the name of every other window of the stream.
         stride: ticks from the beginning of one window to that of the next; below `length`, windows overlap.
-        start: first tick of window 0.
+        start: the first tick of window 0.
         states: the states whose ticks are counted together, by label or by index; or `EACH`, a count for each.
         scale: of the noise, in ticks: an integer, "20", or a fraction in lowest terms, "7/3".
-        mechanism: by which its noise was planned; a device proves every guarantee by the chain accountant.
+        mechanism: the mechanism by which the noise was planned; devices prove every guarantee by the chain accountant.
     """
 
     kind: ClassVar = "window"
@@ -126,7 +126,7 @@ class Window(Asking):
 
     @property
     def overlap(self) -> int:
-        """The most windows of this definition that share a tick."""
+        """The largest number of windows of this definition that share a tick."""
         return -(-self.length // self.stride)
 
     @property
@@ -135,7 +135,7 @@ class Window(Asking):
         return self.overlap * self.query.sensitivity / Fraction(self.scale)
 
     def counted(self, labels: tuple[str, ...]) -> tuple[int, ...]:
-        """Indices of the states counted together, all for a histogram; ValueError if one is unknown or named twice."""
+        """Return the indices of the counted states, all for a histogram; ValueError if one is unknown or twice."""
         if self.states == EACH:
             return tuple(range(len(labels)))
         indices = [self._state_index(state, labels) for state in self.states]
@@ -144,11 +144,11 @@ class Window(Asking):
         return tuple(indices)
 
     def groups(self, labels: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-        """For each count in a frame the indices of the states that it counts; ValueError as `counted`."""
+        """Return for each count in a frame the indices of its states; ValueError as `counted`."""
         return self.query.groups(self.counted(labels))
 
     def covers(self, index: int, first: int, length: int) -> bool:
-        """True if window `index` has these ticks."""
+        """True if window `index` begins at tick `first` and has this length."""
         return first == self.start + index * self.stride and length == self.length
 
     def _state_index(self, state: int | str, labels: tuple[str, ...]) -> int:
@@ -160,9 +160,9 @@ class Window(Asking):
 
 
 def lawful_scale(lower_bound: float | Fraction) -> Fraction:
-    """Round a scale above 0 up to a fraction that a policy may hold, by less than 1e-7 of it; else GuaranteeError.
+    """Round a scale above 0 up to a fraction that a policy may hold, by less than 1e-7 of it.
 
-    From 1 on it is a decimal number, below the inverse of one.
+    From 1 on the fraction is a decimal number, below 1 the inverse of one. GuaranteeError if the scale is too large.
     """
     exact = Fraction(lower_bound)
     if exact > _MAX_PART:
@@ -176,9 +176,9 @@ def lawful_scale(lower_bound: float | Fraction) -> Fraction:
 
 
 def noise_within(scale: Fraction, confidence: float) -> int:
-    """The least h >= 0 such that discrete Laplace noise of a scale is in -h..h with this probability.
+    """Return the least h >= 0 such that discrete Laplace noise of a scale is in -h..h with a probability.
 
-    Outside of -h..h it is with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
+    The noise is outside of -h..h with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
     """
     spread = float(scale)
     tail_bound = (1.0 - confidence) * (1.0 + math.exp(-1.0 / spread)) / 2.0
@@ -190,17 +190,17 @@ class Counted(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the window."""
+        """The name of the window."""
 
     @property
     def length(self) -> int:
-        """Ticks of a window."""
+        """The number of ticks of a window."""
 
     @property
     def rate(self) -> Fraction:
-        """The loss that it adds to every tick, in nats."""
+        """The loss that the counts add to every tick, in nats."""
 
 
 def total_rate(windows: Iterable[Counted]) -> Fraction:
-    """The loss that windows add to every tick together, in nats."""
+    """Return the loss that windows together add to every tick, in nats."""
     return sum((window.rate for window in windows), Fraction(0))
