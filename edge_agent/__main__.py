@@ -75,7 +75,7 @@ def _run(words: Sequence[str]) -> int:
         print_lines(status_words(status, _promises(config, status)))
         return 0
     if options.doctor:
-        return _doctor(Path(options.config))
+        return _run_doctor(Path(options.config))
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda _number, _frame: sys.exit(0))
     wait_for_plan = check_in_child(options.config)
@@ -87,7 +87,7 @@ def _run(words: Sequence[str]) -> int:
 
     plan = wait_for_plan()
     if options.check:
-        return _check(options.config, plan)
+        return _run_check(options.config, plan)
     agent = Agent(plan, open_sensors(plan.streams), system_entropy(), notifier=Notifier.of_process())
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda _number, _frame: agent.stop())
@@ -103,7 +103,7 @@ def _promises(config: Path, status: dict[str, Any]) -> dict[str, list[str]]:
     return {name: sentences(description) for name, description in descriptions(config, drawn_ticks).items()}
 
 
-def _check(config: str, plan: AgentPlan) -> int:
+def _run_check(config: str, plan: AgentPlan) -> int:
     from edge_agent.doctor import limits, try_sensors
     from edge_agent.local_control import LocalStatusError, ask_status
     from edge_agent.sensors.opening import silence_warning
@@ -125,7 +125,7 @@ def _check(config: str, plan: AgentPlan) -> int:
     return 0
 
 
-def _doctor(config: Path) -> int:
+def _run_doctor(config: Path) -> int:
     from edge_agent.doctor import examine
     from fugu.host.checks import failed, lines
 

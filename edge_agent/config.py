@@ -26,7 +26,7 @@ def load(path: str | Path) -> AgentPlan:
     Raises ConfigError for the file, PolicyError for a malformed policy, GuaranteeError for a guarantee that is false or
     above the ceiling.
     """
-    return _plan(_validate(Path(path)))
+    return _read_plan(_validate(Path(path)))
 
 
 def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
@@ -42,12 +42,12 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
         child_answer = wait_for_answer()
         if "refused" in child_answer:
             raise ConfigError(child_answer["detail"])
-        return _plan(child_answer["plan"])
+        return _read_plan(child_answer["plan"])
 
     return wait_for_plan
 
 
-def _plan(fields: dict[str, Any]) -> AgentPlan:
+def _read_plan(fields: dict[str, Any]) -> AgentPlan:
     from fugu.mqtt import Broker  # here, so that the child is forked before it is loaded
 
     streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in fields.pop("streams"))

@@ -59,7 +59,7 @@ def _own_history(policy: AnyPolicy, document: Mapping[str, Any]) -> History:
 
 def descriptions(config: Path, drawn_ticks: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
     """Describe the streams whose policies on disk the agent still runs; FuguError if policies cannot be read."""
-    descriptions, policies = {}, list(_policies(config))
+    descriptions, policies = {}, list(_read_policies(config))
     for policy in policies:
         drawn_document = drawn_ticks.get(policy.stream)
         if drawn_document is not None and Edition(*drawn_document["running"]) == _edition(policy):
@@ -84,7 +84,7 @@ def _edition(policy: AnyPolicy) -> Edition:
     return Edition(policy.version, Noise.of(policy).text() if isinstance(policy, Policy) else "")
 
 
-def _policies(path: Path) -> Iterable[AnyPolicy]:
+def _read_policies(path: Path) -> Iterable[AnyPolicy]:
     config = read_config(path)
     if config.enrolment is not None:
         verdict = open_trust(config, path.parent).in_force()

@@ -141,7 +141,7 @@ def _check_epsilon(policy: Policy, target: SharedWindow, pin: GroupPin) -> None:
     ticks = pin.most.ticks(policy.clock.period_us)
     claim = policy.guarantee.model_copy(update={"epsilon": pin.most.epsilon, "stretch_ticks": ticks})
 
-    def passes(noise: int) -> bool:
+    def keeps_terms(noise: int) -> bool:
         group = target.group.model_copy(update={"noise": noise})
         sums = tuple(
             window.model_copy(update={"group": group}) if window is target else window for window in policy.sums
@@ -152,9 +152,10 @@ def _check_epsilon(policy: Policy, target: SharedWindow, pin: GroupPin) -> None:
             return False
         return True
 
-    if passes(target.group.noise):
+    if keeps_terms(target.group.noise):
         return
-    limit = bisect_left(range(1, target.group.noise), True, key=lambda noise: not passes(noise))  # small A, more noise
+    # A smaller A is more noise, so the terms are kept up to a limit.
+    limit = bisect_left(range(1, target.group.noise), True, key=lambda noise: not keeps_terms(noise))
     remedy = f"at most {limit} would do" if limit else "no A would do: the stream tells too much beside it"
     raise TrustError(
         f"epsilon {policy.derived().epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "

@@ -41,22 +41,22 @@ def main(arguments: list[str]) -> int:
     path, kind, now, parent, clock_word = arguments
     end_with_parent(int(parent))
     payload = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
-    answer = answer_of(lambda: judge(Path(path), kind, payload, int(now), sure=clock_word == "sure"))
+    answer = answer_of(lambda: judge(Path(path), kind, payload, int(now), is_synchronised=clock_word == "sure"))
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
     return 0
 
 
-def judge(path: Path, kind: str, payload: bytes, now: int, *, sure: bool = False) -> dict[str, Any]:
+def judge(path: Path, kind: str, payload: bytes, now: int, *, is_synchronised: bool = False) -> dict[str, Any]:
     """Judge a document as the device of a configuration, and return the answer for its agent. Raises TrustError.
 
-    `now` is Unix time in seconds, `sure` whether the clock is known to be synchronised.
+    `now` is Unix time in seconds, `is_synchronised` whether the clock is known to be synchronised.
     """
     config = read_config(path)
     trust = open_trust(config, path.parent)
     if (expected_kind := _KINDS.get(kind)) is None:
         raise TrustError(f"documents of kind {kind} are not sent")
-    verdict = trust.judge(payload, expected_kind, now, is_synchronised=sure)
+    verdict = trust.judge(payload, expected_kind, now, is_synchronised=is_synchronised)
     answer: dict[str, Any] = {"kind": kind, "changes": verdict.changes, "state": verdict.state.pack().hex()}
     if verdict.compiled:
         answer["plans"] = stream_forms(verdict, config, path.parent)

@@ -57,7 +57,7 @@ class StreamPlan:
             **{name: getattr(policy, name) for name in ("stream", "version", "valid_from", "frame_ticks")},
             **{name: getattr(policy, name) for name in ("epoch_us", "period_us", "discretiser")},
             valid_until=policy.valid_until or None,
-            noise=_noise(policy, form),
+            noise=_noise_source(policy, form),
             sensor=sensor,
             windows=tuple(policy.windows),
             sums=policy.sums,
@@ -162,7 +162,7 @@ class AgentPlan:
     config: str = ""
 
 
-def _noise(policy: AgentPolicy, form: dict[str, Any]) -> SymbolNoise | PointSource | None:
+def _noise_source(policy: AgentPolicy, form: dict[str, Any]) -> SymbolNoise | PointSource | None:
     """Return the tables that a stream draws from, None for windows only; modules for points are loaded if needed."""
     if policy.points:
         from edge_agent.measurer import PointSource

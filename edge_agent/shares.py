@@ -268,7 +268,7 @@ class StreamSums:
             if is_due and self._helpers.has_key(total.plan, first_tick + self._shift):
                 total.asked_window = window_number
                 self._helpers.seal(total.plan, window_number, partial(self._take_masks, total, window_number))
-        return [self._report(total, count) for total, count in ended_windows]
+        return [self._make_report(total, count) for total, count in ended_windows]
 
     def _take_masks(self, total: _Sum, window_number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
         """Take the masks of a window, unless it has begun."""
@@ -287,7 +287,7 @@ class StreamSums:
                 if total.open is None and total.next is not None and total.next.number <= total.plan.at(wall_tick):
                     total.open, total.next = total.next, None
 
-    def _report(self, total: _Sum, count: _Count) -> Report:
+    def _make_report(self, total: _Sum, count: _Count) -> Report:
         total.last_window = count.number
         head_fields = self._version, total.plan.name, -1, count.number, total.plan.digest
         return Report(*head_fields, tuple(count.observed), count.take_parts(), count.sealed)

@@ -104,18 +104,18 @@ class _Place(NamedTuple):
     def encode(self, record: WindowRecord) -> bytes:
         counts = (count.to_bytes(_COUNT_BYTES, "little", signed=True) for count in record.counts)
         body = _HEAD.pack(record.index, record.through, record.observed) + b"".join(counts)
-        return self._check(body) + body
+        return self._checksum(body) + body
 
     def decode(self, record: bytes) -> WindowRecord | None:
         body = record[_CHECK_BYTES:]
-        if len(record) != self.size or record[:_CHECK_BYTES] != self._check(body):
+        if len(record) != self.size or record[:_CHECK_BYTES] != self._checksum(body):
             return None
         counts = (body[i : i + _COUNT_BYTES] for i in range(_HEAD.size, len(body), _COUNT_BYTES))
         index, through, observed = _HEAD.unpack_from(body)
         count_values = tuple(int.from_bytes(count, "little", signed=True) for count in counts)
         return WindowRecord(index, through, observed, count_values)
 
-    def _check(self, body: bytes) -> bytes:
+    def _checksum(self, body: bytes) -> bytes:
         return sha256(self.key + body).digest()[:_CHECK_BYTES]
 
 

@@ -151,7 +151,7 @@ def build(
     files[-1].write_text(_image_module(burnt, policies[0], limits, compiled))
     if burnt.secret:
         files.append(folder / "generator.seed")
-        files[-1].write_bytes(_seed(burnt.secret, policies[0]))
+        files[-1].write_bytes(_derive_seed(burnt.secret, policies[0]))
     sizes = {str(file.relative_to(folder)): file.stat().st_size for file in files}
     return Image(folder, sizes, compiled, Fraction(max(ratios), ONE), _randomness(burnt))
 
@@ -342,9 +342,9 @@ def _shorten_parameters(scope: _SCOPES) -> None:
     names |= {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
     scopes = [node for node in ast.walk(scope) if node is not scope and isinstance(node, _SCOPES | ast.comprehension)]
     inner_names = {name for node in scopes for name in _bound_names(node)}
-    unused = iter([name for name in _SHORT_NAMES if name not in names])
+    free_names = iter([name for name in _SHORT_NAMES if name not in names])
     short_names = {
-        argument.arg: next(unused)
+        argument.arg: next(free_names)
         for argument in positional
         if argument.arg not in inner_names | {"self", *_SHORT_NAMES}
     }
@@ -404,7 +404,7 @@ def _randomness(burnt: Burnt) -> str:
     return COMPUTATIONAL if burnt.board in _WITHOUT_GENERATOR else INFORMATION
 
 
-def _seed(secret: bytes, policy: AnyPolicy) -> bytes:
+def _derive_seed(secret: bytes, policy: AnyPolicy) -> bytes:
     """Derive the 64-byte seed of an image from a secret, another at every build; the seed does not tell the secret."""
     name = f"{policy.fleet}/{policy.device}".encode() + b"\0" + secrets.token_bytes(32)
     return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + part + name, "sha256") for part in (b"0", b"1"))

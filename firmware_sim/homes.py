@@ -64,7 +64,7 @@ class SimulatedHomes:
         self._away_probability = away_probability
         self._rng = random.Random(1)
         self._seeds = {name: os.urandom(32) for name in states}
-        self.digits = {name: digits(_public(seed)) for name, seed in self._seeds.items()}
+        self.digits = {name: digits(_public_key(seed)) for name, seed in self._seeds.items()}
         self.shares: dict[int, dict[str, int]] = {}
         if document.numbers != 1:
             raise ValueError("simulated homes count whole windows, not blocks of a day")
@@ -109,23 +109,23 @@ class SimulatedHomes:
 
     def _run_windows(self) -> None:
         begins_us = self._document.begins_us
-        current, upcoming, last_sent = _NO_WINDOW, _NO_WINDOW, 0.0
+        current_window, next_window, last_sent = _NO_WINDOW, _NO_WINDOW, 0.0
         while not self._stop.wait(0.05):
             if time.monotonic() - last_sent >= _SEND_SECONDS:
                 self._send_reports()
                 last_sent = time.monotonic()
             now_us = time.time_ns() // 1000
             window = (now_us - begins_us(0)) // (begins_us(1) - begins_us(0))
-            if current.homes and current.number < window:
-                self._report_window(current)
+            if current_window.homes and current_window.number < window:
+                self._report_window(current_window)
                 self._send_reports()
-                current = _NO_WINDOW
-            if upcoming.homes and upcoming.number <= window:
-                current, upcoming = (upcoming if upcoming.number == window else _NO_WINDOW), _NO_WINDOW
-            if not upcoming.homes and self._opening is not None:
-                upcoming = self._draw_window(max(window, -1) + 1, self._opening)
-                if begins_us(upcoming.number) <= time.time_ns() // 1000:
-                    upcoming = _NO_WINDOW  # it has begun meanwhile
+                current_window = _NO_WINDOW
+            if next_window.homes and next_window.number <= window:
+                current_window, next_window = (next_window if next_window.number == window else _NO_WINDOW), _NO_WINDOW
+            if not next_window.homes and self._opening is not None:
+                next_window = self._draw_window(max(window, -1) + 1, self._opening)
+                if begins_us(next_window.number) <= time.time_ns() // 1000:
+                    next_window = _NO_WINDOW  # it has begun meanwhile
 
     def _draw_window(self, number: int, opening: OpeningKey) -> _Window:
         """Draw the homes that report a window, draw and encrypt their masks, and draw their shares."""
@@ -159,5 +159,5 @@ class SimulatedHomes:
             self._link.publish(topic_of("report", self._document.fleet, name, self._document.stream), payload)
 
 
-def _public(seed: bytes) -> bytes:
+def _public_key(seed: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()

@@ -83,9 +83,9 @@ def _run(words: list[str]) -> int:
     options = _parser().parse_args(words)
     match options.command:
         case "init":
-            return _init(options.folder, options.fleet)
+            return _create_helper(options.folder, options.fleet)
         case "run":
-            return _serve(options.config, options.log_format, verbose=options.verbose)
+            return _run_helper(options.config, options.log_format, verbose=options.verbose)
     from fugu_helper.config import read_config, root_of, signed_documents
 
     config = read_config(options.config)
@@ -113,7 +113,7 @@ def _run(words: list[str]) -> int:
     return 0
 
 
-def _init(folder: Path, fleet: str) -> int:
+def _create_helper(folder: Path, fleet: str) -> int:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from fugu.contract.topics import check_device_name
@@ -139,7 +139,7 @@ def _ask_digits(question: str) -> str:
         raise UsageError("no digits were typed") from None
 
 
-def _serve(config: Path, log_format: str, *, verbose: bool) -> int:
+def _run_helper(config: Path, log_format: str, *, verbose: bool) -> int:
     log_to_stderr("json" if log_format == "json" else "text", verbose=verbose)
     import logging
 

@@ -28,9 +28,9 @@ class CallSensor(LiveSensor):
         self._function = function
         self._call_due = threading.Event()
         self._call_due.set()
-        threading.Thread(target=self._follow, name="sensor", daemon=True).start()
+        threading.Thread(target=self._call_function, name="sensor", daemon=True).start()
 
-    def _follow(self) -> None:
+    def _call_function(self) -> None:
         while self._call_due.wait():
             self._call_due.clear()
             try:

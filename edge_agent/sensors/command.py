@@ -68,9 +68,9 @@ class CommandLineSensor(LiveSensor):
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        threading.Thread(target=self._follow, name="command", daemon=True).start()
+        threading.Thread(target=self._restart_command, name="command", daemon=True).start()
 
-    def _follow(self) -> None:
+    def _restart_command(self) -> None:
         while not self._closed.is_set():
             try:
                 self._run()

@@ -57,11 +57,11 @@ class HeartRateSensor(LiveSensor):
         self._is_gone = True
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _loop, _context: None)
-        self._task = self._loop.create_task(self._follow())
-        self._thread = threading.Thread(target=self._run, name="bluetooth", daemon=True)
+        self._task = self._loop.create_task(self._reconnect())
+        self._thread = threading.Thread(target=self._run_loop, name="bluetooth", daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         try:
             self._loop.run_until_complete(self._task)
         except BaseException:  # cancelled by `close`, or an error of the library, which must not be printed
@@ -69,7 +69,7 @@ class HeartRateSensor(LiveSensor):
         self._is_gone = True
         self._loop.close()
 
-    async def _follow(self) -> None:
+    async def _reconnect(self) -> None:
         while True:
             try:
                 await self._listen()

@@ -104,13 +104,13 @@ class MqttSensor(LiveSensor):
 
     def poll(self, tick: int) -> SensorUpdate:
         """Return the newest value, if one came; the source works if its broker is there and its device available."""
-        self._trouble = self._problem()
+        self._trouble = self._find_trouble()
         update = super().poll(tick)
         if not self._link.connected:
             return update._replace(works=False)
         return update._replace(works=True) if update.works is None and self._online else update
 
-    def _problem(self) -> str:
+    def _find_trouble(self) -> str:
         if not self._link.connected:
             failure = "its broker cannot be reached, or refuses the connection" if self._link.last_error else ""
             return self._refusal or failure

@@ -81,13 +81,13 @@ class ChangeSensor(_SensorAround):
         return SensorUpdate(self._held if is_valid else None, None)
 
 
-def _replay(config: _Config) -> Sensor:
+def _open_replay(config: _Config) -> Sensor:
     from edge_agent.sensors.replay import replay_of
 
     return replay_of(config)
 
 
-def _command(config: _Config) -> Sensor:
+def _open_command(config: _Config) -> Sensor:
     from edge_agent.sensors.command import CommandLineSensor, CommandSensor
 
     words = config["command"]
@@ -104,7 +104,7 @@ def _exclusive_command(config: _Config) -> tuple[str, ...]:
     return (f"the command {config['command'][0]}", *config["command"][1:])
 
 
-def _mqtt(config: _Config) -> Sensor:
+def _open_mqtt(config: _Config) -> Sensor:
     from edge_agent.sensors.mqtt_topic import MqttSensor
     from fugu.mqtt import LinkError
 
@@ -114,13 +114,13 @@ def _mqtt(config: _Config) -> Sensor:
         raise ConfigError(f"sensor of topic {config['topic']}: {error}") from None
 
 
-def _gpio(config: _Config) -> Sensor:
+def _open_gpio(config: _Config) -> Sensor:
     from edge_agent.sensors.gpio import GpioSensor
 
     return GpioSensor(**{key: config[key] for key in ("pin", "pull_up", "active_state", "since")})
 
 
-def _heart_rate(config: _Config) -> Sensor:
+def _open_heart_rate(config: _Config) -> Sensor:
     from edge_agent.sensors.heart_rate import HeartRateSensor
 
     return HeartRateSensor(config["address"], needs_contact=config["no_contact"] == "missing")
@@ -146,12 +146,12 @@ KINDS = {
         lambda _config: ("standard input",),
         "its input ends",
     ),
-    "replay": Kind(_replay),
+    "replay": Kind(_open_replay),
     "call": Kind(lambda config: CallSensor(import_function(config["target"])), until="its function raises"),
-    "command": Kind(_command, _exclusive_command, "its command fails"),
-    "mqtt": Kind(_mqtt, until="the connection to its broker is lost"),
-    "gpio": Kind(_gpio, lambda config: (f"GPIO pin {config['pin']}",)),
-    "bluetooth-heart-rate": Kind(_heart_rate, lambda config: (f"the monitor {config['address'].upper()}",)),
+    "command": Kind(_open_command, _exclusive_command, "its command fails"),
+    "mqtt": Kind(_open_mqtt, until="the connection to its broker is lost"),
+    "gpio": Kind(_open_gpio, lambda config: (f"GPIO pin {config['pin']}",)),
+    "bluetooth-heart-rate": Kind(_open_heart_rate, lambda config: (f"the monitor {config['address'].upper()}",)),
 }
 
 

@@ -143,9 +143,9 @@ class LineSensor(LiveSensor):
         super().__init__()
         self._lines = lines
         self._keep_alive = keep_alive
-        threading.Thread(target=self._follow, name="lines", daemon=True).start()
+        threading.Thread(target=self._read_lines, name="lines", daemon=True).start()
 
-    def _follow(self) -> None:
+    def _read_lines(self) -> None:
         try:
             self._take_lines(self._lines, self._keep_alive)
             self._trouble = "its input has ended"

@@ -21,7 +21,7 @@ def patient_clock(streams: int):
         def now_us(self):
             return self._began + self.elapsed_us()
 
-        def ticked(self, policy, tick):
+        def note_tick(self, policy, tick):
             """Note a drawn tick of a stream: the clock waits for the next tick, a period later, even if it was late."""
             now, period = self.elapsed_us(), policy.period_us
             first, begin = self._first.setdefault(policy.stream, (tick, now))
@@ -47,14 +47,14 @@ class Playing:
         self.tick = 0
         tick = Ticker._tick
 
-        def ticking(ticker):
+        def tick_noted(ticker):
             self.tick = ticker.next_tick
             try:
                 return tick(ticker)
             finally:
-                clock.ticked(ticker.policy, self.tick)
+                clock.note_tick(ticker.policy, self.tick)
 
-        Ticker._tick = ticking
+        Ticker._tick = tick_noted
 
     def sensor(self, states: str, readings: list):
         """Return a function that reads the current tick's reading; `states` is a file with a byte for each tick."""

@@ -18,7 +18,7 @@ class Codes:
 
     def __init__(self, codes: Iterable[str]) -> None:
         self._words = frozenset(code.strip().casefold() for code in codes)
-        self._numbers = frozenset(number for word in self._words if not math.isnan(number := _number(word)))
+        self._numbers = frozenset(number for word in self._words if not math.isnan(number := _to_number(word)))
 
     def __bool__(self) -> bool:
         return bool(self._words)
@@ -29,12 +29,12 @@ class Codes:
         word = reading.strip().casefold()
         if word in self._words:
             return True
-        if math.isnan(number := _number(word)):
+        if math.isnan(number := _to_number(word)):
             return "," in word and any(cell in self for cell in word.split(","))
         return number in self._numbers
 
 
-def _number(word: str) -> float:
+def _to_number(word: str) -> float:
     """Read a number, also with a decimal comma; NaN if the word is no number."""
     try:
         return float(word.replace(",", "."))

@@ -78,7 +78,7 @@ def _constants(count: int, power: int) -> bytes:
     return bytes(constants)
 
 
-def _words(block: bytes) -> list:
+def _to_words(block: bytes) -> list:
     return [int.from_bytes(block[offset : offset + 8], "big") for offset in range(0, len(block), 8)]
 
 
@@ -123,10 +123,10 @@ def sha512(message: tuple, on_progress) -> bytes:
     global _cubes
     if not _cubes:
         _cubes = _constants(80, 3)
-    state = _words(_constants(8, 2))
+    state = _to_words(_constants(8, 2))
     for block in _blocks(message):
         on_progress()
-        words = _words(block)  # the last 16 of 80
+        words = _to_words(block)  # the last 16 of 80
         a, b, c, d, e, f, g, h = state
         for i in range(80):
             slot = i & 15

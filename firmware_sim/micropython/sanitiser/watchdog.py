@@ -14,7 +14,7 @@ _UNIX_SECONDS = 60
 def watchdog(board: str):
     """Start the watchdog, and return a function that feeds it; call this every few seconds from now on."""
     if board == "unix":
-        return _process(int(os.getenv("WATCHDOG_SECONDS") or _UNIX_SECONDS))
+        return _start_process(int(os.getenv("WATCHDOG_SECONDS") or _UNIX_SECONDS))
     from machine import WDT
 
     return WDT(timeout=_ESP32_MS if board == "esp32" else _LONGEST_MS).feed
@@ -27,7 +27,7 @@ if [ -e $file ]; then rm $file; missed=0; else missed=$((missed + 1)); fi
 if [ $missed -ge $most ]; then kill -9 $board; exit; fi; done; rm -f $file) </dev/null >/dev/null 2>&1 &"""
 
 
-def _process(seconds: int):
+def _start_process(seconds: int):
     """Start a process that kills this one unless a file appears in time. Return a function that makes the file.
 
     The process looks every second, and removes the file.
