@@ -34,7 +34,7 @@ from gateway.releases.allowance import (
 from gateway.releases.charges import units_above
 from gateway.releases.config import ReleaseConfig, Scheduled
 from gateway.releases.jobs import answer_rows, release_window
-from gateway.releases.statistics import Query, two_valued
+from gateway.releases.statistics import Query, two_valued_weights
 
 __all__ = [
     "Definition",
@@ -176,7 +176,7 @@ def _symbol_counts(policy: Policy, plan: Scheduled, config: ReleaseConfig, query
     symbols = policy.table.symbols
     consecutive = query.definition.pairs
     groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if consecutive else symbols))
-    if query.definition.single and (rule := two_valued(policy.table, query.states)) is not None:
+    if query.definition.single and (rule := two_valued_weights(policy.table, query.states)) is not None:
         groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
     is_exclusive = plan.mechanism in ALONE
     if is_exclusive:

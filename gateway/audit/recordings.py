@@ -21,7 +21,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, parse_topic, topic_of
 from fugu.planning.recorded_policy import Truth
 from gateway.audit.mechanism import Definition
-from gateway.releases.statistics import two_valued
+from gateway.releases.statistics import two_valued_weights
 
 __all__ = ["Message", "Published", "read_messages", "stream_topics"]
 
@@ -64,7 +64,7 @@ def release_noise(
         labels = policy.discretiser.states
         rule = None
         if policy.table is not None and frame.asked.single and definition.symbols:
-            rule = two_valued(policy.table, tuple(map(labels.index, frame.states)))
+            rule = two_valued_weights(policy.table, tuple(map(labels.index, frame.states)))
         if rule is None or frame.observed == 0:
             continue
         value = frame.values[0] * frame.asked.divisor(frame.observed)

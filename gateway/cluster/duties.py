@@ -295,7 +295,7 @@ class ShardReader(Part):
         missing_before, self._missing_shards = self._missing_shards, set(self._find_missing())
         if self._releasing is not None and self._progress.refresh():
             if missing_before - self._missing_shards:
-                self._releasing.unsettled()
+                self._releasing.wait_again()
             self._releasing.stored()
         with contextlib.suppress(NotKnownError):
             if (needed_ticks := {} if self._releasing is None else self._releasing.needed()) != self._needed_ticks:

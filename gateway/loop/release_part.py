@@ -96,11 +96,11 @@ class Releasing(Part):
 
     def details(self) -> dict[str, object]:
         """Return by release the first tick of its next window, where known."""
-        return {"next_releases": {} if self._halted else self._schedule.following()}
+        return {"next_releases": {} if self._halted else self._schedule.next_windows()}
 
     def needed(self) -> dict[tuple[str, str], int]:
         """Return by device and stream the first tick that a coming release needs. Raises DatabaseError, LedgerError."""
-        return {} if self._halted else self._schedule.needed()
+        return {} if self._halted else self._schedule.needed_ticks()
 
     def stored(self, heard: Sequence[Heard] = ()) -> None:
         """Note that new frames are in the store."""
@@ -109,9 +109,9 @@ class Releasing(Part):
                 self._catalogue.note_run(*version)
         self._schedule.has_changed = True
 
-    def unsettled(self) -> None:
+    def wait_again(self) -> None:
         """Note that a process that takes frames has come back."""
-        self._schedule.unsettled()
+        self._schedule.wait_again()
 
     def publish_sums(self, groups: Iterable[GroupDocument]) -> None:
         """Also publish the sums of these groups."""

@@ -141,7 +141,7 @@ class Retention(Part):
             if frames is SYMBOLS:
                 self._trim(sequence, partial(self._is_removable, sequence, before_us - _HOUR_US))
             return None
-        first_needed = aged.needed(frames, number, self._lag) if frames is _POINTS else None
+        first_needed = aged.needed_frame(frames, number, self._lag) if frames is _POINTS else None
         oldest = takewhile(removable, aged.oldest(frames, number, max_rows))
         removable_frames = [frame for frame in oldest if first_needed is None or frame.key < first_needed]
         if not removable_frames:

@@ -82,7 +82,7 @@ from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
 from fugu.privacy.window_mechanisms import only_chains
 from gateway.releases.charges import PER_NAT, nats, units_above, units_below
 from gateway.releases.entries import Promise, Stream, named_streams
-from gateway.releases.statistics import two_valued
+from gateway.releases.statistics import two_valued_weights
 
 __all__ = [
     "TOLERANCE",
@@ -333,7 +333,7 @@ def counted_symbols(
 
     `observed` says of each tick of the window whether it has a symbol.
     """
-    rule = two_valued(table, states)
+    rule = two_valued_weights(table, states)
     if rule is None:
         raise ChainClassError("the Wasserstein mechanism releases one number: this table needs a count of each symbol")
     hits = tuple(sum(weight for weight, hit in zip(row, rule.symbols, strict=True) if hit) for row in table.weights())

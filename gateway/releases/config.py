@@ -123,7 +123,7 @@ class Scheduled(Document):
     confidence: float = Field(default=0.95, gt=0.0, le=0.999)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         self._check_alone()
         if self.mechanism not in ALONE and (self.scale is None) == (self.share is None):
             raise ValueError(f"release {self.name} needs either scale or share")
@@ -177,7 +177,7 @@ class ReleaseConfig(Document):
     releases: tuple[Scheduled, ...] = ()
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if SITE in self.audiences:
             raise ValueError("audience site sees the symbols: it has no epsilon of its own")
         for name in self.audiences:
@@ -243,7 +243,7 @@ class Reader(Document):
         return Promise(self.epsilon, self.adversary, self.seconds)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if SITE in self.audiences:
             raise ValueError("an account of the site reads symbols, and belongs to no other audience")
         return self

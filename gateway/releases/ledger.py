@@ -210,8 +210,8 @@ class Ledger:
             "AND number>after_entry AND number<=COALESCE(through, number))"
         )
         pairs = ((member, other) for member in members for other in members)
-        used = (self._row(query, key.audience, *member, *other, key.audience)[0] for member, other in pairs)
-        return min((used_allowance for used_allowance in used if used_allowance is not None), default=allowance)
+        minima = (self._row(query, key.audience, *member, *other, key.audience)[0] for member, other in pairs)
+        return min((minimum for minimum in minima if minimum is not None), default=allowance)
 
     def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
         """Let the streams of each group share their charges, past and future, for ever; every change is recorded."""
@@ -680,11 +680,11 @@ class Ledger:
         row = self._row("SELECT next FROM intact_progress WHERE name=?", name)
         return None if row is None else int(row[0])
 
-    def set_progress(self, name: str, following: int) -> None:
-        """Let a schedule go on with the window that begins at tick `following`."""
+    def set_progress(self, name: str, next_tick: int) -> None:
+        """Let a schedule go on with the window that begins at tick `next_tick`."""
         query = "INSERT INTO progress VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next=excluded.next"
         with self.transaction():
-            self._db.execute(query, (name, following))
+            self._db.execute(query, (name, next_tick))
 
     def schedules(self) -> list[str]:
         """The names of the releases that have a schedule."""

@@ -198,7 +198,7 @@ class ReleaseSchedule:
         """Tell whether there may be work to do now."""
         return (bool(self._due) or self.has_changed) and time.monotonic() >= self._pause_until
 
-    def following(self) -> dict[str, int]:
+    def next_windows(self) -> dict[str, int]:
         """The first tick of each release's next window, by name; without those that are not known yet."""
         return dict(self._next)
 
@@ -219,12 +219,12 @@ class ReleaseSchedule:
         self._counters["releases"] += 1
         self._has_unsent = True
 
-    def unsettled(self) -> None:
+    def wait_again(self) -> None:
         """Note that another process takes frames again: missing frames may be on their way, and are waited for."""
         self._connected = max(self._connected, self._seconds())
         self._gap_since.clear()
 
-    def needed(self) -> dict[tuple[str, str], int]:
+    def needed_ticks(self) -> dict[tuple[str, str], int]:
         """The first tick that a release still to be made needs, by device and stream. DatabaseError or LedgerError."""
         firsts: dict[tuple[str, str], int] = {}
         for job in self._releases.jobs:
@@ -272,9 +272,9 @@ class ReleaseSchedule:
         if not self._due:
             return False
         job, first = self._due[0]
-        following = first + job.plan.step
+        next_tick = first + job.plan.step
         try:
-            self._releases.maker.make(job, first, following, seconds=_SLICE_SECONDS)
+            self._releases.maker.make(job, first, next_tick, seconds=_SLICE_SECONDS)
         except LaterError:
             return True
         except EmptyWindowError as error:
@@ -283,29 +283,29 @@ class ReleaseSchedule:
         except DatabaseError:  # the window is tried again when the file can be used
             raise
         except FuguError as error:
-            self._pass_over(job, following, "releases_refused", str(error))
+            self._pass_over(job, next_tick, "releases_refused", str(error))
         except Exception as error:  # an unforeseen error must not stop the gateway
-            self._pass_over(job, following, "unexpected", f"{cause(error)} in release {job.name}")
+            self._pass_over(job, next_tick, "unexpected", f"{cause(error)} in release {job.name}")
         else:
             self._counters["releases"] += 1
             self._has_unsent = True
-            self._go_on(job, following)
+            self._go_on(job, next_tick)
         self._due.popleft()
         return True
 
-    def _pass_over(self, job: Job, following: int, counter: str, text: str) -> None:
-        """Count and log a window that is not released, and let its schedule go on with tick `following`."""
+    def _pass_over(self, job: Job, next_tick: int, counter: str, text: str) -> None:
+        """Count and log a window that is not released, and let its schedule go on with tick `next_tick`."""
         self._counters[counter] += 1
         _log.log(logging.INFO if counter == "releases_empty" else logging.WARNING, "no release: %s", text)
         if counter == "releases_refused":
             self._refused(job.name, text)
-        self._releases.ledger.set_progress(job.name, following)
-        self._go_on(job, following)
+        self._releases.ledger.set_progress(job.name, next_tick)
+        self._go_on(job, next_tick)
 
-    def _go_on(self, job: Job, following: int) -> None:
-        """Note that a schedule's next window begins at tick `following`."""
+    def _go_on(self, job: Job, next_tick: int) -> None:
+        """Note that a schedule's next window begins at tick `next_tick`."""
         self._gap_since.pop(job.name, None)
-        self._next[job.name] = following
+        self._next[job.name] = next_tick
         self.has_changed = True
 
     def _find_due(self, idle: bool) -> None:
@@ -376,13 +376,13 @@ class ReleaseSchedule:
 
     def _after_gap(self, job: Job, first: int) -> int:
         """The first tick of the next window, after an empty one, that has a stored frame or is not past everywhere."""
-        step, following = job.plan.step, first + job.plan.step
-        frame = self._progress.next_frame(job.question, following)
+        step, next_tick = job.plan.step, first + job.plan.step
+        frame = self._progress.next_frame(job.question, next_tick)
         if frame is None:
-            return following
+            return next_tick
         newest_ticks = self._progress.newest_ticks(job.question)
         frame = min(frame, max(newest_ticks.low, self._overdue_end(job, newest_ticks)))
-        return max(following, ((frame - job.plan.length) // step + 1) * step)
+        return max(next_tick, ((frame - job.plan.length) // step + 1) * step)
 
     @property
     def _can_start(self) -> bool:

@@ -52,7 +52,7 @@ __all__ = [
     "noise_variance",
     "quantile",
     "sensitivity",
-    "two_valued",
+    "two_valued_weights",
     "values_of",
     "weights_of",
 ]
@@ -88,7 +88,7 @@ def inversion(table: NoiseTable) -> Inversion:
 
 
 @lru_cache(maxsize=256)
-def two_valued(table: NoiseTable, states: tuple[int, ...]) -> TwoValued | None:
+def two_valued_weights(table: NoiseTable, states: tuple[int, ...]) -> TwoValued | None:
     """Find the set of symbols whose count alone estimates the ticks in some states, as for randomised response.
 
     Returns `None` if the estimate needs a count of each symbol. Raises FuguError if the table has no inverse.
@@ -190,7 +190,7 @@ class SymbolCounter:
             inversion(table)
             return np.bincount((symbols[..., :-1] * m + symbols[..., 1:])[has_pair], minlength=m * m).reshape(m, m)
         histogram = np.bincount(symbols[has_symbol], minlength=m)
-        if self.query.definition.each or (rule := two_valued(table, self.query.states)) is None:
+        if self.query.definition.each or (rule := two_valued_weights(table, self.query.states)) is None:
             inversion(table)
             return histogram
         return np.array([histogram[rule.symbols].sum()])
@@ -253,7 +253,7 @@ def weights_of(query: Query, table: NoiseTable) -> Weights:
     emission, inverse = inversion(table)
     rows = noises = inverse
     if not query.definition.each:
-        rule = two_valued(table, query.states)
+        rule = two_valued_weights(table, query.states)
         rows = noises = inverse[list(query.states)].sum(axis=0, keepdims=True)
         noises = noises if rule is None else np.array([[rule.a]])
     return Weights(rows, noises, np.maximum(rows**2 @ emission.T - (rows @ emission.T) ** 2, 0.0))
@@ -261,7 +261,7 @@ def weights_of(query: Query, table: NoiseTable) -> Weights:
 
 def values_of(query: Query, part: Part) -> Floats:
     """Unbiased estimates (n,) of how many ticks were in a query's states, from counts of symbols."""
-    rule = two_valued(part.table, query.states) if len(part.counts) == 1 else None
+    rule = two_valued_weights(part.table, query.states) if len(part.counts) == 1 else None
     if rule is None:
         return np.asarray(weights_of(query, part.table).rows @ part.counts)
     return np.asarray(rule.a * part.counts + rule.b * part.ticks)
@@ -284,7 +284,7 @@ def _interval_ends(
     query: Query, parts: tuple[Part, ...], scale: Fraction, values: Floats, confidence: float
 ) -> tuple[Floats, Floats]:
     """The ends (n,) of the intervals: the least and the largest true counts that the values do not contradict."""
-    ends = []
+    interval_ends = []
     for index, (states, value) in enumerate(zip(query.groups, values.tolist(), strict=True)):
         ticks, variances, step = _worst_variances(query, index, states, parts, scale)
         centre = min(max(value, 0.0), float(ticks[-1]))
@@ -293,8 +293,8 @@ def _interval_ends(
             return quantile(confidence) * math.sqrt(np.interp(truth, ticks, variances)) + step
 
         low, high = _farthest_truth(centre, 0.0, error), _farthest_truth(centre, float(ticks[-1]), error)
-        ends.append((min(low, value), max(high, value)))
-    low, high = np.array(ends).T
+        interval_ends.append((min(low, value), max(high, value)))
+    low, high = np.array(interval_ends).T
     return low, high
 
 

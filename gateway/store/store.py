@@ -293,7 +293,7 @@ class AgedStore:
         """The last frame of a sequence; `None` without frames."""
         return next(iter(self._frame_rows(frames, number, "DESC", 1)), None)
 
-    def needed(self, frames: Frames, number: int, lag: int) -> int | None:
+    def needed_frame(self, frames: Frames, number: int, lag: int) -> int | None:
         """The key of the first frame that the estimates of a stream's next frame rest on.
 
         It is the newest frame that ends `lag` ticks or more before the newest one ends, and -1 if all are needed.

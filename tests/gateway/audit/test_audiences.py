@@ -31,7 +31,7 @@ from gateway.audit.stream import audit_stream, distribution_problems
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import Promise
-from gateway.releases.statistics import two_valued
+from gateway.releases.statistics import two_valued_weights
 from tests.support.audited import planned
 from tests.support.example_frames import RELEASE_FRAME
 from tests.support.scenes import policy as scene
@@ -219,7 +219,7 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
     policy, config = planned(CHAINS), releases()
     assert policy.table is not None
     (walk, _), _ = gateway_releases(policy, config)
-    rule = two_valued(policy.table, (1,))
+    rule = two_valued_weights(policy.table, (1,))
     assert rule is not None
     generator = np.random.default_rng(4)
     symbols = generator.integers(0, 2, 3000).astype(np.uint8)

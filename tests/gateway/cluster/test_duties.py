@@ -100,12 +100,12 @@ def test_a_shard_that_comes_back_unsettles_releases_and_what_they_need_is_said_w
     releasing.needed.return_value = {("watch", "hr"): 5}
     part.pump()
     part.pump()
-    assert (releasing.unsettled.call_count, releasing.stored.call_count) == (0, 2)
+    assert (releasing.wait_again.call_count, releasing.stored.call_count) == (0, 2)
     channel.put_needed.assert_called_once_with({("watch", "hr"): 5})
     missing = ()
     part.pump()
     part.pump()
-    assert releasing.unsettled.call_count == 1
+    assert releasing.wait_again.call_count == 1
     releasing.needed.return_value = {}
     part.pump()
     channel.put_needed.assert_called_with({})

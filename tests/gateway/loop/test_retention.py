@@ -252,14 +252,14 @@ def test_what_a_release_needs_that_is_still_to_be_made_stays(tmp_path: Path) -> 
     arguments = frames([600] * 60)
     bench.scene.record(*arguments)  # the other device of the release has said nothing yet
     keeper = Keeper(bench.scene, "symbols=1h")
-    keeper.needed = bench.schedule.needed()
+    keeper.needed = bench.schedule.needed_ticks()
     keeper.run(10)
     assert keeper.needed == {("watch", "hr"): 0, ("ring", "hr"): 0}
     assert keeper.first("chunks") == 0
     bench.scene.record(*frames([600] * 18), device="ring")
     bench.schedule.has_changed = True
     bench.work()
-    keeper.needed = bench.schedule.needed()
+    keeper.needed = bench.schedule.needed_ticks()
     keeper.run(10)
     assert keeper.needed == {("watch", "hr"): 7200, ("ring", "hr"): 7200}
     assert keeper.first("chunks") == 7200

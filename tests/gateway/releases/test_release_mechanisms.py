@@ -34,7 +34,7 @@ from gateway.releases.config import Reader, ReleaseConfig
 from gateway.releases.jobs import jobs
 from gateway.releases.maker import LaterError
 from gateway.releases.setup import release_now
-from gateway.releases.statistics import two_valued
+from gateway.releases.statistics import two_valued_weights
 from gateway.releases.worth import mechanism_notes
 from gateway.store.engine import LedgerError
 from tests.support.ledgers import key
@@ -66,7 +66,7 @@ def planned(mechanism: str, **more: object) -> str:
 
 
 def noise(frame: ReleaseFrame, symbols: bytes) -> int:
-    rule = two_valued(TABLE, (1,))
+    rule = two_valued_weights(TABLE, (1,))
     noisy = (frame.values[0] - rule.b * frame.observed) / rule.a
     assert noisy == pytest.approx(round(noisy), abs=1e-6)
     return round(noisy) - sum(symbols[frame.first : frame.last + 1])

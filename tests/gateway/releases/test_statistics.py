@@ -24,7 +24,7 @@ from gateway.releases.statistics import (
     inversion,
     noise_variance,
     sensitivity,
-    two_valued,
+    two_valued_weights,
 )
 
 BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)
@@ -76,9 +76,9 @@ def test_missing_ticks_are_not_counted_and_break_pairs() -> None:
 
 
 def test_a_count_of_states_needs_one_count_of_symbols_where_randomised_response_made_them() -> None:
-    assert two_valued(BINARY, (1,)) is not None
-    assert two_valued(TERNARY, (0, 2)) is not None
-    assert two_valued(WIDE, (0,)) is None
+    assert two_valued_weights(BINARY, (1,)) is not None
+    assert two_valued_weights(TERNARY, (0, 2)) is not None
+    assert two_valued_weights(WIDE, (0,)) is None
     tally = SymbolCounter(Query("count", (0,)))
     tally.add(np.array([0, 1, 2, 3]), WIDE)
     assert (sensitivity(tally.parts), tally.parts[0].counts.tolist()) == (2, [1, 1, 1, 1])
