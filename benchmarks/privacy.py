@@ -28,7 +28,7 @@ from scipy.sparse import coo_array
 from fugu.chains.arrays import Floats
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage
-from fugu.privacy.accountant.inner_maximum import closed, step
+from fugu.privacy.accountant.inner_maximum import close_bounds, step
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 
@@ -152,7 +152,7 @@ def compare_with_highs(chain: MarkovChain) -> None:
     """Time a step of the accountant, for all pairs of states, beside linear programmes for a few of them."""
     leakage = EndlessLeakage(chain.transition)
     rate = (1.0 - np.eye(chain.states)) / STEP_SCALE
-    bounds = closed(rate + leakage.ignorant(rate))
+    bounds = close_bounds(rate + leakage.ignorant(rate))
     pairs = chain.states * (chain.states - 1)
     own = timed(lambda: float(step(chain.transition, leakage.blocks[0][2], bounds).max()))
     numbers = step(chain.transition, leakage.blocks[0][2], bounds)

@@ -20,7 +20,7 @@ from fugu.contract.losses import OUTWARD
 from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import corner_chains, quilt_accountant
-from fugu.privacy.window_mechanisms import WindowRequest, charges, lost_together, moved_to_the_front
+from fugu.privacy.window_mechanisms import WindowRequest, charges, joint_losses, shift_to_front
 from papers.quilts import influence, two_windows_bound
 from papers.window_releases import QUILTS, NoisyCount, Released, answer_distributions, noisy, own_loss, worst_ratio
 
@@ -58,7 +58,7 @@ def verdicts(request: WindowRequest, releases: Sequence[Released]) -> list[Verdi
 
     Of the request the class, its start, and what a count counts are used.
     """
-    lost_together(request, releases)  # refuses what cannot be accounted for
+    joint_losses(request, releases)  # refuses what cannot be accounted for
     return _Together(request, releases).all()
 
 
@@ -76,7 +76,7 @@ class _Together:
 
     def __init__(self, request: WindowRequest, listed: Sequence[Released]) -> None:
         self._request, self._given = request, listed
-        self._releases = releases = moved_to_the_front(request, listed)
+        self._releases = releases = shift_to_front(request, listed)
         self._number = listed[0].first - releases[0].first + 1  # of the first tick, as it is shown
         self._length = max(release.last for release in releases)
         self._rates = charges(releases, self._length)
@@ -89,7 +89,7 @@ class _Together:
 
     def all(self) -> list[Verdict]:
         rows = [self._row("every path added up", self._real, "at least")]
-        losses = lost_together(self._request, self._given)
+        losses = joint_losses(self._request, self._given)
         bounds = [
             Verdict(name, bound, "not applicable" if bound is None else "holds", note) for name, bound, note in losses
         ]

@@ -145,7 +145,7 @@ class Field(BayesNet):
 
     neighbours: tuple[frozenset[str], ...] = ()
 
-    def connected(self, node: str, observed: Iterable[str]) -> frozenset[str]:
+    def connected_nodes(self, node: str, observed: Iterable[str]) -> frozenset[str]:
         """The variables that the given ones do not separate from one: itself among them, none of those."""
         seen, waiting = set(observed), [node]
         reached: set[str] = set()
@@ -154,11 +154,11 @@ class Field(BayesNet):
             if name not in seen:
                 seen.add(name)
                 reached.add(name)
-                waiting += self.moral[name]
+                waiting += self.moral_neighbours[name]
         return frozenset(reached)
 
     @cached_property
-    def moral(self) -> dict[str, frozenset[str]]:
+    def moral_neighbours(self) -> dict[str, frozenset[str]]:
         """The neighbours of each variable."""
         return {node.name: near for node, near in zip(self.nodes, self.neighbours, strict=True)}
 

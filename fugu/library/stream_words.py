@@ -30,7 +30,7 @@ from fugu.planning.planner import Option, Refusal, StreamPlan
 from fugu.planning.streams_plan import StreamsPlan
 from fugu.planning.window_plan import JointPlan
 from fugu.privacy.chain_class import Covered
-from fugu.privacy.window_mechanisms import Mechanism, PlannedNoise, Together, WindowRelease, WindowRequest
+from fugu.privacy.window_mechanisms import JointBound, Mechanism, PlannedNoise, WindowRelease, WindowRequest
 
 __all__ = ["compared_noise", "planned_stream", "planned_streams", "planned_windows", "releases_loss"]
 
@@ -496,7 +496,7 @@ def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
 
 
 def releases_loss(
-    releases: Sequence[WindowRelease], start: Covered, losses: Sequence[Together], notes: Sequence[str]
+    releases: Sequence[WindowRelease], start: Covered, losses: Sequence[JointBound], notes: Sequence[str]
 ) -> Result:
     """Describe the loss of several releases together for a kind of start; `notes` say how the class was made."""
     documents, loss_documents = [asdict(release) for release in releases], [row._asdict() for row in losses]

@@ -57,7 +57,7 @@ from fugu.planning.states import MOST_MISSING, Gaps, gaps_of
 from fugu.planning.true_class import TrueClass, beyond_ceiling, true_class
 from fugu.planning.window_plan import joint_plan, symbol_plan
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union, widened
+from fugu.privacy.covering_class import CoveringChains, CoveringClass, covering_class, union, widen
 from fugu.recordings.readings import Readings
 
 __all__ = ["AIM", "AutoPlan", "auto_policy", "least_epsilon", "longest_useful", "plan_auto", "too_few"]
@@ -87,7 +87,7 @@ class Example(NamedTuple):
 class _Donors(NamedTuple):
     """The classes that cover the whole recording of each donor, and the class that covers all donors."""
 
-    covered: tuple[Covered, ...]
+    covered: tuple[CoveringClass, ...]
     chains: CoveringChains
 
 
@@ -284,10 +284,10 @@ def _left_out_losses(problem: _Problem, candidate: Candidate) -> tuple[float, ..
     losses = []
     for index, donor in enumerate(donors):
         other_class = union([donor.chains for other_index, donor in enumerate(donors) if other_index != index])
-        other_class = other_class if widening == 1.0 else widened(other_class, widening)
+        other_class = other_class if widening == 1.0 else widen(other_class, widening)
         try:
             # a policy for a class of changing chains promises also for a changing chain
-            chains = widened(donor.chains, 1.0) if other_class.changes else donor.chains
+            chains = widen(donor.chains, 1.0) if other_class.changes else donor.chains
             release = candidate.planned(other_class, candidate.epsilon)
             losses.append(release.bound(chains).epsilon(candidate.stretch_ticks))
         except FuguError:

@@ -40,7 +40,7 @@ from fugu.planning.states import states_of
 from fugu.planning.true_class import beyond_ceiling, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.covering_class import Covered, CoveringChains, covering_class
+from fugu.privacy.covering_class import CoveringChains, CoveringClass, covering_class
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.places import Traces, read_traces, resampled
 from fugu.recordings.readings import AS_FOUND, Recorded
@@ -92,7 +92,7 @@ class _Grid(NamedTuple):
     every: int
     model: GridModel
     cells: Cells
-    covered: Covered
+    covered: CoveringClass
     fit: _Set
     choose: _Set
     test: _Set

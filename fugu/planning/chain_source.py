@@ -122,7 +122,7 @@ def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -
     try:
         rate = ChainAccountant(chains).allowance(1.0)
         known_class = KnownChains(tuple(map(MarkovChain.stationary, members)), secret_class.secrets)
-        loss, _ = known_class.endless(rate * secret_class.secrets, "ignorant")
+        loss, _ = known_class.endless_loss(rate * secret_class.secrets, "ignorant")
     except ChainClassError:
         return ()
     chain_words = "the chain itself" if len(members) == 1 else "these chains"

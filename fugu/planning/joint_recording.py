@@ -24,7 +24,7 @@ from fugu.planning.question import Question, choose_states
 from fugu.planning.states import states_of
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import ChainModel
-from fugu.privacy.covering_class import smoothed, smoothed_pairs
+from fugu.privacy.covering_class import smooth_counts, smooth_pair_counts
 from fugu.privacy.transitions import transition_matrix
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, read_readings
@@ -49,7 +49,7 @@ def joint_class(
     counts = np.array(model.counts, dtype=np.int64)
     if not is_known and model.order == 1 and model.chains is None:
         raise PlanningError(f"{model.refused}; --known takes the fitted chain as it is")
-    typical = matrix_rows(smoothed(counts) if model.order == 1 else smoothed_pairs(counts))
+    typical = matrix_rows(smooth_counts(counts) if model.order == 1 else smooth_pair_counts(counts))
     try:
         odds = odds_ratio(typical if model.order == 1 else two_steps(typical, model.shows))
     except ValueError as error:

@@ -178,7 +178,7 @@ def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     For bounded chains it holds every product. ChainClassError: a probability rounds to 0 or 1, or the class is of one
     period.
     """
-    return chains if step == 1 else class_of(chains).decimated(step)
+    return chains if step == 1 else class_of(chains).decimate(step)
 
 
 def _better_option(chosen: Option, periods: list[Option | Refusal]) -> Option | None:

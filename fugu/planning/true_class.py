@@ -24,7 +24,7 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.chain_model import Attacked as AttackedModel
 from fugu.privacy.chain_model import ChainModel
-from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
+from fugu.privacy.covering_class import CoveringChains, CoveringClass, covering_class, widen
 from fugu.privacy.randomised_response import calibrate, rate_table
 
 __all__ = ["TrueClass", "attack_model", "beyond_ceiling", "strongest", "true_class"]
@@ -91,7 +91,7 @@ class TrueClass(NamedTuple):
     `steps` lists the classes that were attacked, each wider than the one before.
     """
 
-    covered: Covered | None
+    covered: CoveringClass | None
     chains: CoveringChains | None
     steps: tuple[Step, ...]
     reason: str | None
@@ -105,7 +105,7 @@ def true_class(
     draw: DrawOutputs,
     generator: np.random.Generator,
     *,
-    covering: Covered | None = None,
+    covering: CoveringClass | None = None,
     most_steps: int = _MOST_STEPS,
 ) -> TrueClass:
     """Cover a recording, attack what would be released, and widen the class until attackers stay below the ceiling.
@@ -129,7 +129,7 @@ def true_class(
         steps.append(Step(chains, _attack_outputs(states, segments, outputs, epsilon)))
         if steps[-1].passed:
             return TrueClass(covering, chains, tuple(steps), None)
-        chains = widened(chains, _WIDENING)
+        chains = widen(chains, _WIDENING)
     try:
         reason = _refusal_reason(steps, epsilon)
     except FuguError as error:  # no counts could be told for so wide a class

@@ -1,12 +1,11 @@
 """The Markov quilt mechanism on a small Bayesian network: readings that depend on one another in any pattern.
 
-Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 2. Quilts tried are
-every set of up to a few nodes, and the nodes at each distance from the protected one. The nearest of these are its
-Markov blanket. Influences are read off the joint distribution, hence small networks only.
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 2. The quilts that are
+tried are all sets of at most two nodes, and the nodes at each distance from the protected node. Those at distance 1 are
+its Markov blanket. Influences are computed from the joint distribution, so networks must be small.
 
 The exact distributions of a sum given each secret give the Wasserstein mechanism (the same paper, algorithm 1). They
-also give the least scale of Laplace noise that keeps epsilon at all: where the loss, which falls as the scale grows,
-meets it.
+also give the least scale of Laplace noise that keeps epsilon: the loss falls as the scale grows.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["BayesNet", "BayesNode", "ExactNode", "Secrets", "SumDistributions"]
 
 
 Secrets: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
-"""By the name of a node: pairs of its values that nobody may tell apart."""
+"""Pairs of values of a node that nobody may tell apart, by the name of the node."""
 
 _MOST_STATES = 2**20
 _UP = 1.0 + OUTWARD
@@ -92,16 +91,16 @@ class BayesNet:
             raise ChainClassError("some joint state is so rare that its probability does not fit a float")
         return np.asarray(joint / joint.sum())
 
-    def connected(self, node: str, evidence: Iterable[str]) -> frozenset[str]:
-        """The nodes that are not d-separated from a node given the observed ones: itself among them, none of those."""
+    def connected_nodes(self, node: str, evidence: Iterable[str]) -> frozenset[str]:
+        """Return the nodes not d-separated from a node by observed nodes: the node itself, and no observed one."""
         observed_nodes = set(evidence)
         parents = {member.name: member.parents for member in self.nodes}
         children: dict[str, list[str]] = {member.name: [] for member in self.nodes}
         for member in self.nodes:
             for parent in member.parents:
                 children[parent].append(member.name)
-        # a path arrives at a node from a child ("up") or from a parent ("down"), and that decides where it may go on.
-        # An observed node sends what comes from a parent back to its parents, which opens colliders above it.
+        # A path that arrives from a child may go on to parents and children, one from a parent to children only. At an
+        # observed node, a path from a parent goes back to parents, which opens colliders above.
         path_stack, visited_steps = [(node, True)], set()
         while path_stack:
             name, is_from_child = path_stack.pop()
@@ -115,7 +114,7 @@ class BayesNet:
         return frozenset(name for name, _ in visited_steps) - observed_nodes
 
     @cached_property
-    def moral(self) -> dict[str, frozenset[str]]:
+    def moral_neighbours(self) -> dict[str, frozenset[str]]:
         """The neighbours of each node in the moral graph: its parents, its children, and their other parents."""
         families = [frozenset((*node.parents, node.name)) for node in self.nodes]
         return {
@@ -124,9 +123,9 @@ class BayesNet:
         }
 
     def layers(self, node: str) -> list[tuple[str, ...]]:
-        """The nodes at distance 1, 2 and so on in the moral graph: each layer separates a node from what is beyond."""
+        """Return the nodes at distance 1, 2 and so on in the moral graph: a layer separates a node from later ones."""
         visited, layer, name_layers = {node}, {node}, []
-        while layer := set[str]().union(*(self.moral[name] for name in layer)) - visited:
+        while layer := set[str]().union(*(self.moral_neighbours[name] for name in layer)) - visited:
             visited |= layer
             name_layers.append(tuple(member.name for member in self.nodes if member.name in layer))
         return name_layers
@@ -134,10 +133,10 @@ class BayesNet:
     def influence(
         self, quilt: Iterable[str], node: str, secret_pairs: Sequence[tuple[int, int]] | None = None
     ) -> float:
-        """The max-influence of a set of nodes on a node outside it (definition 4.1 of the paper).
+        """Return the max-influence of a quilt, a set of nodes, on a node outside it (definition 4.1 of the paper).
 
-        It is the largest log Pr(quilt | node = x) / Pr(quilt | node = x') over the node's possible states;
-        `secret_pairs` of its values are compared, in either order, or all.
+        It is the largest log Pr(quilt | node = x) / Pr(quilt | node = x') over possible values of the node in
+        `secret_pairs`, in either order; `None` compares all pairs.
         """
         names = [variable.name for variable in self.nodes]
         node_axis, quilt_axes = names.index(node), {names.index(name) for name in quilt}
@@ -159,11 +158,11 @@ class BayesNet:
     def quilt_scale(
         self, epsilon: float, *, sensitivities: Mapping[str, float] | None = None, secrets: Secrets | None = None
     ) -> NetworkQuilt:
-        """The scale of the Markov quilt mechanism for the worst node.
+        """Return the scale of the Markov quilt mechanism for the worst node.
 
-        A quilt is a whole layer, or has at most two nodes, which is all that a chain can use. `sensitivities` say by
-        how much each node alone can change the answer; `None` for 1 each. `secrets` are protected; `None` for all
-        values of all nodes. Raises ChainClassError if there is nothing to protect, or epsilon is not above 0.
+        A quilt is a whole layer, or has at most two nodes, which is enough for a chain. `sensitivities` are the largest
+        changes of the answer by each node alone; `None` for 1 each. `secrets` are protected; `None` for all values of
+        all nodes. Raises ChainClassError if there is nothing to protect, or epsilon is not above 0.
         """
         if not 0.0 < epsilon < math.inf:
             raise ChainClassError(f"the mechanism needs an epsilon above 0, got {epsilon}")
@@ -182,9 +181,9 @@ class BayesNet:
 
 
 class NetworkQuilt(NamedTuple):
-    """A Laplace scale for a query, rounded up, and the quilt of the worst node that decides it.
+    """A Laplace scale for a query, rounded up, and the worst node and its quilt, which decide it.
 
-    What is left with the node, itself included, is `nearby`.
+    `nearby` has the nodes that the quilt does not separate from the node, and the node itself.
     """
 
     scale: float
@@ -202,15 +201,15 @@ def _node_scale(
     weights: Mapping[str, float],
     secret_pairs: Sequence[tuple[int, int]] | None,
 ) -> NetworkQuilt:
-    """The best quilt of one node, or any with a scale not above `scale_floor`; the scale is not rounded."""
+    """Return the best quilt of one node, or any with a scale not above `scale_floor`; the scale is not rounded."""
     all_names = frozenset(other.name for other in network.nodes)
     best_quilt = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), all_names, 0.0)
     other_names = [other.name for other in network.nodes if other.name != node]
     quilts = {*chain.from_iterable(combinations(other_names, size) for size in range(_LARGEST_QUILT + 1))}
-    candidates = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
+    candidates = [(network.connected_nodes(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
     sized_quilts = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
     for size, nearby, quilt in sorted(sized_quilts, key=lambda triple: triple[0]):
-        # no influence could make up for this much nearby, nor for any later one
+        # with this much nearby, even no influence is no better, nor with any later one
         if best_quilt.scale <= scale_floor or size / epsilon >= best_quilt.scale:
             break
         influence = network.influence(quilt, node, secret_pairs) if quilt else 0.0
@@ -229,8 +228,8 @@ class ExactNode(NamedTuple):
     """A node whose probabilities are exact.
 
     Attributes:
-        rows: by the parents' values, the last changing fastest: probabilities of its own values, summing to 1.
-        adds: what each of its values adds to the sum.
+        rows: probabilities of the node's values for all values of its parents, the last parent changing fastest.
+        adds: what each of the node's values adds to the sum.
     """
 
     name: str
@@ -240,14 +239,14 @@ class ExactNode(NamedTuple):
 
 
 class SumDistributions(NamedTuple):
-    """The distributions of a sum given each possible value of each node: whole weights by number of steps of `unit`."""
+    """The distributions of a sum given each possible value of each node: whole weights by the sum in `unit` steps."""
 
     unit: Fraction
-    given: Mapping[tuple[str, int], Mapping[int, int]]
+    conditionals: Mapping[tuple[str, int], Mapping[int, int]]
 
     @classmethod
     def of(cls, nodes: Sequence[ExactNode]) -> Self:
-        """The distribution of the sum given each value of each node; ChainClassError if outcomes are too many."""
+        """Compute the sum's distribution given each value of each node; ChainClassError for too many outcomes."""
         sizes = {node.name: len(node.adds) for node in nodes}
         if math.prod(sizes.values()) > _MOST_OUTCOMES:
             raise ChainClassError(
@@ -255,7 +254,7 @@ class SumDistributions(NamedTuple):
             )
         node_index = {node.name: index for index, node in enumerate(nodes)}
         unit = math.lcm(*(summand.denominator for node in nodes for summand in node.adds))
-        # whole numbers all along: fractions would be brought to lowest terms a million times
+        # whole numbers, as fractions would be reduced a million times
         outcomes: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]
         for node in nodes:
             scale = math.lcm(*(p.denominator for row in node.rows for p in row))
@@ -277,38 +276,40 @@ class SumDistributions(NamedTuple):
         return cls(Fraction(1, unit), conditionals)
 
     def largest_distance(self, secrets: Secrets) -> NetworkDistance:
-        """W of the sum (algorithm 1); the mechanism's scale is W / epsilon. ChainClassError if nothing is secret."""
+        """Return W of the sum (algorithm 1): the mechanism's scale is W / epsilon. ChainClassError without a secret."""
         distances = [
-            (infinity_wasserstein(self.given[name, a].items(), self.given[name, b].items()), name, (a, b))
+            (infinity_wasserstein(self.conditionals[name, a].items(), self.conditionals[name, b].items()), name, (a, b))
             for name, (a, b) in self._pairs(secrets)
         ]
         distance, node, values = max(distances, key=lambda distance_of_pair: distance_of_pair[0])
         return NetworkDistance(distance * self.unit, node, values)
 
     def least_scale(self, secrets: Secrets, epsilon: float) -> ExactScale:
-        """The least scale of Laplace noise with which one release of the sum keeps epsilon for every secret.
+        """Return the least scale of Laplace noise with which one release of the sum keeps epsilon for every secret.
 
         Raises ChainClassError if no secret has two possible values, or there are too many answers.
         """
-        answers = sorted({answer for distribution in self.given.values() for answer in distribution})
+        answers = sorted({answer for distribution in self.conditionals.values() for answer in distribution})
         if len(answers) > _MOST_ANSWERS:
             raise ChainClassError(f"{len(answers)} different answers are too many: at most {_MOST_ANSWERS}")
         positions = np.array([float(answer * self.unit) for answer in answers])
         distances = np.abs(positions[:, None] - positions[None, :])
         pairs = self._pairs(secrets)
-        shares = {key: _masses(self.given[key], answers) for name, values in pairs for key in product([name], values)}
+        shares = {
+            key: _masses(self.conditionals[key], answers) for name, values in pairs for key in product([name], values)
+        }
         masses = {key: np.array([float(p) for p in distribution]) for key, distribution in shares.items()}
         unequal_pairs = [(name, (a, b)) for name, (a, b) in pairs if shares[name, a] != shares[name, b]]
         if not unequal_pairs:
             return ExactScale(0.0, *pairs[0])
 
         def losses(scale: float) -> list[float]:
-            """Of each pair: between two neighbouring answers the ratio is monotone, beyond the last ones constant."""
+            """Return each pair's loss: between neighbouring answers the ratio is monotone, beyond the last constant."""
             densities = {key: _log_density(distances / scale, mass) for key, mass in masses.items()}
             return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in unequal_pairs]
 
         spread = float(positions[-1] - positions[0])
-        high = 2.0 * spread / epsilon  # the loss is at most spread / scale, and often just that
+        high = 2.0 * spread / epsilon  # the loss is at most spread / scale
         low = high
         for _ in range(_WIDEST):
             low /= 2.0
@@ -328,7 +329,7 @@ class SumDistributions(NamedTuple):
             (name, (a, b))
             for name, pairs in secrets.items()
             for a, b in pairs
-            if a != b and (name, a) in self.given and (name, b) in self.given
+            if a != b and (name, a) in self.conditionals and (name, b) in self.conditionals
         ]
         if not pairs:
             raise ChainClassError("no secret has two values that are both possible")
@@ -336,7 +337,7 @@ class SumDistributions(NamedTuple):
 
 
 class NetworkDistance(NamedTuple):
-    """W: the furthest that a secret moves the distribution of the sum, and the secret that does."""
+    """W, the largest distance that a secret moves the distribution of the sum, and that secret."""
 
     distance: Fraction
     node: str
@@ -357,7 +358,7 @@ def _masses(distribution: Mapping[int, int], answers: Sequence[int]) -> list[Fra
 
 
 def _log_density(costs: Floats, mass: Floats) -> Floats:
-    """log of the sum of mass[j] e^-costs[i, j], for each i; some mass is positive."""
+    """Return the log of the sum over j of mass[j] e^-costs[i, j], for each i; some mass is positive."""
     with np.errstate(divide="ignore"):
         log_terms = np.log(mass)[None, :] - costs
     largest_logs = log_terms.max(axis=1, keepdims=True)

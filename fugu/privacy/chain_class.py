@@ -1,7 +1,7 @@
-"""Finite classes of k-state chains: what batch guarantees assume about how readings depend on one another.
+"""Finite classes of k-state chains: the assumption of batch guarantees on how readings depend on one another.
 
 A class is a tuple of `MarkovChain`, each with its own start; chain files are read here. Intervals of two-state chains
-and chains of bounded odds ratio are `fugu.contract.chains`.
+and chains of bounded odds ratio are in `fugu.contract.chains`.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ __all__ = [
     "MarkovChain",
     "ReleaseClass",
     "Start",
-    "follow",
-    "followed",
+    "follow_steps",
+    "mechanism_chains",
     "read_chains",
     "stationary_distribution_of",
 ]
 
 Start = Literal["any", "stationary"]
-"""Starts that can be asked for. A recording need not begin in the long run of its chain: a device is switched on when
-somebody goes to bed. A guarantee for any start holds whatever the distribution of the first tick is."""
+"""Starts that a request can name. A recording need not begin in the long run of its chain: a device is switched on when
+somebody goes to bed. A guarantee for any start holds for every distribution of the first tick."""
 Covered = Literal["any", "stationary", "as given"]
-"""The starts that a guarantee holds for; "as given" is the distribution that a chain file names."""
+"""The starts that a guarantee covers; "as given" is the distribution in a chain file."""
 Chains: TypeAlias = "tuple[MarkovChain, ...] | ChainClass"
-"""A class of chains, or chains each with its start."""
+"""A class of chains, or a tuple of chains, each with its start."""
 TINY = 1e-290
-"""Least probability of relative accuracy: no ratio is computed from rarer steps that are possible."""
+"""Least probability that a float holds accurately: no ratio is computed from rarer possible steps."""
 _SUM_TOLERANCE = 1e-9
 _MOST_STATES = 255
 
 
 class ChainClassError(FuguError):
-    """A chain, a file or a recording of one is none, or no guarantee or noise can be had for it."""
+    """A chain, its file or its recording is not valid, or no guarantee or noise is known for it."""
 
 
 @dataclass(frozen=True, eq=False)
 class MarkovChain:
-    """A homogeneous chain (k, k); `initial` (k,) is of the first tick, or `None` for every distribution there is."""
+    """A homogeneous chain (k, k); `initial` (k,) is the distribution of the first tick, `None` for any distribution."""
 
     transition: Floats
     initial: Floats | None
@@ -76,13 +76,13 @@ class MarkovChain:
 
     @classmethod
     def stationary(cls, transition: ArrayLike) -> MarkovChain:
-        """The chain that has run for ever; ChainClassError if it has more than one stationary distribution."""
+        """Make a chain that starts stationary; ChainClassError if it has more than one stationary distribution."""
         chain = cls(np.asarray(transition, dtype=np.float64), None)
         return cls(chain.transition, chain.stationary_distribution)
 
     @property
-    def anyhow(self) -> MarkovChain:
-        """The chain with every start."""
+    def any_start(self) -> MarkovChain:
+        """The same chain with any start."""
         return MarkovChain(self.transition, None)
 
     @property
@@ -100,21 +100,21 @@ class MarkovChain:
 
     @cached_property
     def is_stationary(self) -> bool:
-        """True if the start is the stationary distribution: the same states, each within the rounding of computation.
+        """True if the start is the stationary distribution, within the rounding of its computation.
 
-        The comparison is relative: a state that is all but impossible counts as much as any other.
+        The comparison is relative: a very rare state counts as much as any other.
         """
         if self.initial is None:
             return False
         try:
             distribution = self.stationary_distribution
-        except ChainClassError:  # a start on one of several closed classes: it is followed tick by tick
+        except ChainClassError:  # a start on one of several closed classes
             return False
         return bool(np.all(np.abs(self.initial - distribution) <= SIXTEEN_ROUNDINGS * self.states * distribution))
 
 
 class ListedChains(Document):
-    """A few chains, started stationary, as a document: of the papers' mechanisms, and never of a policy.
+    """A few chains, started stationary, as a document: for the papers' mechanisms, never for a policy.
 
     Attributes:
         transitions: matrices of one size; every chain has one stationary distribution.
@@ -134,7 +134,7 @@ class ListedChains(Document):
 
     @property
     def chains(self) -> tuple[MarkovChain, ...]:
-        """The chains with their start."""
+        """The chains with their stationary start."""
         return tuple(map(MarkovChain.stationary, self.transitions))
 
     @property
@@ -144,12 +144,12 @@ class ListedChains(Document):
 
     @property
     def named_streams(self) -> tuple[Shown, ...]:
-        """None: they are of one stream."""
+        """(): the chains are of one stream."""
         return ()
 
     @property
     def worst_odds(self) -> Fraction | None:
-        """The largest odds ratio, rounded up; None if a step is impossible."""
+        """The largest odds ratio, rounded up; `None` if a step is impossible."""
         try:
             return Fraction(max(map(odds_ratio, self.transitions)))
         except ValueError:
@@ -157,24 +157,24 @@ class ListedChains(Document):
 
 
 ReleaseClass: TypeAlias = ChainClass | ListedChains
-"""Of a policy, or a release's own chains."""
+"""The class of a policy, or a release's own chains."""
 
 
-def followed(chains: ReleaseClass) -> Chains:
-    """The same, as mechanisms take them."""
+def mechanism_chains(chains: ReleaseClass) -> Chains:
+    """Return a release's class in the form that mechanisms take."""
     return chains.chains if isinstance(chains, ListedChains) else chains
 
 
-def follow(is_reachable: Bools, is_step: Bools) -> Bools:
-    """Boolean product: where a step leads from `is_reachable`. Products of small floats are the fast ones."""
+def follow_steps(is_reachable: Bools, is_step: Bools) -> Bools:
+    """Return where a step leads from `is_reachable`: a Boolean product, computed with short floats for speed."""
     return np.asarray((is_reachable.astype(np.float32) @ is_step.astype(np.float32)) > 0.0)
 
 
 def read_chains(text: str | bytes) -> tuple[MarkovChain, ...]:
-    """Read a chain file: {"transition": rows, "initial": a list, "stationary" or "any"}, or {"chains": [such, ...]}.
+    """Read a chain file: {"transition": rows, "initial": a list, "stationary" or "any"}, or {"chains": [...]} of these.
 
     Raises:
-        ChainClassError: one line that says what is wrong.
+        ChainClassError: the file is not valid; the message is one line.
     """
     try:
         document = json.loads(text)
@@ -201,12 +201,12 @@ def _read_chain(fields: dict[str, Any]) -> MarkovChain:
     return MarkovChain(transition, None if initial == "any" else _distributions(initial, "initial"))
 
 
-def _distributions(values: object, name: str) -> Floats:
+def _distributions(rows: object, name: str) -> Floats:
     try:
-        distributions = np.array(values, dtype=np.float64)
+        distributions = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError):
         raise ChainClassError(f"{name} must hold numbers, in rows of one length") from None
-    is_probability = (distributions >= 0.0) & (distributions < np.inf)  # which what is no number is not
+    is_probability = (distributions >= 0.0) & (distributions < np.inf)  # False for NaN
     if not (distributions.ndim and distributions.size and is_probability.all()):
         raise ChainClassError(f"{name} must hold probabilities")
     sums = distributions.sum(axis=-1, keepdims=True)
@@ -216,5 +216,5 @@ def _distributions(values: object, name: str) -> Floats:
 
 
 def stationary_distribution_of(chain: MarkovChain) -> Floats:
-    """The stationary distribution (k,), as given where a chain starts with it; ChainClassError if there are several."""
+    """Return the stationary distribution (k,), the given start if that is one; ChainClassError if there are several."""
     return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_distribution

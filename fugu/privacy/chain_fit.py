@@ -1,7 +1,7 @@
-"""From the states of a recording to a fitted chain: of one stream, of several, or of one stream at two ticks.
+"""Fit a chain to the states of a recording: of one stream, of several, or of one stream at two ticks.
 
 Given the joint state, streams tell nothing more of each other, so that one chain describes all of them. Its class is
-found as for one stream (`covering_class`): transition probabilities of people's recordings change, joint ones too.
+found as for one stream (`covering_class`), as joint transition probabilities change over time, too.
 
 Source: docs/proofs/joint-streams.md, "Streams that move together"; the tests are those of `chain_model`.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.chain_model import ChainModel, Counts, Matrix, StreamStates, Stretches, shown_states
-from fugu.privacy.covering_class import Covered, covering_class, local_transitions, stretch_lengths
+from fugu.privacy.covering_class import CoveringClass, covering_class, local_transitions, stretch_lengths
 from fugu.privacy.transitions import count_transitions, count_triples, order_test
 
 __all__ = ["fit", "joint_states", "matrix_rows"]
@@ -38,10 +38,10 @@ def fit(
     order: Literal[1, 2] = 1,
     period_seconds: float | None = None,
 ) -> ChainModel:
-    """Fit one chain to the states (n, streams) of streams at the same ticks, or one of order 2 to those of one stream.
+    """Fit a chain to the states (n, streams) of streams at the same ticks, or one of order 2 to those of one stream.
 
-    No transition is counted from one of the segments (n,) to the next. No class covers a recording of order 2: its
-    file holds the chain alone, and a policy takes the odds ratio of two of its steps.
+    Transitions between the segments (n,) are not counted. No class covers a recording of order 2: its file holds the
+    chain alone, and a policy takes the odds ratio of two of its steps.
 
     Raises ChainClassError for fewer than two states of a stream, no transition, or more joint states than a file holds.
     """
@@ -52,24 +52,24 @@ def fit(
                 "states, which tell nothing of a chain"
             )
     if order == 2:
-        segments, joint, shown = _state_pairs(states[:, 0], segments, streams[0])
+        segments, joint, shows = _state_pairs(states[:, 0], segments, streams[0])
     else:
-        shown, joint = joint_states(states, streams)
-    size = len(shown)
+        shows, joint = joint_states(states, streams)
+    size = len(shows)
     counts = count_transitions(joint, segments, size)
     if not counts.sum():
         names = " and ".join(dict.fromkeys(stream.source for stream in streams))
         raise ChainClassError(f"{names}: no two neighbouring rows, so there is no transition to count")
     covering, refusal = _cover(joint, segments, size) if order == 1 else (None, _refusal(joint, segments, size))
     if covering is None and len(streams) > 1:
-        state_words = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shown))
+        state_words = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows))
         refusal = f"{refusal} (joint states {state_words})"
     return ChainModel(
         streams=tuple(streams),
         order=order,
         longest_segment=int(np.unique(segments, return_counts=True)[1].max()),
         period_seconds=period_seconds,
-        shows=shown,
+        shows=shows,
         counts=_count_rows(counts),
         chains=None if covering is None else covering.chains,
         refused=refusal,
@@ -81,9 +81,9 @@ def fit(
 
 
 def joint_states(states: Ints, streams: Sequence[StreamStates]) -> tuple[Counts, Ints]:
-    """The states of the chain of streams, by those of each, and (n,) which of them each row of (n, streams) has.
+    """Return the joint states of streams, each with its state of every stream, and the joint state (n,) of each row.
 
-    Raises ChainClassError for too many.
+    `states` are (n, streams). Raises ChainClassError for too many joint states.
     """
     if len(streams) == 1:
         return shown_states(streams[0].states, 1), states[:, 0]
@@ -94,7 +94,7 @@ def joint_states(states: Ints, streams: Sequence[StreamStates]) -> tuple[Counts,
 
 
 def _state_pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[Ints, Ints, Counts]:
-    """Segments and states of the chain of a state and the next, and what these show."""
+    """Return segments and states of the chain of pairs of neighbouring states, and the state that each pair shows."""
     k = stream.states
     if k * k > _MOST:
         raise ChainClassError(f"{stream.name}: {k} states have {k * k} pairs; at most {_MOST} will do: take fewer")
@@ -103,7 +103,7 @@ def _state_pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[In
 
 
 def _refusal(joint: Ints, segments: Ints, size: int) -> str:
-    """Why a chain of order 2 has no class, and whether it changes."""
+    """Say why a chain of order 2 has no class, and whether it changes over time."""
     refusal = "a chain of order 2 is taken as it is, by the odds ratio of two of its steps"
     if joint.size >= _LEAST_ROWS:
         transitions = local_transitions(joint, segments, size, stretch_lengths(joint.size))
@@ -112,7 +112,7 @@ def _refusal(joint: Ints, segments: Ints, size: int) -> str:
     return refusal
 
 
-def _cover(states: Ints, segments: Ints, k: int) -> tuple[Covered | None, str | None]:
+def _cover(states: Ints, segments: Ints, k: int) -> tuple[CoveringClass | None, str | None]:
     try:
         return covering_class(states, segments, k), None
     except ChainClassError as error:
@@ -124,16 +124,16 @@ def _odds_bound(states: Ints, segments: Ints) -> float | None:
     return None if covered is None else covered.chains.odds_bound
 
 
-def _stretches(covering: Covered) -> Stretches:
+def _stretches(covering: CoveringClass) -> Stretches:
     lengths = covering.lengths
     return Stretches(shortest=lengths[0].length, longest=lengths[-1].length, covered=covering.share())
 
 
 def _count_rows(counts: Ints) -> Counts:
-    """Whole numbers (n, m), as a file holds them."""
+    """Convert whole numbers (n, m) to the form of a file."""
     return tuple(tuple(int(n) for n in row) for row in counts)
 
 
-def matrix_rows(values: Floats) -> Matrix:
-    """Probabilities (n, m), as a file holds them."""
-    return tuple(tuple(float(p) for p in row) for row in values)
+def matrix_rows(probabilities: Floats) -> Matrix:
+    """Convert probabilities (n, m) to the form of a file."""
+    return tuple(tuple(float(p) for p in row) for row in probabilities)

@@ -61,7 +61,7 @@ Counts = tuple[tuple[Annotated[int, Field(ge=0, le=2**53)], ...], ...]
 
 
 class Stretches(Document):
-    """Lengths of stretches of a recording, in ticks, and the least share of those of one length in its class."""
+    """Lengths of stretches of a recording, in ticks, and the least share of one length's stretches in the class."""
 
     shortest: int = Field(ge=1)
     longest: int = Field(ge=1)
@@ -69,9 +69,9 @@ class Stretches(Document):
 
 
 class Attacked(Document):
-    """Attacks on the symbols or counts that would be released at some epsilon, universal adversary.
+    """Attacks on the symbols or counts that would be released at an epsilon against the universal adversary.
 
-    The strongest attacker's success is on the last class that was tried.
+    `success` is the strongest attacker's, for the last class that was tried.
     """
 
     epsilon: float = Field(gt=0.0)
@@ -84,7 +84,7 @@ class Attacked(Document):
 
     @property
     def words(self) -> str:
-        """Sentence about what attackers reached and what is proven."""
+        """A clause about what is proven and the attackers' success."""
         return (
             f"proven if the readings are in the class. On that recording the strongest of {self.attackers} attackers "
             f"named {self.success:.3f} of the states ({self.low:.3f} to {self.high:.3f}, {self.guess:.3f} without what "
@@ -107,7 +107,7 @@ class ModelFile(Document):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read the file's text; a ChainClassError names, in one line, the first field that is wrong."""
+        """Read the file's text. ChainClassError names the first wrong field in one line."""
         if len(text) > _MAX_BYTES:
             raise ChainClassError(f"{cls.called} of {len(text)} bytes; at most {_MAX_BYTES} are allowed")
         try:
@@ -190,12 +190,12 @@ class ChainModel(ModelFile):
 
     @property
     def transition(self) -> Floats:
-        """(K, K) the estimate of largest likelihood."""
+        """The maximum-likelihood transition matrix (K, K)."""
         return transition_matrix(np.array(self.counts, dtype=np.int64))
 
     @property
     def class_words(self) -> str:
-        """The class, which it has, in a few words."""
+        """A few words for the class, which must not be `None`."""
         assert self.chains is not None
         assert self.stretches is not None
         shortest, longest, covered = self.stretches.shortest, self.stretches.longest, self.stretches.covered
@@ -210,10 +210,10 @@ class ChainModel(ModelFile):
 
 
 def shown_states(states: int, order: int) -> tuple[tuple[int], ...]:
-    """The state of one stream in each state of its chain: all of them, or of all pairs the one now."""
+    """Return the present state of one stream in each state of its chain of order 1, or of order 2 (pairs)."""
     return tuple((state,) for state in range(states)) * (states if order == 2 else 1)
 
 
 def covered_words(share: float) -> str:
-    """The share of stretches that a class covers, rounded down."""
+    """Return words for the share of stretches that a class covers, rounded down."""
     return "all stretches" if share == 1.0 else f"{math.floor(1000.0 * share) / 10.0:g} % of the stretches"

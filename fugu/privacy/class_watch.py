@@ -1,6 +1,6 @@
-"""Do a stream's symbols come from the class of chains that its policy declares? A test by bets, for audits.
+"""A test by bets, for audits: do a stream's symbols come from the class of chains that its policy declares?
 
-**What it is.** Cut the box of all (q, r) of a class of two states into cells. Take any chain of a cell, even one that
+**The test.** Cut the box of all (q, r) of a class of two states into cells. Take any chain of a cell, even one that
 changes from step to step inside it. Given the symbols before, its probability p of state 1 lies between two numbers low
 and high that can be computed. The reason: p -> q + p(1-q-r) is monotone in p, q and r. So is p -> p b1(z) / f_p(z),
 with f_p = (1-p) b0 + p b1 and b0, b1 the rows of the table. An alternative, a chain outside the class, says p'. Where
@@ -57,7 +57,7 @@ def bet(
     """Bet over symbols; beliefs, bounds and capital change in place.
 
     Args:
-        symbols: (n,) -1 where there is none.
+        symbols: (n,), -1 for a tick without a symbol.
         emission: (2, m), positive.
         cells: (c, 4) lowest and highest q, lowest and highest r.
         alternatives: (a, 2) q and r.
@@ -66,7 +66,7 @@ def bet(
         capital: (c, a) of the bets against each cell on each alternative.
 
     Returns:
-        The largest value of that least capital at every 256th symbol and the last.
+        The largest value of the least capital against any cell, at every 256th symbol and the last.
     """
     best_capital = 0.0
     symbol_probabilities = np.empty(len(alternatives))
@@ -109,9 +109,9 @@ _SLOWER = ((1.5, 1.5), (3.0, 3.0), (10.0, 10.0), (1.0, 3.0), (3.0, 1.0), (1.0, 1
 
 
 def largest_capital(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Ints) -> float:
-    """Bet 1 on symbols (n,), -1 where there is none, being of no chain of the class; the most that it ever becomes.
+    """Bet 1 that symbols (n,), -1 for none, come from no chain of the class, and return the largest capital.
 
-    `emission` (2, m) is positive. It is 0 where nothing could be seen: chains that may change at every step.
+    `emission` (2, m) is positive. Returns 0 for chains that may change at every step, of which no test exists.
     """
     if adversary == "universal" or chains.changes:
         return 0.0
@@ -128,7 +128,7 @@ def largest_capital(chains: ChainClass, adversary: Adversary, emission: Floats, 
 
 
 def _cells(chains: ChainClass) -> Floats:
-    """Boxes (c, 4) of q and r that cover a class, each rate cut into parts of equal ratio."""
+    """Return boxes (c, 4) of q and r that cover a class, each rate cut into parts of equal ratio."""
     parts = [map(_cut_interval, box) for box in chains.boxes]
     return np.array([(*q, *r) for pair in parts for q, r in product(*pair)], dtype=np.float64)
 

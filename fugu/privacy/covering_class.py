@@ -52,17 +52,17 @@ from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.transitions import LikelihoodRatio, count_transitions, count_triples, order_test, share_bounds
 
 __all__ = [
-    "Covered",
     "CoveringChains",
+    "CoveringClass",
     "bounded_class",
     "covering_class",
     "local_transitions",
-    "outward",
-    "smoothed",
-    "smoothed_pairs",
+    "round_outward",
+    "smooth_counts",
+    "smooth_pair_counts",
     "stretch_lengths",
     "union",
-    "widened",
+    "widen",
 ]
 
 
@@ -72,14 +72,14 @@ _GRID = 81
 _ROUNDS = 300
 _NEVER = 1e-12
 TAIL = 0.1
-"""Probability that may lie below the range, and above."""
+"""Probability below the range of a stretch, and above."""
 
 
 class LocalTransitions(NamedTuple):
     """Probabilities in the s stretches of one length.
 
     Attributes:
-        length: ticks of a stretch; a rest of less than half of one belongs to the last.
+        length: ticks of a stretch; a remainder of less than half a stretch belongs to the last.
         counts: (s, k, k) steps from state x to y in each stretch.
         low: (s, k, k) the lower end of the range of each probability, inside (0, 1).
         log_odds: (s,) the largest of the logarithms of the odds ratios of a step, at the far end of its range.
@@ -94,14 +94,14 @@ class LocalTransitions(NamedTuple):
 
     @property
     def covered_log(self) -> float:
-        """The logarithm of the largest odds ratio of a step, of all but a share of the stretches."""
+        """The logarithm of the largest odds ratio of a step in all stretches but the share `_SHARE`."""
         return float(np.sort(self.log_odds)[math.ceil(self.log_odds.size * (1.0 - _SHARE)) - 1])
 
 
 def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalTransitions, ...]:
     """Estimate the probabilities in stretches of several lengths, each at most n ticks.
 
-    States (n,) are in 0..k-1, -1 where there is none. Stretches go on across gaps between segments (n,), steps do not.
+    States (n,) are in 0..k-1, -1 for none. Stretches go on across gaps between segments (n,), steps do not.
     """
     rows = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
     from_states, to_states = states[rows], states[rows + 1]
@@ -137,7 +137,7 @@ def largest_log_odds(low: Floats, high: Floats) -> float:
 
 
 def _probability_range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats | float]:
-    """The range of a probability in each stretch: posterior quantiles under all stretches' mixing distribution."""
+    """Return a probability's range in each stretch: posterior quantiles under all stretches' mixing distribution."""
     hits, trials = row[:, y], row.sum(axis=1)
     if not changes:
         return constant_probability(int(hits.sum()), int(trials.sum()))
@@ -157,7 +157,7 @@ def _probability_range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | fl
 
 
 def _scatter_p_values(followers: Ints, k: int, block_count: int) -> Floats:
-    """How likely blocks of visits scatter so much by Pearson's statistic, by next state; 1 if too little was seen."""
+    """Return p-values (k,) of the scatter of blocks of visits by Pearson's statistic, by next state; 1 if too few."""
     size = followers.size // block_count
     p_value = np.ones(k)
     if size < 2 or block_count < 2:
@@ -173,9 +173,9 @@ def _scatter_p_values(followers: Ints, k: int, block_count: int) -> Floats:
 
 
 def constant_probability(hits: int, trials: int, tail: float = TAIL) -> tuple[float, float]:
-    """The interval of a constant probability; each end fails with `tail`, and an odds ratio, made of several, less.
+    """Return the interval of a constant probability, whose ends each fail with probability `tail`.
 
-    What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
+    An event that never happened may be as rare as one that happened once, and one that always did may fail as rarely.
     """
     if not trials:
         return _NEVER, 1.0 - _NEVER
@@ -193,7 +193,7 @@ _MOST_STATES = 8
 
 
 class Regime(NamedTuple):
-    """One of the regimes of a recording: its share of the time, mean length in ticks, and chain (k, k)."""
+    """A regime of a recording: its share of the time, mean length in ticks, and chain (k, k)."""
 
     share: float
     ticks: float
@@ -201,9 +201,9 @@ class Regime(NamedTuple):
 
 
 def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
-    """Fit one, two or three regimes to a recording, the one of most time first; a single one for k above 8.
+    """Fit one, two or three regimes to a recording, the longest in total first; a single one for k above 8.
 
-    The states (n,) are in 0..k-1, -1 where there is none; segments (n,) are equal inside a stretch without gaps.
+    The states (n,) are in 0..k-1, -1 for none; segments (n,) are equal inside a stretch without gaps.
     """
     states, segments = states[:_MOST_TICKS], segments[:_MOST_TICKS]
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], np.diff(segments) != 0, [True]])))
@@ -228,7 +228,7 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
 
 
 def _initial_regimes(transition: Floats, count: int) -> Floats:
-    """Regimes from slow to fast: the whole recording's chain, with its moves made rarer or more frequent."""
+    """Return a first guess of regimes from slow to fast: the recording's chain, with rarer or more frequent moves."""
     speeds = np.exp(_SPREAD * (2.0 * np.arange(count) - (count - 1)))
     regime_switches = (1.0 - _STAY) / max(count - 1, 1) * np.ones((count, count))
     np.fill_diagonal(regime_switches, _STAY if count > 1 else 1.0)
@@ -256,7 +256,7 @@ def _regimes(transition: Floats, k: int) -> tuple[Regime, ...]:
 
 
 SHORTEST = 500
-"""Ticks of the shortest stretches, where a recording has enough of them."""
+"""Ticks of the shortest stretches, if a recording has enough of them."""
 _FEWEST = 8
 _LEAST_ROWS = 400
 _LEAST_LEFT = 10
@@ -264,18 +264,18 @@ _SIGNIFICANT_CHANGE = 1e-4
 _OUTWARD = 1.0 + 1e-9
 _MOST_ODDS, _LARGEST_LOG = 1e280, 700.0
 _SHARE = 0.02
-"""Of the stretches of a length so many may have a larger odds ratio."""
+"""The share of the stretches of a length that may have a larger odds ratio than the class."""
 
 CoveringChains = BinaryChains | BoundedChains
 
 
-class Covered(NamedTuple):
-    """A class that covers a recording, and what made it so wide.
+class CoveringClass(NamedTuple):
+    """A class that covers a recording, and the estimates that decided its width.
 
     Attributes:
-        transition: (k, k) the chain of the whole recording; steps that were never seen count as half a one.
-        lengths: stretches of each length.
-        regimes: those that the recording switches between; a single one if there are no others.
+        transition: (k, k) the chain of the whole recording; steps that were never seen count half.
+        lengths: estimates in the stretches of each length.
+        regimes: the regimes that the recording switches between, perhaps a single one.
         order: test of whether the state before the last tells something.
     """
 
@@ -287,18 +287,18 @@ class Covered(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """True if probabilities change over time, so that no chain of constant probabilities is declared."""
+        """True if probabilities change over time, or depend on more than the last state."""
         return any(length.changes.any() for length in self.lengths) or self.order.p_value < _SIGNIFICANT_CHANGE
 
     def share(self) -> float:
-        """The share of the stretches of the worst length that the class covers; all for one chain."""
+        """Return the share of the stretches of the worst length that the class covers; 1 for one chain."""
         if not self.chains.changes:
             return 1.0
         limit = math.log(self.chains.odds_bound)
         return min(float(np.mean(length.log_odds <= limit)) for length in self.lengths)
 
 
-def covering_class(states: Ints, segments: Ints, k: int) -> Covered:
+def covering_class(states: Ints, segments: Ints, k: int) -> CoveringClass:
     """Find the class of chains that covers a recording; arguments as for `fit_regimes`.
 
     Raises ChainClassError if the recording is too short to tell, or a state never occurs.
@@ -308,47 +308,47 @@ def covering_class(states: Ints, segments: Ints, k: int) -> Covered:
     _refuse_short(counts)
     regimes = fit_regimes(states, segments, k)
     lengths = local_transitions(states, segments, k, stretch_lengths(states.size))
-    transition = smoothed(counts)
+    transition = smooth_counts(counts)
     order = order_test(count_triples(states, segments, k))
     visit_counts = counts.sum(axis=1)
     slow_regimes = [regime for regime in regimes if regime.ticks >= lengths[0].length / 2 and regime.share >= _SHARE]
     log_odds = [largest_log_odds(*(_floor_regime(regime, visit_counts),) * 2) for regime in slow_regimes]
     log_odds += [length.covered_log for length in lengths]
-    covering = Covered(bounded_class(max(log_odds), transition), transition, lengths, regimes, order)
+    covering = CoveringClass(bounded_class(max(log_odds), transition), transition, lengths, regimes, order)
     return covering._replace(chains=_constant_class(counts)) if k == 2 and not covering.changes else covering
 
 
 def _without_gaps(states: Ints, segments: Ints) -> tuple[Ints, Ints]:
-    """Ticks that have a state; others end a stretch. Where stretches are cut depends on nothing else."""
+    """Drop ticks without a state, which end a segment; return the other states and segments."""
     has_state = states >= 0
     segment_steps = (np.diff(segments, prepend=segments[:1]) != 0).astype(np.int64) + ~has_state
     return states[has_state], np.cumsum(segment_steps)[has_state]
 
 
-def smoothed(counts: Ints, possible: Floats | float = 1.0) -> Floats:
-    """The chain of transition counts; a step that was never seen, and is possible (1, else 0), counts as half a one."""
-    smoothed_counts = np.maximum(counts, 0.5) * possible
+def smooth_counts(counts: Ints, is_possible: Floats | float = 1.0) -> Floats:
+    """Return the chain of transition counts; a step that is possible (1, else 0) but was never seen counts half."""
+    smoothed_counts = np.maximum(counts, 0.5) * is_possible
     return np.asarray(smoothed_counts / smoothed_counts.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def smoothed_pairs(counts: Ints) -> Floats:
-    """The same of a chain of order 2, as a chain of pairs (k^2, k^2) of states, the one before and the present one."""
+def smooth_pair_counts(counts: Ints) -> Floats:
+    """Return the chain (k^2, k^2) of pairs of states, previous and present, of pair counts, as `smooth_counts`."""
     k = math.isqrt(len(counts))
-    return smoothed(counts, np.kron(np.ones((k, 1)), np.kron(np.eye(k), np.ones((1, k)))))  # pairs that can follow
+    return smooth_counts(counts, np.kron(np.ones((k, 1)), np.kron(np.eye(k), np.ones((1, k)))))  # 1 if y follows
 
 
-def widened(chains: CoveringChains, factor: float) -> BoundedChains:
-    """A class whose windows need `factor` >= 1 times the noise, about: it grows with the root of the odds ratio."""
+def widen(chains: CoveringChains, factor: float) -> BoundedChains:
+    """Return a class whose windows need about `factor` >= 1 times the noise, which grows with the odds ratio's root."""
     return _bounded_class(chains.odds_bound * factor * factor, np.array(chains.typical[0]))
 
 
 def union(classes: Sequence[CoveringChains]) -> CoveringChains:
-    """The least class, intervals or odds ratio, that has all chains of several."""
+    """Return the least class, intervals or odds ratio, that has all chains of several classes."""
     if all(member.boxes for member in classes):
         spans = zip(*(box for member in classes for box in member.boxes), strict=True)
         q, r = ((float(min(low for low, _ in span)), float(max(high for _, high in span))) for span in spans)
         return BinaryChains(q=q, r=r)
-    return max((widened(member, 1.0) for member in classes), key=lambda member: member.odds_bound)
+    return max((widen(member, 1.0) for member in classes), key=lambda member: member.odds_bound)
 
 
 def _refuse_short(counts: Ints) -> None:
@@ -364,35 +364,35 @@ def _refuse_short(counts: Ints) -> None:
 
 
 def stretch_lengths(rows: int) -> list[int]:
-    """Ticks of stretches, each length twice the last, while so many rows have some of them."""
+    """Return lengths of stretches in ticks, each twice the last, as long as so many rows have enough of them."""
     length = min(SHORTEST, rows // _FEWEST)
     return [length << i for i in range(64) if (length << i) * _FEWEST <= rows]
 
 
 def _floor_regime(regime: Regime, visit_counts: Ints) -> Floats:
-    """The chain of a regime; a step is never rarer than half a time in the visits of one stay, as in a stretch."""
+    """Return the chain of a regime; no step is rarer than half an occurrence in the visits of one stay."""
     min_probability = 0.5 / (np.minimum(visit_counts * min(regime.share, 1.0), regime.ticks) + 1.0)
     chain = np.maximum(regime.transition, min_probability[:, None])
     return np.asarray(chain / chain.sum(axis=1, keepdims=True))
 
 
 def _constant_class(counts: Ints) -> BinaryChains:
-    """One chain within intervals of both probabilities, so long that the odds ratio, which they make, holds with 90 %.
+    """Return intervals of both probabilities, so wide that their odds ratio holds with 90 %.
 
-    Their errors are independent, and the logarithm of the odds ratio is the sum of their log-odds.
+    The errors are independent, and the logarithm of the odds ratio is the sum of the probabilities' log-odds.
     """
     hits, trials = counts[[0, 1], [1, 0]], counts.sum(axis=1)
     share = (hits + 0.5) / (trials + 1.0)
     deviations = 1.0 / np.sqrt(trials * share * (1.0 - share))
     tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*deviations) / deviations.sum()))
     q, r = (constant_probability(int(n), int(m), tail) for n, m in zip(hits, trials, strict=True))
-    return BinaryChains(q=outward(*q), r=outward(*r))
+    return BinaryChains(q=round_outward(*q), r=round_outward(*r))
 
 
 def bounded_class(logarithm: float, transition: Floats) -> BoundedChains:
-    """The class of chains that change over time, by the logarithm of the largest odds ratio of a step, rounded up.
+    """Return a class of chains that change over time, by the logarithm of a step's largest odds ratio, rounded up.
 
-    If it is smaller than that of the typical member `transition` (k, k), that one's counts.
+    The odds ratio is at least that of the typical member `transition` (k, k).
     """
     return _bounded_class(math.exp(min(logarithm, _LARGEST_LOG)) * _OUTWARD, transition)
 
@@ -403,15 +403,15 @@ def _bounded_class(odds: float, transition: Floats) -> BoundedChains:
     return BoundedChains(states=len(rows), odds_ratio=odds, transition=rows)
 
 
-def outward(low: float, high: float) -> tuple[float, float]:
-    """An interval of two digits around one inside (0, 1); near 1 the distance to it has two."""
+def round_outward(low: float, high: float) -> tuple[float, float]:
+    """Round an interval inside (0, 1) outward to two digits; above 1/2 the upper end's distance to 1 has two."""
     if high <= 0.5:
         return float(_two_digits(low, ROUND_FLOOR)), float(_two_digits(high, ROUND_CEILING))
     return float(_two_digits(low, ROUND_FLOOR)), float(1 - _two_digits(1.0 - high, ROUND_FLOOR))
 
 
 def _short_row(row: list[float]) -> tuple[float, ...]:
-    """A row of two-digit probabilities; the largest is what the others leave."""
+    """Round a row of probabilities to two digits; the largest makes the sum 1."""
     rounded = [_two_digits(p, ROUND_HALF_EVEN) for p in row]
     largest_index = row.index(max(row))
     rounded[largest_index] += 1 - sum(rounded)

@@ -1,4 +1,4 @@
-"""The class of chains that covers a fleet of which only randomised symbols are known.
+"""The class of chains that covers a fleet, learned from randomised symbols only.
 
 A chain is written by its log-ratios theta[x,y] = log(P[x,y] / P[x,x]): every logarithm of an odds ratio of a step is a
 sum of four of them. One chain is fitted to all symbols. The deviation of stretches or whole streams from it is partly
@@ -58,9 +58,10 @@ __all__ = ["Deviations", "LearnedClass", "LearnedModel", "learned_class", "log_r
 
 
 class LearnedScale(Document):
-    """Deviation at one length of stretches, with their mean ticks.
+    """Deviation of stretches of one length, with their mean ticks.
 
-    All but a small share have at most `odds_ratio`, and may have it; `p_value` is how likely one chain deviates so.
+    All stretches but a small share have at most `odds_ratio`. `p_value` is the probability of such a deviation if all
+    have one chain.
     """
 
     ticks: int = Field(ge=1)
@@ -95,7 +96,7 @@ class LearnedModel(ModelFile):
 
     @property
     def words(self) -> str:
-        """Words for the source of the class and what it covers."""
+        """Words for the source of the class, and for the stretches that it covers."""
         devices = "1 device" if self.devices == 1 else f"{self.devices} devices"
         symbols = f"the symbols of stream {self.stream} of {devices}, {self.ticks} ticks"
         if self.chains is None:
@@ -108,8 +109,8 @@ class LearnedModel(ModelFile):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
-        for square in (self.transition, self.low, self.high):
-            if len(square) != self.states or any(len(row) != self.states for row in square):
+        for matrix in (self.transition, self.low, self.high):
+            if len(matrix) != self.states or any(len(row) != self.states for row in matrix):
                 raise ValueError(f"every matrix needs {self.states} rows of {self.states} numbers")
         if len(self.discretiser.states) != self.states:
             raise ValueError(f"the discretiser has {len(self.discretiser.states)} states, not {self.states}")
@@ -128,11 +129,13 @@ _MOST_RATIO = 15.0
 
 
 class Deviations(NamedTuple):
-    """Deviation of stretches of one length, or of whole streams, from the chain of all.
+    """Deviation of s stretches of one length, or of whole streams, from the chain of all symbols.
 
-    Of s stretches are the `ticks` (s,), `deviations` (s, k (k - 1)) of their own log-ratios from those of all, and the
-    `kinds` (s,), whose noise each has. `noise` (g, d, d) is the covariance of the deviations of a stretch of one tick,
-    if probabilities do not differ.
+    Attributes:
+        ticks: (s,) with a symbol.
+        deviations: (s, d), d = k (k - 1), of each stretch's log-ratios from those of all.
+        kinds: (s,) the index of each stretch's noise.
+        noise: (g, d, d) covariances of the deviations of a stretch of one tick, if probabilities do not differ.
     """
 
     ticks: Ints
@@ -142,17 +145,17 @@ class Deviations(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """How likely they are if all have one chain."""
+        """The probability of such deviations if all stretches have one chain."""
         inverse = np.linalg.inv(self.noise)[self.kinds]
         statistic = np.einsum("si,sij,sj,s->", self.deviations, inverse, self.deviations, self.ticks.astype(np.float64))
         return float(special.chdtrc(self.deviations.size, max(float(statistic), 0.0)))
 
 
 class LearnedClass(NamedTuple):
-    """A class, or why it is refused, without `chains`.
+    """A learned class, or in `refused` the reason why `chains` is `None`.
 
-    The chain of all symbols is `transition`; each end of its probabilities' `low` and `high` holds with 90 %; `known`
-    is the largest odds ratio of its steps.
+    The chain of all symbols is `transition`; the ends `low` and `high` of its probabilities each hold with 90 %;
+    `known` is the largest odds ratio of its steps.
     """
 
     transition: Floats
@@ -165,23 +168,23 @@ class LearnedClass(NamedTuple):
 
 
 def log_ratios(transition: Floats) -> Floats:
-    """The log-ratios (k (k - 1),) of a chain (k, k), row by row."""
+    """Return the log-ratios (k (k - 1),) of a chain (k, k), row by row."""
     ratios = np.log(transition) - np.log(np.diag(transition))[:, None]
     return np.asarray(ratios[_move_indices(len(transition))])
 
 
 def transition_of(ratios: Floats, k: int) -> Floats:
-    """The chain (k, k) of log-ratios (k (k - 1),)."""
+    """Return the chain (k, k) of log-ratios (k (k - 1),)."""
     log_odds_matrix = np.zeros((k, k))
     log_odds_matrix[_move_indices(k)] = ratios
     return np.asarray(special.softmax(log_odds_matrix, axis=1))
 
 
 def learned_class(transition: Floats, information: Floats, ticks: int, levels: Sequence[Deviations]) -> LearnedClass:
-    """The class that covers what symbols tell of a fleet.
+    """Return the class that covers a fleet, from estimates by its symbols.
 
-    The `transition` has the largest likelihood, `information` (d, d) is that of all symbols about its d = k (k - 1)
-    log-ratios, `ticks` have a symbol, and `levels` are deviations of stretches of each length.
+    `transition` has the largest likelihood; `information` (d, d) is that of all symbols about its d = k (k - 1)
+    log-ratios; `ticks` is the number of symbols; `levels` are deviations of the stretches of each length.
     """
     k, ratios = len(transition), log_ratios(transition)
     log_odds_sums = _log_odds_sums(k)
@@ -228,12 +231,12 @@ def _move_indices(k: int) -> tuple[Ints, Ints]:
 
 
 def _log_odds_sums(k: int) -> Floats:
-    """(c, k (k - 1)): all logarithms of odds ratios of a step, as sums of log-ratios."""
+    """Return (c, k (k - 1)) all logarithms of odds ratios of a step, as sums of log-ratios."""
     positions = np.full((k, k), -1)
     positions[_move_indices(k)] = np.arange(k * (k - 1))
     rows = []
     for (x, w), (y, z) in product(combinations(range(k), 2), permutations(range(k), 2)):
-        row = np.zeros(k * (k - 1) + 1)  # what belongs to the diagonal is 0
+        row = np.zeros(k * (k - 1) + 1)  # the last entry takes terms of the diagonal, which are 0
         for index, sign in ((positions[x, y], 1), (positions[w, z], 1), (positions[x, z], -1), (positions[w, y], -1)):
             row[index] += sign if index >= 0 else 0
         rows.append(row[:-1])
@@ -249,7 +252,7 @@ def _quantile(probability: float) -> float:
 
 
 def _covering_log_odds(sample: Deviations, log_odds_sums: Floats, upper_log_odds: Floats) -> float:
-    """The largest logarithm of an odds ratio of all stretches but a share, each at the far end of its range."""
+    """Return the largest log odds ratio of all stretches but a share, each at the far end of its range."""
     count = len(sample.ticks)
     kind_variances = np.array([_variances(log_odds_sums, noise_row) for noise_row in sample.noise])
     weights = np.bincount(sample.kinds, 1.0 / sample.ticks, len(kind_variances)) / count
@@ -267,7 +270,7 @@ def _covering_log_odds(sample: Deviations, log_odds_sums: Floats, upper_log_odds
 
 
 def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Each probability's interval, from the normal distribution of its log-odds; the largest error counts."""
+    """Return each probability's interval, from the normal distribution of its log-odds and the largest error."""
     k = len(transition)
     low, high = np.empty((k, k)), np.empty((k, k))
     for x in range(k):

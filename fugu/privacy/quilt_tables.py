@@ -7,8 +7,8 @@ x' (Song, Wang, Chaudhuri 2017, equation 5), where
     column[a][x,x'] = max over y of log P^a(y,x) / P^a(y,x'),
     start[x,x'] = log Pr(X_i=x') / Pr(X_i=x).
 
-A quilt leaves the a + b - 1 nodes between its ends nearby. The tables only fall as a width grows, so a known influence
-bounds that of every smaller width: all skipping in the compiled searches rests on this. An absent width is 0.
+The a + b - 1 nodes between the ends of a quilt are nearby. The tables only fall as a width grows, so a known influence
+is a lower bound for every smaller width: the compiled searches skip widths by this. An absent width is 0.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats
 from fugu.chains.kernel import kernel, part
-from fugu.privacy.chain_class import ChainClassError, MarkovChain, follow, stationary_distribution_of
+from fugu.privacy.chain_class import ChainClassError, MarkovChain, follow_steps, stationary_distribution_of
 
 __all__ = ["QuiltTables", "node_terms", "smallest_loss", "smallest_scale", "walk"]
 
 
 @kernel
 def largest_ratio(rows: Floats, out: Floats) -> None:
-    """out[x,x'] = max over y of rows[x,y] / rows[x',y]; 0/0 is passed over, and is -inf if there is nothing else."""
+    """Set out[x,x'] to the max over y of rows[x,y] / rows[x',y]; 0/0 is skipped, -inf if there is nothing else."""
     k, m = rows.shape
     for x in range(k):
         for other_row in range(k):
@@ -52,8 +52,9 @@ def grow_tables(
 ) -> int:
     """Fill the tables of the distances count + 1 .. target with ratios, not yet their logarithms.
 
-    Entry m - 1 of column and right, (at least target, k, k), is distance m; power (k, k) goes on from that of `count`.
-    The result is `target`, or the last distance before a positive entry falls below `floor`, where ratios are inexact.
+    Entry m - 1 of column and right, (at least target, k, k), is distance m; `power` (k, k) is that of `count` before,
+    and of the result after. Returns `target`, or the last distance before a positive entry falls below `floor`, where
+    ratios are inexact.
     """
     k = transition.shape[0]
     transposed = np.empty((k, k))
@@ -73,7 +74,7 @@ def grow_tables(
 
 @part
 def _add_left_width(start: Floats, column: Floats, width: int, target: Floats) -> None:
-    """Set `target` (k, k) to the term and the table of a width to the left, or to 0 for none."""
+    """Set `target` (k, k) to the sum of the term and the table of a width to the left, or to 0 for no width."""
     for x in range(target.shape[0]):
         for y in range(target.shape[0]):
             target[x, y] = start[x, y] + column[width - 1, x, y] if width else 0.0
@@ -81,7 +82,7 @@ def _add_left_width(start: Floats, column: Floats, width: int, target: Floats) -
 
 @part
 def _largest_sum(left: Floats, right: Floats, width: int) -> tuple[float, int, int]:
-    """The largest entry of `left` (k, k) and the table of a width to the right, if any, and where it is."""
+    """Return the largest entry of the sum of `left` (k, k) and the table of a width to the right, and its place."""
     k = left.shape[0]
     largest, row, col = -np.inf, 0, 0
     for x in range(k):
@@ -105,15 +106,15 @@ def smallest_scale(
     seed_left: int,
     seed_right: int,
 ) -> tuple[float, int, int, float, float]:
-    """The smallest card / (epsilon - influence) over the quilts of a node, found by trying a seed (or 0, 0) first.
+    """Find the smallest card / (epsilon - influence) over the quilts of a node, trying a seed (or 0, 0) first.
 
     `start` (k, k) is the term of the node's own distribution, for quilts with a width to the left; `column` and `right`
-    are (n, k, k). A side that never ends has more than 2^60 nodes. The empty quilt has the scale `empty_scale`, inf on
-    an endless stream. A scale not above `scale_floor` ends the search.
+    are (n, k, k). An endless side has more than 2^60 nodes. The empty quilt has the scale `empty_scale`, inf on an
+    endless stream. A scale not above `scale_floor` ends the search.
 
     Returns:
-        (scale, left width, right width, influence, need): both widths 0 is the empty quilt, and no quilt with a width
-        longer than n can be better if n >= need.
+        (scale, left width, right width, influence, useful width): both widths 0 is the empty quilt. No quilt with a
+        width above n can be better if n >= the useful width.
     """
     endless = 2**60
     n = right.shape[0]
@@ -195,9 +196,10 @@ def smallest_scale(
 def smallest_loss(
     start: Floats, column: Floats, right: Floats, node: int, sums: Floats
 ) -> tuple[float, int, int, float]:
-    """The smallest influence + charges nearby over the quilts of a node in 0..T-1; spent: (T + 1,) sums of the charges.
+    """Find the smallest influence + charges nearby over the quilts of a node in 0..T-1.
 
-    The result is (loss, left width, right width, influence); both widths 0 is the empty quilt.
+    `sums` (T + 1,) are the running sums of the charges, from 0. Returns (loss, left width, right width, influence);
+    both widths 0 is the empty quilt.
     """
     length = sums.shape[0] - 1
     n = right.shape[0]
@@ -232,7 +234,7 @@ _MOST_ENTRIES = 2**24
 
 
 def log_ratio_table(kernel: ArrayLike) -> Floats:
-    """(k, k): max over y of log kernel[x,y] / kernel[x',y]; inf where only a denominator is 0, 0/0 is passed over."""
+    """Return (k, k) max over y of log kernel[x,y] / kernel[x',y]; inf if only a denominator is 0; 0/0 is skipped."""
     rows = np.ascontiguousarray(kernel, dtype=np.float64)
     table = np.empty((rows.shape[0], rows.shape[0]))
     with np.errstate(all="ignore"):
@@ -241,7 +243,7 @@ def log_ratio_table(kernel: ArrayLike) -> Floats:
 
 
 class QuiltTables:
-    """The tables of a transition matrix, grown as far as a search asks; entry m - 1 of each is distance m."""
+    """The tables of a transition matrix, grown as far as a search needs; entry m - 1 of each is distance m."""
 
     transition: Floats
     column: Floats
@@ -256,19 +258,19 @@ class QuiltTables:
 
     @property
     def count(self) -> int:
-        """The largest width there is."""
+        """The largest width in the tables."""
         return len(self.right)
 
     @property
     def stalled(self) -> bool:
-        """True if larger widths have stopped to know less, as on a chain that alternates or falls apart."""
+        """True if larger widths no longer have less influence, as on a chain that alternates or falls apart."""
         k = len(self._power)
         if self.count <= 2 * k**2:  # a chain that mixes has only positive entries after (k - 1)^2 + 1 steps
             return False
         return bool(self.right[-1].max() >= 0.999_999 * self.right[self.count // 2].max() > 0.0)
 
     def grow(self, count: int) -> bool:
-        """Make tables for widths up to `count`; whether there are more than before."""
+        """Grow the tables to widths up to `count`. Return True if there are more than before."""
         done_count, target_count = self.count, min(count, self._max_width)
         if target_count <= done_count:
             return False
@@ -288,8 +290,8 @@ class QuiltTables:
 class NodeTerms(NamedTuple):
     """Terms of a node in the tables of its widths.
 
-    `start` (k, k) is for quilts with a width to the left, -inf where a state is impossible here. It is nowhere further
-    than `spread` from its stationary value, here and at every later node.
+    `start` (k, k) is for quilts with a width to the left, -inf if a state is impossible at this node. At this and every
+    later node it is at most `spread` from its stationary value.
     """
 
     start: Floats
@@ -297,41 +299,42 @@ class NodeTerms(NamedTuple):
 
 
 def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
-    """The terms of node 1.., or `None` for one of the stationary chain; the worst over all starts if that is open.
+    """Return the terms of a node from 1 on, or for `None` of any node of the stationary chain.
 
-    Raises ChainClassError for `None` and no single stationary distribution.
+    They are the worst over all starts if the chain has any start. Raises ChainClassError for `None` without a single
+    stationary distribution.
     """
     if node is None or chain.is_stationary:
         distribution = stationary_distribution_of(chain)
         return _terms(distribution[None, :], distribution[None, :] > 0.0, distribution)
     rows, reach = _start_rows(chain)
     rows = rows @ np.linalg.matrix_power(chain.transition, node - 1)
-    reach = follow(reach, np.linalg.matrix_power(chain.transition > 0.0, node - 1))  # products of booleans are logical
+    reach = follow_steps(reach, np.linalg.matrix_power(chain.transition > 0.0, node - 1))  # a logical product
     return _terms(rows, reach, _stationary_distribution_or_none(chain))
 
 
 def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
-    """The terms of the nodes 1, 2, 3 ... for ever, as `node_terms` gives them."""
+    """Yield the terms of the nodes 1, 2, 3 ... without end, as `node_terms` does."""
     if chain.is_stationary:
         yield from repeat(node_terms(chain, 1))
     stationary, is_step = _stationary_distribution_or_none(chain), chain.transition > 0.0
     rows, reach = _start_rows(chain)
     while True:
         yield _terms(rows, reach, stationary)
-        rows, reach = rows @ chain.transition, follow(reach, is_step)
+        rows, reach = rows @ chain.transition, follow_steps(reach, is_step)
 
 
 def _start_rows(chain: MarkovChain) -> tuple[Floats, Bools]:
-    """The distributions (n, k) of the first tick between which all others lie, and where they are positive."""
+    """Return the extreme distributions (n, k) of the first tick, and where these are positive."""
     rows = np.eye(chain.states) if chain.initial is None else chain.initial[None, :]
     return rows, rows > 0.0
 
 
 def _terms(rows: Floats, reach: Bools, stationary: Floats | None) -> NodeTerms:
-    """Terms from the distributions (n, k) that a node may have, where these are positive, and the stationary one."""
+    """Return the terms from a node's extreme distributions (n, k), where these are positive, and the stationary one."""
     is_possible: Bools = np.asarray(reach.any(axis=0))
     is_possible_pair = is_possible[:, None] & is_possible[None, :]
-    # reachable in the graph, and yet too small for exact ratios: nothing is known of the ratio
+    # reachable in the graph, and yet too rare for exact ratios: the ratio is unknown
     is_vague: Bools = np.asarray((reach & (rows < _TINY)).any(axis=0))
     start = log_ratio_table(np.where(reach, rows, 0.0).T).T.copy()
     start[is_vague[:, None] | is_vague[None, :]] = np.inf

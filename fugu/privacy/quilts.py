@@ -1,4 +1,4 @@
-"""The Markov quilt mechanism on a chain, exactly: how much Laplace noise a 1-Lipschitz query needs.
+"""The Markov quilt mechanism on a chain, exactly: the Laplace noise that a 1-Lipschitz query needs.
 
 Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 3, with every quilt
 {i-a, i+b}, {i-a}, {i+b} and {}; the paper's own sets are asymmetric and miss the last node. The guarantee is against an
@@ -54,7 +54,7 @@ class QuiltScale(NamedTuple):
 
     Attributes:
         scale: for a query that changes by at most 1 with one state, rounded up.
-        node: 1..T; `None` where every node far enough from the ends decides, or none is worse than their limit.
+        node: 1..T; `None` if every node far enough from the ends decides, or no node is worse than their limit.
         quilt: widths (a, b) of {i-a, i+b}; `None` for an absent width, both `None` for the empty quilt.
         card: nodes nearby, the node itself included.
         chain: index of the worst chain in its class.
@@ -69,26 +69,26 @@ class QuiltScale(NamedTuple):
 
 
 def mqm_exact(chains: tuple[MarkovChain, ...] | BinaryChains, length: int | None, epsilon: float) -> QuiltScale:
-    """The scale of MQMExact for the worst chain of a finite class, or of an interval started stationary.
+    """Return the scale of MQMExact for the worst chain of a finite class, or of an interval started stationary.
 
-    Impossible states count, as in the paper's equation 5: that is safe. The scale of a node is never above that of a
+    Impossible states count, as in the paper's equation 5, which is safe. The scale of a node is never above that of a
     stationary chain at epsilon - spread. The spread bounds how far the distributions of this node and of all later ones
-    are from stationary. For it, likelihood ratios to the stationary distribution are averaged at each step. The walk
-    over the nodes stops there; on a long stationary window, at the first one. `length` is of the window, or `None` for
-    no end. Raises ChainClassError if epsilon or length is out of range, or no quilt is good enough on an endless
-    stream.
+    are from stationary. Each step averages likelihood ratios to the stationary distribution. The walk over the nodes
+    stops when that bound is reached; on a long stationary window, at the first node. `length` is of the window, or
+    `None` for no end. Raises ChainClassError if epsilon or length is out of range, or no quilt is good enough on an
+    endless stream.
     """
     _check_range(epsilon, length)
     members = corner_chains(chains)
     if not members:
         raise ChainClassError("a class needs at least one chain")
     scales = (_chain_scale(chain, length, epsilon) for chain in members)
-    maximum = max((scale._replace(chain=index) for index, scale in enumerate(scales)), key=lambda scale: scale.scale)
-    return maximum._replace(scale=maximum.scale * _UP)
+    worst = max((scale._replace(chain=index) for index, scale in enumerate(scales)), key=lambda scale: scale.scale)
+    return worst._replace(scale=worst.scale * _UP)
 
 
 def corner_chains(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[MarkovChain, ...]:
-    """The chains of a class; of an interval the stationary ones that are the worst of it, for every quilt.
+    """Return the chains of a class; for an interval its stationary corners, which are the worst for every quilt.
 
     With q + r = s and L = (1 - s)^b, the ratios of a table are 1 + (s/q) L/(1 - L) and, for L < 0, 1 + |L|
     s/(q - r|L|), and the same with q and r swapped. They fall in q and r while s <= 1 and grow while s >= 1, so the
@@ -103,7 +103,7 @@ def corner_chains(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[Marko
 
 
 def group_dp_scale(length: int, epsilon: float, *, sensitivity: float = 1.0) -> float:
-    """The Laplace scale that protects all ticks of a window as one: sensitivity 1 for a count, 2 for a histogram."""
+    """Return the Laplace scale that protects all ticks of a window as one; sensitivity 1: counts, 2: histograms."""
     _check_range(epsilon, length)
     return sensitivity * length / epsilon
 
@@ -119,10 +119,11 @@ def best_quilt(
     scale_floor: float = 0.0,
     seed: tuple[int | None, int | None] = (None, None),
 ) -> QuiltScale:
-    """The best quilt of one node, over all widths that could matter: not rounded, inf if nothing is good enough.
+    """Return the best quilt of one node over all useful widths, not rounded; the scale is inf if none is good enough.
 
-    Tables are grown on demand. `start` is of `NodeTerms`. A side has so many nodes, or `ENDLESS`. The empty quilt has
-    the scale `empty_scale`, by default from these. No scale below `scale_floor` is sought. `seed` is tried first.
+    Tables are grown on demand. `start` is of `NodeTerms`. The numbers of nodes on either side may be `ENDLESS`. The
+    empty quilt has the scale `empty_scale`, by default from these numbers. The search ends at a scale not above
+    `scale_floor`. `seed` is tried first.
     """
     length = nodes_left + nodes_right + 1
     if empty_scale is None:
@@ -152,7 +153,7 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
             return middle_scale
         worst_scale = middle_scale
     else:
-        # a node in the middle of things decides for all that are far from both ends, so ask it first
+        # the middle node decides for all nodes far from both ends, so it is first
         mid = max(length // 2 + 1, length - min(tables.count, length))
         worst_scale = best_quilt(tables, node_terms(chain, mid).start, mid - 1, length - mid, epsilon)._replace(
             node=mid
@@ -185,7 +186,10 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
 
 
 def _middle_scale(tables: QuiltTables, chain: MarkovChain, epsilon: float, empty_scale: float) -> QuiltScale | None:
-    """The best quilt of a stationary node far from both ends; the empty quilt costs `empty_scale`."""
+    """Return the best quilt of a stationary node far from both ends; `None` without one stationary distribution.
+
+    The empty quilt has the scale `empty_scale`.
+    """
     try:
         terms = node_terms(chain, None)
     except ChainClassError:
@@ -194,7 +198,7 @@ def _middle_scale(tables: QuiltTables, chain: MarkovChain, epsilon: float, empty
 
 
 def _later_bound(middle_scale: QuiltScale, spread: float, epsilon: float, empty_scale: float) -> float:
-    """Upper bound for every node from here on. A node too near an end drops the width, and both terms fall."""
+    """Bound the scales of all nodes from this one on. Near an end a node drops the width, and both terms fall."""
     if middle_scale.quilt == (None, None):
         return empty_scale
     epsilon_left = epsilon - spread - middle_scale.influence
@@ -209,10 +213,11 @@ def _check_range(epsilon: float, length: int | None) -> None:
 
 
 def quilt_accountant(chains: MarkovChain | tuple[MarkovChain, ...], charges: ArrayLike) -> Floats:
-    """The loss (T,) of every node under releases that charge the ticks they cover, for the worst chain; rounded up.
+    """Return the loss (T,) of every node by releases that charge the ticks that they cover, for the worst chain.
 
-    The charges (T,), at least 0, are what all releases together charge to each tick; ChainClassError if they are no
-    such vector, or there is no chain. The loss bounds the log-likelihood ratio between any two states of a node.
+    The charges (T,), at least 0, are those of all releases together. The loss, rounded up, bounds the log-likelihood
+    ratio between any two states of a node. Raises ChainClassError if the charges are no such vector, or there is no
+    chain.
     """
     members = chains if isinstance(chains, tuple) else (chains,)
     costs = np.asarray(charges, dtype=np.float64)
@@ -224,10 +229,10 @@ def quilt_accountant(chains: MarkovChain | tuple[MarkovChain, ...], charges: Arr
 
 
 def quilt_rate_loss(chains: MarkovChain | tuple[MarkovChain, ...], rate: float) -> float:
-    """The loss of any node of a stationary stream without end, every tick of which is charged the same; rounded up.
+    """Return the loss of any node of an endless stationary stream whose ticks all have one charge; rounded up.
 
-    Tumbling windows are such a stream: with 1-Lipschitz queries and noise of one scale, rate = 1 / scale. It is min
-    over a, b of influence + rate (a + b - 1), for the worst chain. Raises ChainClassError for a chain that does not
+    Tumbling windows are such a stream: with 1-Lipschitz queries and noise of one scale, rate = 1 / scale. The loss is
+    min over a, b of influence + rate (a + b - 1), for the worst chain. Raises ChainClassError for a chain that does not
     start stationary, or that never forgets.
     """
     members = chains if isinstance(chains, tuple) else (chains,)
@@ -260,11 +265,11 @@ def _node_losses(chain: MarkovChain, costs: Floats) -> Floats:
 
 
 def _rate_loss(chain: MarkovChain, rate: float) -> float:
-    """The loss of a node far from both ends, not rounded."""
+    """Return the loss of a node far from both ends, not rounded."""
     tables, start_terms = QuiltTables(chain.transition), node_terms(chain, None).start
     tables.grow(32)
     while True:
-        # on a window this wide, a quilt that makes use of its ends costs more than rate * count
+        # on a window this wide, a quilt that ends at the window's end costs more than rate * count
         cumulative = rate * np.arange(2.0 * tables.count + 2.0)
         loss = smallest_loss(start_terms, tables.column, tables.right, tables.count, cumulative)[0]
         if loss < rate * tables.count:
@@ -278,7 +283,7 @@ _MOST_WIDTHS = 2**22
 
 
 class Mixing(NamedTuple):
-    """The smallest eigengap of a class, and its smallest stationary probability of a state; both rounded down."""
+    """The smallest eigengap of a class, and the stationary probability of its rarest state; both rounded down."""
 
     gap: float
     rarest: float
@@ -292,9 +297,9 @@ def mqm_approx(
     *,
     stationary: bool = False,
 ) -> QuiltScale:
-    """The scale of MQMApprox for a finite class, or an interval of two-state chains, with any start.
+    """Return the scale of MQMApprox for a finite class, or an interval of two-state chains, with any start.
 
-    Its influence is lemma 4.8's bound, its chain is always 0.
+    The result's influence is lemma 4.8's bound, its chain is always 0.
 
     Args:
         length: T, the ticks of the window, or `None` for a stream without end.
@@ -310,20 +315,20 @@ def mqm_approx(
     members = corner_chains(chains)
     if stationary and not all(chain.is_stationary for chain in members):
         raise ChainClassError("a chain of the class does not start stationary")
-    mixed = mixing(members, reversible)
+    chain_mixing = mixing(members, reversible)
     empty_scale = math.inf if length is None else length / epsilon
-    middle_quilt = _best_width(mixed, epsilon, ENDLESS, ENDLESS, empty_scale, stationary)
+    middle_quilt = _best_width(chain_mixing, epsilon, ENDLESS, ENDLESS, empty_scale, stationary)
     if not middle_quilt.scale < math.inf:
         raise ChainClassError("no Markov quilt has an influence below epsilon: give the length of the window")
     # lemma 4.9: on a long window the middle node decides; on a short one a node may do with a single width
-    if length is None or length >= fast_path_length(mixed, epsilon):
+    if length is None or length >= fast_path_length(chain_mixing, epsilon):
         return middle_quilt._replace(scale=middle_quilt.scale * _UP)
     worst_quilt: QuiltScale | None = None
     for node in range((length + 1) // 2, 0, -1):
         for tick in {node, length + 1 - node}:
             scale_floor = worst_quilt.scale if worst_quilt is not None else 0.0
             quilt = _best_width(
-                mixed, epsilon, tick - 1, length - tick, empty_scale, stationary, scale_floor=scale_floor
+                chain_mixing, epsilon, tick - 1, length - tick, empty_scale, stationary, scale_floor=scale_floor
             )
             if worst_quilt is None or quilt.scale > worst_quilt.scale:
                 worst_quilt = quilt._replace(node=tick)
@@ -334,7 +339,7 @@ def mqm_approx(
 
 
 def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None) -> Mixing:
-    """The smallest eigengap and the smallest stationary probability of a class; arguments as for `mqm_approx`."""
+    """Return the smallest eigengap and the rarest state's probability of a class; arguments as for `mqm_approx`."""
     if not chains:
         raise ChainClassError("a class needs at least one chain")
     rarest = min(float(distribution.min()) for distribution in [stationary_distribution_of(chain) for chain in chains])
@@ -346,10 +351,10 @@ def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None) -> M
 
 
 def eigengap(chain: MarkovChain, reversible: bool = False) -> float:
-    """The eigengap g: the distribution b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
+    """Return the eigengap g: after b ticks a distribution is within exp(-g b / 2) / min(pi) of stationary, relatively.
 
-    `reversible` is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8). The gap is
-    rounded down. ChainClassError if the chain is not reversible, or has none.
+    With `reversible` it is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8). The gap
+    is rounded down. ChainClassError if the chain is not reversible, or has no gap.
     """
     distribution = stationary_distribution_of(chain)
     if not distribution.min() > 0.0:
@@ -370,22 +375,22 @@ def eigengap(chain: MarkovChain, reversible: bool = False) -> float:
 
 
 def is_reversible(chain: MarkovChain) -> bool:
-    """True if pi(x) P(x,y) = pi(y) P(y,x) for all x, y, to within their rounding, however rare they are."""
+    """Return True if pi(x) P(x,y) = pi(y) P(y,x) for all x, y, within rounding, however rare these steps are."""
     flow: Floats = stationary_distribution_of(chain)[:, None] * chain.transition
     return bool(np.all(np.abs(flow - flow.T) <= 1e-12 * (flow + flow.T)))
 
 
 def fast_path_length(mixing: Mixing, epsilon: float) -> int:
-    """Lemma 4.9: from this length on, the middle node decides, by widths of at most half of it."""
+    """Return the length of lemma 4.9: from it on, the middle node decides, by widths of at most half the length."""
     # 1 / tanh(x / 2) is (e^x + 1) / (e^x - 1), here with x = epsilon / 6
     return 8 * 2 * math.ceil(math.log(1.0 / math.tanh(epsilon / 12.0) / mixing.rarest) / mixing.gap)
 
 
 def width_influences(mixing: Mixing, widths: NDArray[np.int64]) -> Floats:
-    """Lemma 4.8's bounds (n,) for n widths: log((p + d) / (p - d)), p the rarest state, d = exp(-g width / 2).
+    """Return lemma 4.8's bounds (n,) for n widths: log((p + d) / (p - d)), d = exp(-g width / 2).
 
-    A width to the right costs it once. A width to the left costs it twice, for the width and for the node. It is
-    infinite unless width > 2 log(1/p) / g: without that the formula is not a bound.
+    The rarest state has the probability p. A width to the right costs the bound once. A width to the left costs it
+    twice, for the width and for the node. It is infinite unless width > 2 log(1/p) / g: else the formula is no bound.
     """
     distance = np.exp(-mixing.gap * widths / 2.0)
     is_valid = (widths > 2.0 * math.log(1.0 / mixing.rarest) / mixing.gap) & (distance < mixing.rarest)
@@ -404,7 +409,7 @@ def _best_width(
     *,
     scale_floor: float = 0.0,
 ) -> QuiltScale:
-    """The best quilt of a node; lemma 4.8 sees neither states nor nodes, so its tables have one entry."""
+    """Return the best quilt of a node; lemma 4.8 depends on neither states nor nodes, so its tables have one entry."""
     # half of lemma 4.9's length, 4 a*, is more than any best width
     width_count = min(fast_path_length(mixing, epsilon) // 2, _MOST_WIDTHS, max(nodes_left, nodes_right))
     right_table = width_influences(mixing, np.arange(1, max(width_count, 1) + 1)).reshape(-1, 1, 1)

@@ -1,9 +1,9 @@
-"""Randomised response: from a class of chains and epsilon to a certified table of integers.
+"""Randomised response: a certified table of integers for a class of chains and epsilon, and its utility.
 
 The allowed likelihood ratios v01 and v10 of a tick make two lines, rho0 + v01 rho1 >= 1 and v10 rho0 + rho1 >= 1, whose
 upper sides are safe, so thresholds are rounded up. The result has passed the check that devices run.
 
-The worth of a randomised stream to an honest subscriber, by simulation.
+The utility of a randomised stream to an honest subscriber is found by simulation.
 """
 
 from __future__ import annotations
@@ -66,18 +66,21 @@ def calibrate(
     *,
     slack: bool = False,
 ) -> Calibration:
-    """The table that keeps most under a guarantee; with more than two states every wrong symbol is equally likely.
+    """Return the most useful table under a guarantee; above two states all wrong symbols are equally likely.
 
     Args:
-        epsilon: the wanted guarantee, in nats, about `stretch_ticks` in a row; with bounded odds ratios the universal
-            one for every adversary.
-        objective: of two states, "information" minimises rho0 + rho1, and so keeps the most for every use. "flips"
-            minimises the expected number of flips under rho <= 1/2, and may give up a rare state altogether.
+        chains: the class of chains.
+        epsilon: the guarantee, in nats, about `stretch_ticks` in a row; with bounded odds ratios the universal one for
+            every adversary.
+        adversary: whom the guarantee is against.
+        objective: for two states, "information" minimises rho0 + rho1, and so keeps the most for every use. "flips"
+            minimises the expected number of flips under rho <= 1/2, and may lose a rare state altogether.
         windows: released beside the symbols; the guarantee is that of both together.
-        slack: leave a part of epsilon to what leaks over a change of policy.
+        stretch_ticks: ticks of a protected stretch.
+        slack: whether to reserve a part of epsilon for leakage over a change of policy.
 
     Raises:
-        ChainClassError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
+        ChainClassError: epsilon is not a positive number, or so small that no table of 32 bits tells anything.
 
     Source: docs/proofs/randomised-response.md, "From epsilon to noise".
     """
@@ -89,8 +92,8 @@ def calibrate(
     if k > 2:
         flips = [1 / (Fraction(v01) + k - 1)] * k
     else:
-        flip_pair = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
-        flips = [Fraction(rho) for rho in flip_pair]
+        rhos = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
+        flips = [Fraction(rho) for rho in rhos]
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=stretch_ticks)
     table_guarantee = guarantee.model_copy(update={"epsilon": table_epsilon})
     for increment in range(_BUMPS):
@@ -100,16 +103,16 @@ def calibrate(
         table = NoiseTable.binary(*weights) if k == 2 else NoiseTable.randomised_response(k, weights[0])
         try:
             loss = check_outputs(chains, StreamOutputs(table, windows), table_guarantee)
-        except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
+        except GuaranteeError:  # the last digit of rho was rounded down: try a step more
             continue
         return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, loss, guarantee)
     raise ChainClassError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
 
 
 def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
-    """The table that tells no more than a rate (nats) of any two states: the same error for each of them.
+    """Return the table with the same error for each state whose loss between any two states is at most a rate (nats).
 
-    The rate is a part of `epsilon`, which decides the error. Raises ChainClassError if no 32-bit table says anything.
+    The rate is a part of `epsilon`, which messages name. Raises ChainClassError if no 32-bit table tells anything.
     """
     if rate > 0:
         flip = math.ceil(Fraction(_SCALE) / (Fraction(math.exp(min(float(rate), _MOST_LOG_RATIO))) + states - 1))
@@ -123,16 +126,16 @@ def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
 
 
 def stream_states(chains: ChainClass) -> int:
-    """How many states the stream of a class shows; ChainClassError if joint chains show several streams."""
+    """Return the number of states of a class's stream; ChainClassError if joint chains show several streams."""
     if len(chains.stream_sizes) > 1:
         raise ChainClassError("the class is of several streams, which share what a tick may tell: name one's share")
     return chains.stream_sizes[0]
 
 
 def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int = 1) -> tuple[float, float]:
-    """The largest likelihood ratios v01 and v10, at least 1, of a tick that keep both directions within epsilon nats.
+    """Return the largest likelihood ratios v01, v10 >= 1 of a tick that keep both directions within epsilon nats.
 
-    Epsilon is about so many `ticks` in a row; of more than one the pair is equal.
+    Epsilon is about `ticks` ticks in a row; above one tick the pair is equal.
 
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
     depends on its own ratio only where readings are positively correlated. Where they may alternate, a table is held to
@@ -143,7 +146,7 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
         raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
     max_log_ratio = min(epsilon, _MOST_LOG_RATIO)
 
-    @cache  # a search asks for its ends twice
+    @cache  # a search evaluates its ends twice
     def losses(log01: float, log10: float) -> tuple[float, float]:
         loss = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
         return loss.epsilon_01, loss.epsilon_10
@@ -158,10 +161,10 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
     if adversary == "universal" or not isinstance(chains, BinaryChains):
         log_ratio = _find_root(lambda log: losses(log, log)[0] - epsilon, 0.0, max_log_ratio)
         return math.exp(log_ratio), math.exp(log_ratio)
-    # Losses are ordered ignorant <= informed <= universal, and so, the other way round, is what they allow.
+    # Losses are ordered ignorant <= informed <= universal, and allowed ratios the other way round.
     low = math.log(allowed_ratios(chains, epsilon, "universal")[0])
     if chains.q[1] + chains.r[1] <= 1:
-        # The loss of the other direction is found at once for a ratio of 1; floats may hide a sum just above 1.
+        # Each direction depends on its own ratio only, the other may be 1; floats may hide a sum just above 1.
         is_separable = Fraction(chains.q[1]) + Fraction(chains.r[1]) <= 1
         log01 = _find_root(lambda log: losses(log, 0.0 if is_separable else log)[0] - epsilon, low, max_log_ratio)
         log10 = _find_root(lambda log: losses(0.0 if is_separable else log, log)[1] - epsilon, low, max_log_ratio)
@@ -171,7 +174,7 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
 
 
 def _find_root(excess: Callable[[float], float], low: float, high: float) -> float:
-    """The largest log-ratio between two bounds whose loss does not exceed epsilon; losses increase with the ratio."""
+    """Return the largest log-ratio between two bounds with a loss of at most epsilon; losses grow with the ratio."""
     low = max(low * (1 - 1e-9), _LEAST_LOG_RATIO)
     if excess(low) >= 0:
         return low
@@ -181,7 +184,7 @@ def _find_root(excess: Callable[[float], float], low: float, high: float) -> flo
 
 
 def _round_up(value: Fraction) -> int:
-    """The next integer, past the error of a float; a whole number stays."""
+    """Round up to the next integer, past the error of a float; a whole number stays."""
     return value.numerator if value.denominator == 1 else math.ceil(value * _OUTWARD)
 
 
@@ -190,7 +193,7 @@ def _intersection(v01: float, v10: float) -> tuple[float, float]:
 
 
 def _least_flips(chains: ChainClass, v01: float, v10: float) -> tuple[float, float]:
-    """The corner of the allowed region, cut off at 1/2, with the fewest expected flips in the middle of the class."""
+    """Return the corner of the allowed region within 1/2 with the fewest expected flips in the middle of the class."""
     corners = [_intersection(v01, v10), (0.5, max(0.5 / v01, 1 - 0.5 * v10)), (max(0.5 / v10, 1 - 0.5 * v01), 0.5)]
     if isinstance(chains, BinaryChains):
         q, r = sum(chains.q) / 2, sum(chains.r) / 2
@@ -205,10 +208,10 @@ _SEED = 20201
 
 
 class Utility(NamedTuple):
-    """The worth of a stream of symbols.
+    """The utility of a stream of symbols.
 
-    `accuracy` is the share of ticks whose state is the most likely one of the smoothed estimate. `majority` is that of
-    always guessing the most frequent state. `bits_per_reading` is what symbols tell of the states, per symbol.
+    `accuracy` is the share of ticks whose state is the most likely one of the smoothed estimate. `majority` is the
+    accuracy of always guessing the most frequent state. `bits_per_reading` is the information rate of the symbols.
     """
 
     accuracy: float
@@ -217,9 +220,9 @@ class Utility(NamedTuple):
 
 
 def assess(table: NoiseTable, transition: Floats, chains: ChainClass, ticks: int) -> Utility:
-    """Measure what a table leaves of a typical chain, to a gateway that estimates with the middle of the class.
+    """Measure the utility of a table on a typical chain, for a gateway that assumes the middle of the class.
 
-    Every call uses the same random numbers, so that options differ by what they are and less by chance.
+    Every call uses the same random numbers, so that tables differ less by chance.
     """
     assumed_chain = transition
     if chains.typical and not chains.named_streams:
@@ -235,12 +238,12 @@ def utility(
     assumed_chain: Floats | None = None,
     ticks: int = 200_000,
 ) -> Utility:
-    """Simulate a chain and its symbols, and estimate the states from the symbols.
+    """Measure the utility of a table: simulate a chain and its symbols, and estimate the states from these.
 
     Given the symbols, a guess is right with its posterior probability, and a symbol carries KL(emission given the state
     | prediction from the symbols before) nats in the mean. Averages of these are unbiased and vary much less than
     counting hits; their standard error is about 0.001 at 200,000 ticks. The chain starts stationary; the gateway
-    estimates with the `assumed_chain` one, by default the same.
+    estimates with the `assumed_chain`, by default the same chain.
 
     Source: the rate is I(X;Z) = H(Z) - H(Z|X) of a hidden Markov chain (Cover and Thomas, section 4.5).
     """
@@ -257,7 +260,7 @@ def utility(
 
 
 def _accuracy(symbols: Ints, initial: Floats, transition: Floats, emission: Floats, assumed_chain: Floats) -> float:
-    """The mean probability (n,) of the states that are the likeliest by the chain `assumed_chain`."""
+    """Return the mean posterior probability of the states that are likeliest by the `assumed_chain`."""
     posterior = beliefs = posterior_marginals(symbols, initial, transition, emission)
     if not np.array_equal(assumed_chain, transition):
         beliefs = posterior_marginals(symbols, stationary_distribution(assumed_chain), assumed_chain, emission)

@@ -1,4 +1,4 @@
-"""Counts of transitions, and the tests of what a chain that is fitted to them assumes.
+"""Counts of transitions, and the tests of a fitted chain's assumptions.
 
 Transitions are counted inside segments only (a segment is a stretch without gaps). The tests are likelihood-ratio tests
 (G tests), asymptotically chi-square. With tens of thousands of steps they reject differences that are too small to
@@ -56,7 +56,7 @@ def transition_matrix(counts: Ints) -> Floats:
 
 
 def share_bounds(hits: int, trials: int, level: float) -> tuple[float, float]:
-    """Lower and upper bound of a probability, by how often it happened, each of them wrong with probability `level`.
+    """Return lower and upper bound on the probability of an event, each wrong with probability `level`.
 
     Without any trial they are 0 and 1. Source: Clopper and Pearson (1934), by quantiles of the beta distribution.
     """
@@ -75,6 +75,6 @@ def order_test(triples: Ints) -> LikelihoodRatio:
 
 
 def _log_likelihood(counts: Ints) -> float:
-    """The largest log-likelihood of independent rows of counts (last axis: outcomes)."""
+    """Return the largest log-likelihood of independent rows of counts (last axis: outcomes)."""
     rows = counts.sum(axis=-1)
     return float(special.xlogy(counts, counts).sum() - special.xlogy(rows, rows).sum())

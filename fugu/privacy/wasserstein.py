@@ -1,10 +1,10 @@
 """The Wasserstein mechanism: noise for the largest distance that a secret can move the distribution of the answer.
 
 Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1: add Laplace noise
-of scale W / epsilon. It is for one scalar answer and does not compose: a second release voids it.
+of scale W / epsilon. The guarantee is for one scalar answer and does not compose: a second release voids it.
 
-Everything is exact. Whether a quantile belongs to one value or to the next can hang on the last digit of a tail, and
-the distance then jumps. Distributions are polynomials with whole coefficients, kept in one long integer each.
+All arithmetic is exact. The last digit of a tail can decide to which value a quantile belongs, and the distance then
+jumps. Distributions are polynomials with whole coefficients, each held in one long integer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOO_LONG = "the exact distribution of so long a window does not fit: use MQMExa
 
 
 class WassersteinBound(NamedTuple):
-    """W in units of the answer (Laplace scale W / epsilon): its node 1..T, its two states, index of its chain."""
+    """W in units of the answer (Laplace scale W / epsilon), and the node 1..T, two states and chain that decide it."""
 
     distance: Fraction
     node: int
@@ -45,9 +45,9 @@ class WassersteinBound(NamedTuple):
 
 
 class CountBound(NamedTuple):
-    """W of a count of ticks, and what is counted.
+    """W of a count of ticks, and the counted states.
 
-    The states are those that were named; or a set whose count needs the most noise, as its complement's does.
+    The states are those of the request, or a set whose count needs the most noise, as its complement's does.
     """
 
     bound: WassersteinBound
@@ -55,9 +55,9 @@ class CountBound(NamedTuple):
 
 
 def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Sequence[int] | None = None) -> CountBound:
-    """W of the number of a window's ticks in some states; `None`: the worst set, so that the noise does for any.
+    """Return W of the number of a window's ticks in some states; `None`: of the worst set, which covers any other.
 
-    Raises ChainClassError for no such state, too many sets to try, or as `wasserstein_count`.
+    Raises ChainClassError for an unknown state, too many sets to try, or as `wasserstein_count`.
     """
     k = chains[0].states if chains else 0
     if states is None and k > _MOST_STATES:
@@ -79,12 +79,12 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
 def wasserstein_count(
     chains: tuple[MarkovChain, ...], length: int, weights: Sequence[int] = (0, 1)
 ) -> WassersteinBound:
-    """W of a window's weighted sum of states: the largest distance over chains, nodes, and pairs of possible states.
+    """Return W of a window's weighted sum of states: the largest distance over chains, nodes and pairs of states.
 
     Args:
-        chains: a finite class, each chain with its initial distribution. Probabilities are read as the simple fraction
-            that they are within rounding, or else as the floats that they are. The largest float is then what the
-            others leave of 1.
+        chains: a finite class, each chain with its initial distribution. Probabilities are read as simple fractions if
+            these are within rounding. Otherwise they are the exact floats, and the largest makes the sum 1.
+        length: the ticks of the window.
         weights: (k,) what a tick in each state adds, from 0 on; by default, the count of state 1 of two.
 
     Raises:
@@ -98,11 +98,13 @@ def wasserstein_count(
 def wasserstein_symbols(
     chains: tuple[MarkovChain, ...], hits: Sequence[int], total: int, is_observed: Sequence[bool]
 ) -> WassersteinBound:
-    """W of the number of a window's symbols that lie in a set; chains and result as for `wasserstein_count`.
+    """Return W of the number of a window's symbols that lie in a set; chains and result as for `wasserstein_count`.
 
     Args:
-        hits: (k,) how often, out of `total`, the symbol of each state lies in the set.
-        is_observed: (T,) which ticks have a symbol; those without one are secrets too.
+        chains: a finite class, each chain with its initial distribution.
+        hits: (k,) chances, out of `total`, that the symbol of each state lies in the set.
+        total: the denominator of the chances.
+        is_observed: (T,) which ticks have a symbol; the states of all ticks are secret.
 
     Raises:
         ChainClassError: no initial distribution, chances that do not fit, or a window that is too long for the exact
@@ -113,7 +115,7 @@ def wasserstein_symbols(
 
 
 def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], total: int, length: int) -> None:
-    """Refuse what `wasserstein_symbols` would refuse of a window in which every tick has a symbol."""
+    """Raise ChainClassError if `wasserstein_symbols` would for a window in which every tick has a symbol."""
     adds = _symbol_ticks(hits, total, [True] * length)
     for chain in chains:
         _IntegerChain.of(chain).size(adds, _MOST_SYMBOL_BYTES)
@@ -148,19 +150,19 @@ def _worst_bound(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], max_byt
 def infinity_wasserstein(
     distribution: Iterable[tuple[Number, Number]], other: Iterable[tuple[Number, Number]]
 ) -> Fraction:
-    """The infinity-Wasserstein distance of two distributions on the line, by the quantile coupling.
+    """Return the infinity-Wasserstein distance of two distributions on the line, by the quantile coupling.
 
     Each distribution is (value, weight) in any order, with some positive weight, and is normalised. The distance is the
-    smallest d such that mass can be moved from one to the other with no piece going further than d.
+    smallest d such that mass can be moved from one to the other without any moving further than d.
     """
     first, second = _sorted_weights(distribution), _sorted_weights(other)
     return Fraction(max(_upward_distance(first, second), _upward_distance(second, first)))
 
 
 def _upward_distance(distribution: Distribution, other: Distribution) -> Exact:
-    """The furthest that mass goes up from `distribution` to `other`, at least 0.
+    """Return the largest distance that mass moves up from `distribution` to `other`, at least 0.
 
-    The mass of a value, in rising order, goes at most to the other's first value whose running sum is no smaller.
+    The mass of a value, in rising order, moves at most to the other's first value whose running sum is no smaller.
     """
     total, other_total = sum(weight for _, weight in distribution), sum(weight for _, weight in other)
     other_sums = [weight * total for weight in accumulate(weight for _, weight in other)]
@@ -184,7 +186,7 @@ def _sorted_weights(distribution: Iterable[tuple[Number, Number]]) -> Distributi
 
 
 class _IntegerChain(NamedTuple):
-    """A chain in whole numbers: weights of the first state out of `start`, and of steps, each row out of `scale`."""
+    """A chain in whole numbers: `initial` weights that sum to `start`, and rows of steps that each sum to `scale`."""
 
     initial: list[int]
     start: int
@@ -200,7 +202,7 @@ class _IntegerChain(NamedTuple):
         return cls(initial, start, [[p * (scale // total) for p in row] for row, total in rows], scale)
 
     def size(self, adds: Sequence[_Adds], max_bytes: int) -> int:
-        """Bytes of a coefficient of a distribution of the sum of what all ticks add."""
+        """Return the bytes of a coefficient of the distribution of the sum. ChainClassError if the sum does not fit."""
         product = math.prod(max(sum(weight for _, weight in distribution) for distribution in tick) for tick in adds)
         size: int = (self.start * self.scale ** len(adds) * product).bit_length() // 8 + 1
         terms = sum(max(power for distribution in tick for power, _ in distribution) for tick in adds) + 1
@@ -210,9 +212,9 @@ class _IntegerChain(NamedTuple):
 
 
 def _sums_by_node(chain: MarkovChain, adds: Sequence[_Adds], max_bytes: int) -> Iterable[dict[int, Distribution]]:
-    """For each node, the distribution of the sum of what all ticks add, given each possible state there.
+    """Yield for each node the distribution of the sum over all ticks, given each possible state of the node.
 
-    A polynomial sum of c_s z^s is held as the integer that it is at z = 256^size, with room for every coefficient.
+    A polynomial sum of c_s z^s is held as its value at z = 256^size, an integer with room for every coefficient.
     """
     initial, _, transition, _ = integer_chain = _IntegerChain.of(chain)
     k, length, size = len(initial), len(adds), integer_chain.size(adds, max_bytes)
@@ -232,7 +234,7 @@ def _sums_by_node(chain: MarkovChain, adds: Sequence[_Adds], max_bytes: int) -> 
 
 
 def _coefficients(packed: int, size: int) -> Distribution:
-    """(power, coefficient) of a packed polynomial, where the coefficient is positive."""
+    """Return the (power, coefficient) of a packed polynomial with a positive coefficient."""
     terms = packed.bit_length() // (8 * size) + 1
     blob = packed.to_bytes(terms * size, "little")
     all_terms = ((power, int.from_bytes(blob[power * size : (power + 1) * size], "little")) for power in range(terms))
@@ -240,7 +242,7 @@ def _coefficients(packed: int, size: int) -> Distribution:
 
 
 def integer_weights(distribution: Floats) -> tuple[list[int], int]:
-    """Probabilities over a common denominator, each to within its rounding, however small."""
+    """Return probabilities as numerators and a common denominator, each within its rounding, however small."""
     row = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in distribution]
     if sum(row) != 1 or any(abs(float(s) - p) > _SIMPLE * p for s, p in zip(row, distribution, strict=True)):
         row = [Fraction(float(p)) for p in distribution]

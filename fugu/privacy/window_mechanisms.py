@@ -1,10 +1,10 @@
-"""Every mechanism for a statistic over a window, at the same epsilon: how much noise each needs, and what for.
+"""Every mechanism for a statistic over a window, at the same epsilon: the noise that each needs, and the reason.
 
-And what several statistics that were released with given noise lose together.
+Also the joint loss of several statistics that were released with given noise.
 
 A plan finds the least scale as a real number; a policy holds a fraction, and the device judges the class of chains by
-arithmetic of its own. So the number is rounded up to a fraction of eight digits. It is raised until the check of a
-policy with that scale and the same promise passes.
+its own arithmetic. So the number is rounded up to a fraction of eight digits. It is raised until the check of a policy
+with that scale and the same promise passes.
 
 Source: docs/proofs/device-windows.md, "Windows counted on the device"; docs/proofs/stretches.md.
 """
@@ -29,7 +29,7 @@ from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.windows import Composing, covers, lawful_scale
 from fugu.privacy.accountant import ChainAccountant, Chains
-from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, started
+from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, with_start
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
 from fugu.privacy.quilts import QuiltScale, corner_chains, group_dp_scale, mqm_approx, mqm_exact, quilt_accountant
 from fugu.privacy.wasserstein import wasserstein_states
@@ -37,13 +37,13 @@ from fugu.privacy.wasserstein import wasserstein_states
 __all__ = [
     "COMPOSING",
     "MECHANISMS",
+    "JointBound",
     "Mechanism",
     "PlannedNoise",
-    "Together",
     "WindowRelease",
     "WindowRequest",
     "compare_noise",
-    "lost_together",
+    "joint_losses",
     "only_chains",
     "plan_noise",
     "window_noise",
@@ -55,9 +55,9 @@ _WIDEST = 64
 
 
 def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
-    """The narrowest class that a policy can declare and that holds these chains and starts, or `None`.
+    """Return the narrowest class that a policy can declare and that holds these chains and starts; `None` without one.
 
-    The adversary is the plan's; the universal one is promised for every start anyway.
+    The adversary is the plan's; a promise against the universal one covers every start anyway.
     """
     if not isinstance(chains, tuple):
         return chains
@@ -74,7 +74,7 @@ def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
 
 
 def _excess(scale: Fraction, request: WindowRequest, device_class: ChainClass) -> float:
-    """By how much the device's check finds a policy with this scale above its promise; 0 or below: accepted."""
+    """Return the device's epsilon for a policy with this scale, less its promise; the device accepts 0 or below."""
     ratio = exp_up(request.sensitivity / scale)
     try:
         return min(device_class.ratio_loss(ratio, ratio, request.adversary).epsilon, 1e6) - request.epsilon
@@ -83,7 +83,7 @@ def _excess(scale: Fraction, request: WindowRequest, device_class: ChainClass) -
 
 
 def _raise_scale(scale: Fraction, request: WindowRequest, device_class: ChainClass) -> Fraction:
-    """The least lawful scale above a refused one that is accepted, to some ten-millionths."""
+    """Return a scale, or if the device refuses it the least larger lawful one that it accepts, to 10^-7 or so."""
 
     def excess(factor: float) -> float:
         return _excess(lawful_scale(scale * Fraction(factor)), request, device_class)
@@ -114,12 +114,12 @@ class WindowRequest:
     """Request for a release.
 
     Attributes:
-        epsilon: the wanted guarantee, in nats.
-        length: ticks of the one window there ever is, or `None` for windows without an end, one after another.
-        query: the number of ticks in some states, or in each state.
-        states: what a count counts; `None` if that is open. Only the Wasserstein mechanism's noise depends on it.
-        start: the start that is to be covered; `None` for the one that the class comes with.
-        segments: the most ticks of a segment, where segments are independent of one another; `None` for one chain.
+        epsilon: the guarantee, in nats.
+        length: ticks of the only window, or `None` for endless windows, one after another.
+        query: the name of the query: the number of ticks in some states, or in each state.
+        states: the counted states; `None` if these are open. Only the Wasserstein mechanism's noise depends on them.
+        start: the start that the guarantee covers; `None` for the start of the class.
+        segments: the most ticks of a segment, if segments are independent of one another; `None` for one chain.
     """
 
     chains: Chains
@@ -140,17 +140,17 @@ class WindowRequest:
 
     @property
     def life(self) -> int | None:
-        """The most ticks that depend on one another and are told of; None for no end. Fewer ticks lose no more."""
+        """The most ticks that depend on one another and are released; `None` for no end. Fewer ticks lose no more."""
         return min((ticks for ticks in (self.length, self.segments) if ticks is not None), default=None)
 
     @property
     def accounted(self) -> Chains:
         """The class with its start, for the chain accountant."""
-        return started(self.chains, self.start)
+        return with_start(self.chains, self.start)
 
     @property
     def sensitivity(self) -> int:
-        """By how much one reading can change the statistic, in L1: it moves between two bins of a histogram."""
+        """The largest change of the statistic by one reading, in L1: it moves between two bins of a histogram."""
         return WINDOW_QUERIES[self.query].sensitivity
 
 
@@ -159,9 +159,10 @@ class WindowNoise:
     """Noise that a mechanism needs, for epsilon against an adversary and some starts.
 
     Attributes:
-        scale: that of the (discrete) Laplace noise on every number that is released, in ticks; rounded up.
-        composes: whether the guarantee covers further windows with the same noise: tumbling ones in an endless stream.
+        scale: scale of the (discrete) Laplace noise on every released number, in ticks; rounded up.
+        composes: whether the guarantee covers further windows with the same noise: tumbling windows without end.
         reason: what determined the scale.
+        start: the starts that the guarantee covers.
     """
 
     mechanism: Mechanism
@@ -174,19 +175,19 @@ class WindowNoise:
 
 
 def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
-    """The noise that a mechanism needs.
+    """Return the noise that a mechanism needs.
 
-    Raises FuguError, in one line, if it knows no such adversary, needs a length, or no noise is enough.
+    Raises FuguError if the mechanism has no such adversary, needs a length, or no noise is enough.
     """
     if not covers(mechanism, request.adversary):
         raise ChainClassError(f"protects against the ignorant adversary only, not against the {request.adversary} one")
-    scale, reason, composes = _OF[mechanism](request)
+    scale, reason, composes = _NOISE_OF[mechanism](request)
     start = _noise_start(request, mechanism)
     return WindowNoise(mechanism, scale * _OUTWARD, request.epsilon, request.adversary, composes, reason, start)
 
 
 def least_noise(request: WindowRequest) -> WindowNoise:
-    """The least noise that composes, with its mechanism; FuguError if there is none."""
+    """Return the least noise of a mechanism that composes; FuguError if there is none."""
     noises: list[WindowNoise] = []
     problem: FuguError | None = None
     for mechanism in COMPOSING if request.adversary == "ignorant" else COMPOSING[:1]:
@@ -244,7 +245,7 @@ def _entry_noise(request: WindowRequest) -> tuple[float, str, bool]:
     return scale, "takes readings for independent: does not protect correlated ones", False
 
 
-_OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
+_NOISE_OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
     "chain": _chain_noise,
     "mqm-exact": partial(_quilt_noise, mqm_exact),
     "mqm-approx": partial(_quilt_noise, mqm_approx),
@@ -255,7 +256,7 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
 
 
 def only_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...]:
-    """The chains of a class with a start, where corners do not stand for an interval; ChainClassError for others."""
+    """Return the chains of a class with a start; ChainClassError for an interval: its corners need not be the worst."""
     chain_class = known_chains(chains, start)
     members = corner_chains(chain_class)
     if len(members) > 1 and isinstance(chain_class, BinaryChains):
@@ -264,7 +265,7 @@ def only_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain
 
 
 def _noise_start(request: WindowRequest, mechanism: Mechanism) -> Covered:
-    """The starts that a mechanism's noise covers, whatever was asked for."""
+    """Return the starts that a mechanism's noise covers, which may be more than the request's."""
     if mechanism in ("mqm-approx", "group", "entry") or request.adversary == "universal":
         return "any"
     return covered_start(request.accounted if mechanism == "chain" else known_chains(request.chains, request.start))
@@ -277,11 +278,11 @@ def _required_length(length: int | None) -> int:
 
 
 class PlannedNoise(NamedTuple):
-    """A mechanism's noise, its scale as a policy holds it, and what holds with that for a tick and for whole stretches.
+    """A mechanism's noise, its scale in a policy, and the losses of a tick and of stretches with that scale.
 
-    `scale` is of the noise on every number, in ticks. `device` is the class of chains of a policy whose windows a
-    device accepts with it. It is None for one window, no protection, or chains that no policy can declare. `raised`
-    says whether the device's check needed more noise than the plan did.
+    `scale` is of the noise on every number, in ticks. `device` is the class of chains of a policy that a device accepts
+    with this scale. It is `None` for one window, no protection, or chains that no policy can declare. `raised` says
+    whether the device's check needed more noise than the plan did.
     """
 
     noise: WindowNoise
@@ -292,14 +293,14 @@ class PlannedNoise(NamedTuple):
 
 
 def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: int | None) -> PlannedNoise:
-    """The noise of a mechanism, by default the least that composes; FuguError if it cannot be had.
+    """Plan the noise of a mechanism, by default of the one with the least noise that composes.
 
-    `period_us` is microseconds from tick to tick, None if unknown.
+    `period_us` is microseconds from tick to tick, `None` if unknown. Raises FuguError if no noise is enough.
     """
     noise = least_noise(request) if mechanism is None else window_noise(request, mechanism)
     scale = lawful_scale(noise.scale)
     device_class = None
-    if noise.composes and request.segments is None:  # which no device can check
+    if noise.composes and request.segments is None:  # no device can check segments
         device_class = declared_class(request.accounted, request.adversary)
     accepted_scale = scale if device_class is None else _raise_scale(scale, request, device_class)
     rate = request.sensitivity / float(accepted_scale) * (1.0 + 2.0**-50)
@@ -309,7 +310,7 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
         tick_loss = accountant.loss(rate, request.adversary, request.life).epsilon
     except ChainClassError:
         tick_loss = math.inf
-    # of a stream that ends, past and future leak differently
+    # in a stream that ends, past and future leak differently
     symmetric = request.life is None and class_of(chains).equal_leakages(request.adversary)
     bound = StretchBound(tick_loss, 1, rate, equal_leakages=symmetric, known_elsewhere=request.adversary != "ignorant")
     rows = bound.rows(period_us)
@@ -323,12 +324,12 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
 def compare_noise(
     request: WindowRequest, period_us: int | None, on_mechanism: Callable[[Mechanism], None]
 ) -> tuple[tuple[PlannedNoise, ...], PlannedNoise, dict[Mechanism, str]]:
-    """The noise of every mechanism that can be had, the least that composes, and why others cannot be had.
+    """Return the noise of every mechanism that has enough, the least that composes, and the refusals of others.
 
-    `on_mechanism` is called before each is sought, which can take long.
+    `on_mechanism` is called before each mechanism's search, which can take long.
 
     Raises:
-        ChainClassError: none protects these chains.
+        ChainClassError: no mechanism that composes protects these chains.
     """
     noises: list[PlannedNoise] = []
     refusals: dict[Mechanism, str] = {}
@@ -366,20 +367,20 @@ class WindowRelease:
 
     @property
     def last(self) -> int:
-        """Its last tick."""
+        """The last tick of the window."""
         return self.first + self.length - 1
 
     @property
     def rate(self) -> float:
-        """Its part of the loss of a tick, rounded up."""
+        """The release's part of the loss of a tick, rounded up."""
         return WINDOW_QUERIES[self.query].sensitivity / self.scale * (1.0 + OUTWARD)
 
 
 AnyRelease = TypeVar("AnyRelease", bound=WindowRelease)
 
 
-class Together(NamedTuple):
-    """A bound, of this name, on what all releases together lose about any tick; `None` if there is none, and why."""
+class JointBound(NamedTuple):
+    """A bound of this name on the loss of any tick by all releases; `None` if there is none; `note` says why."""
 
     name: str
     epsilon: float | None
@@ -387,29 +388,29 @@ class Together(NamedTuple):
 
 
 def charges(releases: Sequence[WindowRelease], length: int) -> Floats:
-    """(length,) what releases add to the loss of each tick."""
+    """Return (length,) the charges of releases to each tick, rounded up."""
     tick_charges = np.zeros(length)
     for release in releases:
         tick_charges[release.first - 1 : release.last] += release.rate
     return tick_charges * (1.0 + OUTWARD)
 
 
-def moved_to_the_front(request: WindowRequest, releases: Sequence[AnyRelease]) -> tuple[AnyRelease, ...]:
-    """Windows that begin at tick 1, where earlier ticks are no different: of a stationary chain, or of any steps."""
+def shift_to_front(request: WindowRequest, releases: Sequence[AnyRelease]) -> tuple[AnyRelease, ...]:
+    """Shift windows so that the first begins at tick 1, if the class is stationary or has chains that change."""
     shift = min(release.first for release in releases) - 1
     if covered_start(request.accounted) != "stationary" and not class_of(request.chains).changes:
         return tuple(releases)
     return tuple(replace(release, first=release.first - shift) for release in releases)
 
 
-def lost_together(request: WindowRequest, releases: Sequence[WindowRelease]) -> list[Together]:
-    """Joint loss of releases with independent noise; only the class and the start of the request count.
+def joint_losses(request: WindowRequest, releases: Sequence[WindowRelease]) -> list[JointBound]:
+    """Return bounds on the joint loss of releases with independent noise; of the request, class and start count.
 
-    Raises ChainClassError if there is no release, or they are about too many ticks.
+    Raises ChainClassError if there is no release, or the releases cover too many ticks.
     """
     if not releases:
         raise ChainClassError("there is no release to account for")
-    moved_releases = moved_to_the_front(request, releases)
+    moved_releases = shift_to_front(request, releases)
     first_tick = releases[0].first - moved_releases[0].first + 1  # of the first tick, as it is shown
     length = max(release.last for release in moved_releases)
     if length > _MOST_TICKS:
@@ -436,8 +437,8 @@ def lost_together(request: WindowRequest, releases: Sequence[WindowRelease]) -> 
     return [_bounded_loss(name, bound_function) for name, bound_function in bound_functions.items()]
 
 
-def _bounded_loss(name: str, bound_function: Callable[[], tuple[float, str]]) -> Together:
+def _bounded_loss(name: str, bound_function: Callable[[], tuple[float, str]]) -> JointBound:
     try:
-        return Together(name, *bound_function())
+        return JointBound(name, *bound_function())
     except FuguError as error:
-        return Together(name, None, str(error))
+        return JointBound(name, None, str(error))

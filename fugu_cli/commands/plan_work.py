@@ -40,7 +40,7 @@ from fugu.privacy.window_mechanisms import (
     WindowRelease,
     WindowRequest,
     compare_noise,
-    lost_together,
+    joint_losses,
     plan_noise,
 )
 from fugu_cli.commands.plan_options import (
@@ -420,7 +420,7 @@ def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Re
     request = WindowRequest(declared, 1.0, None, "count", "ignorant", start=chosen_start(start))
     accounted_start = covered_start(request.accounted)
     with working("adding up"):
-        rows = lost_together(request, releases)
+        rows = joint_losses(request, releases)
     return releases_loss(releases, accounted_start, rows, notes).with_lines((), warnings)
 
 

@@ -26,7 +26,7 @@ from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.accountant.bounded import stretch_losses
-from fugu.privacy.chain_class import ChainClassError, MarkovChain, ReleaseClass, followed
+from fugu.privacy.chain_class import ChainClassError, MarkovChain, ReleaseClass, mechanism_chains
 from fugu.privacy.quilts import corner_chains, quilt_accountant, quilt_rate_loss
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account
@@ -275,7 +275,7 @@ def _tick_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, charg
     """
     rates = _rates(charge, tick_count)
     if mechanism == "chain":
-        accountant = ChainAccountant(followed(chains))
+        accountant = ChainAccountant(mechanism_chains(chains))
         sticky = adversary == "ignorant" and accountant.sticky
         return accountant.schedule_loss(rates, "ignorant" if sticky else "universal").epsilon
     return float(quilt_accountant(_corners(chains), rates).max())
@@ -293,7 +293,7 @@ def _rates(charge: int, tick_count: int) -> Floats:
 
 
 def _corners(chains: ReleaseClass) -> tuple[MarkovChain, ...]:
-    return corner_chains(known_chains(followed(chains)))
+    return corner_chains(known_chains(mechanism_chains(chains)))
 
 
 def _reader_losses(accounts: Iterable[Account], disclosures: Sequence[tuple[Disclosure, bool]]) -> Iterator[ReaderLoss]:

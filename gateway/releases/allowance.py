@@ -76,7 +76,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
-from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass, followed
+from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass, mechanism_chains
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
 from fugu.privacy.window_mechanisms import only_chains
@@ -303,7 +303,7 @@ class CountedSymbols(Document):
     def check(self) -> None:
         """Raise ChainClassError, which says why, if the count has no exact distribution; none is computed."""
         for chain in self.chains:
-            check_symbols(only_chains(followed(chain)), self.hits, SCALE, self.ticks)
+            check_symbols(only_chains(mechanism_chains(chain)), self.hits, SCALE, self.ticks)
 
 
 class WholeWindow(Document):
@@ -352,7 +352,7 @@ def window_sensitivity(query: QueryKind, count: int, length: int) -> int:
 @lru_cache(maxsize=1 << 14)
 def _distance(chains: ReleaseClass, hits: tuple[int, ...], ticks: int, observed: int) -> Fraction:
     has_symbol = [bool(observed >> tick & 1) for tick in range(ticks)]
-    return wasserstein_symbols(only_chains(followed(chains)), hits, SCALE, has_symbol).distance
+    return wasserstein_symbols(only_chains(mechanism_chains(chains)), hits, SCALE, has_symbol).distance
 
 
 _ROUND_DOWN = 1.0 - 1e-9
@@ -383,17 +383,17 @@ def allowance(
     if mechanism in ALONE:
         if mechanism == "wasserstein" or chains.named_streams:
             # refuses classes without a distribution, and streams that are told about together
-            known_chains(followed(chains))
+            known_chains(mechanism_chains(chains))
         return units_below(epsilon)
     if mechanism == "chain":
         return units_below(_largest_rate(chains, epsilon, adversary, ticks) * _ROUND_DOWN)
     scale_of = mqm_exact if mechanism == "mqm-exact" else mqm_approx
-    return units_below(1.0 / scale_of(known_chains(followed(chains)), None, epsilon).scale * _ROUND_DOWN)
+    return units_below(1.0 / scale_of(known_chains(mechanism_chains(chains)), None, epsilon).scale * _ROUND_DOWN)
 
 
 def _largest_rate(chains: ReleaseClass, epsilon: float, adversary: Adversary, ticks: int) -> float:
     """The largest charge of every tick, in nats, at which no `ticks` in a row lose more than epsilon; rounded down."""
-    high = ChainAccountant(followed(chains)).allowance(epsilon, adversary)
+    high = ChainAccountant(mechanism_chains(chains)).allowance(epsilon, adversary)
     if ticks == 1:
         return high
 
@@ -417,7 +417,7 @@ def _stretch_loss(chains: ReleaseClass, rate: float, adversary: Adversary, ticks
     """The loss in nats of `ticks` in a row of an endless stream whose every tick is charged `rate` nats; rounded up."""
     if isinstance(chains, ListedChains):
         raise ChainClassError("chains of a release have no bound beside other releases")
-    single = ChainAccountant(followed(chains)).loss(rate, adversary).epsilon
+    single = ChainAccountant(mechanism_chains(chains)).loss(rate, adversary).epsilon
     bound = chains.stretch_bound(single, 1, rate, (), adversary)
     return replace(bound, rate=rate).epsilon(ticks)  # joint chains would count what their devices may tell
 

@@ -440,7 +440,7 @@ def verify(
     """Recompute a ledger's charges and releases, and compare. A charge above a later, lower allowance is no problem.
 
     Args:
-        published: releases that were received, as entry number and bytes; the ledger must hold the same bytes.
+        payloads: releases that were received, as entry number and bytes; the ledger must hold the same bytes.
         policies: the policies to compare classes, tables and windows with; if empty, the ledger alone vouches for them.
     """
     with ledger.snapshot() as rows:

@@ -23,7 +23,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import ALONE, Window
 from fugu.privacy.accountant.accountant import known_chains
-from fugu.privacy.chain_class import ChainClassError, ListedChains, MarkovChain, ReleaseClass, followed
+from fugu.privacy.chain_class import ChainClassError, ListedChains, MarkovChain, ReleaseClass, mechanism_chains
 from fugu.privacy.quilts import corner_chains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import smallest_scale, window_sensitivity
@@ -175,7 +175,7 @@ def _guess_error(job: Job, kinds: Counter[_DeviceKind], length: int) -> float:
 def _class_spread(chains: ReleaseClass, groups: tuple[tuple[int, ...], ...], length: int) -> tuple[Floats, Floats]:
     """Half of the distance between the chains' mean counts, and their largest variance, for each group of states."""
     try:
-        members = corner_chains(known_chains(followed(chains)))
+        members = corner_chains(known_chains(mechanism_chains(chains)))
     except ChainClassError:  # the class allows any share of the time
         return np.full(len(groups), length / 2.0), np.zeros(len(groups))
     moments = np.array([[_count_moments(member, states, length) for states in groups] for member in members])

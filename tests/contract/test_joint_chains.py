@@ -165,7 +165,7 @@ def test_two_steps_that_count_as_one_tell_what_two_ticks_tell(rate: float) -> No
     step = np.array([[0.95, 0.05], [0.05, 0.95]])
     chains = order_two(np.stack([step, step]), rate)
     device = chains.joint_loss("universal").epsilon
-    reached, _ = KnownChains((MarkovChain.stationary(step),)).endless(2.0 * rate * (1 - np.eye(2)), "ignorant")
+    reached, _ = KnownChains((MarkovChain.stationary(step),)).endless_loss(2.0 * rate * (1 - np.eye(2)), "ignorant")
     assert chains.model_copy(update={"steps": 1}).joint_loss("universal").epsilon < reached <= device <= 1.25 * reached
     evidence = {tick: {0, 3} for tick in (1, 3, 5)}
     blocks = ChainAccountant((MarkovChain.stationary(step),)).loss(2.0 * rate, length=3).epsilon
@@ -218,7 +218,7 @@ def test_independent_streams_as_the_manual_has_them() -> None:
     chain = np.array([[0.95, 0.05], [0.05, 0.95]])
     chains = two_streams(np.kron(chain, chain), (0.1, 0.1))
     single = KnownChains((MarkovChain.stationary(np.kron(chain, chain)),))
-    ignorant, _ = single.endless(apart(chains, (0.1, 0.1)), "ignorant")
+    ignorant, _ = single.endless_loss(apart(chains, (0.1, 0.1)), "ignorant")
     losses = {chains.joint_loss(who).epsilon for who in ADVERSARIES}
     check_printed("lose {} together, of which {} by the chain itself", *losses, ignorant)
 

@@ -70,7 +70,7 @@ def test_what_a_quilt_separates_in_a_field_is_independent() -> None:
     assert network.joint == pytest.approx(joint, rel=1e-12)
     for node, size in product(range(5), range(4)):
         for evidence in combinations([other for other in range(5) if other != node], size):
-            connected = network.connected(f"x{node}", [f"x{at}" for at in evidence])
+            connected = network.connected_nodes(f"x{node}", [f"x{at}" for at in evidence])
             for other in set(range(5)) - {node, *evidence}:
                 axes = (node, other, *evidence)
                 marginal = joint.sum(axis=tuple(set(range(5)) - set(axes)), keepdims=True)

@@ -17,7 +17,7 @@ from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.protection import protect
 from fugu.places.tables import build_table, table_loss
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.accountant.inner_maximum import closed, exact_step
+from fugu.privacy.accountant.inner_maximum import close_bounds, exact_step
 from fugu.privacy.accountant.walks import endless_bound, local_step
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from papers.composition import joint_loss, sequence_epsilon, staircase_loss, trajectory_loss
@@ -94,13 +94,13 @@ def test_an_endless_stream_from_any_start_covers_every_start(seed: int) -> None:
         transition /= transition.sum(axis=1, keepdims=True)
     table = generator.dirichlet(np.ones(2), 3) * 0.7 + 0.15
     loss = table_loss(table)
-    anyhow = {adversary: stream_loss([loss], None, transition, adversary) for adversary in ADVERSARIES[:2]}
-    assert all(math.isfinite(loss.epsilon) for loss in anyhow.values())
-    assert anyhow["ignorant"].epsilon >= stream_loss([loss], "stationary", transition).epsilon * (1 - 1e-9)
+    any_start = {adversary: stream_loss([loss], None, transition, adversary) for adversary in ADVERSARIES[:2]}
+    assert all(math.isfinite(loss.epsilon) for loss in any_start.values())
+    assert any_start["ignorant"].epsilon >= stream_loss([loss], "stationary", transition).epsilon * (1 - 1e-9)
     for start in (*np.eye(3), np.full(3, 1 / 3), generator.dirichlet(np.full(3, 0.2)), np.array([1 - 1e-7, 1e-7, 0.0])):
         for adversary, ticks in (("ignorant", 6), ("informed", 4)):
             truth = worst_loss(start, [transition] * (ticks - 1), table, informed=adversary == "informed").max()
-            assert truth <= anyhow[adversary].epsilon + 1e-9
+            assert truth <= any_start[adversary].epsilon + 1e-9
 
 
 def test_what_a_device_accepts_is_the_loss_of_the_worst_table() -> None:
@@ -185,7 +185,7 @@ def test_the_local_bound_is_above_every_sequence_of_outputs(seed: int) -> None:
     assert true_losses(chain.initial, transition, [table] * 6) <= bound + 1e-9
     best = ChainAccountant((chain,)).loss(table_loss(table)).epsilon
     assert bound <= 1.1 * best + 1e-2  # it can be less: quilts cut off every step, not the first alone
-    full, near = generator.dirichlet(np.ones(3), 3), closed(table_loss(table))
+    full, near = generator.dirichlet(np.ones(3), 3), close_bounds(table_loss(table))
     exact = exact_step(full, near, np.full((3, 3), 50.0) * (1 - np.eye(3)))
     assert local_step(full, near) == pytest.approx(exact, abs=1e-9)
 

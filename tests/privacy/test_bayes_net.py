@@ -52,14 +52,14 @@ def test_separated_is_independent_and_connected_is_not(seed: int) -> None:
     names = [node.name for node in network.nodes]
     for node, size in product(names, range(4)):
         for evidence in combinations([name for name in names if name != node], size):
-            connected = network.connected(node, evidence)
+            connected_nodes = network.connected_nodes(node, evidence)
             for other in set(names) - {node, *evidence}:
                 axes = [names.index(name) for name in (node, other, *evidence)]
                 joint = network.joint.sum(axis=tuple(set(range(5)) - set(axes)), keepdims=True)
                 joint = np.moveaxis(joint, axes, range(len(axes))).reshape(2, 2, -1)
                 product_distribution = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
                 dependence = np.abs(joint * joint.sum(axis=(0, 1), keepdims=True) - product_distribution).max()
-                assert (dependence > 1e-9) == (other in connected)
+                assert (dependence > 1e-9) == (other in connected_nodes)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -77,8 +77,8 @@ def test_a_hub_separates_its_sensors() -> None:
     noisy = np.array([[0.6, 0.4], [0.4, 0.6]])
     hub = BayesNode("hub", (), np.array([0.5, 0.5]))
     network = BayesNet((hub, *(BayesNode(f"s{i}", ("hub",), noisy) for i in range(4))))
-    assert network.connected("s0", ["hub"]) == {"s0"}
-    assert network.connected("s0", ["s1"]) == {"s0", "hub", "s2", "s3"}
+    assert network.connected_nodes("s0", ["hub"]) == {"s0"}
+    assert network.connected_nodes("s0", ["s1"]) == {"s0", "hub", "s2", "s3"}
     assert network.influence(["hub"], "s0") == pytest.approx(math.log(1.5))
     assert network.influence(["s0", "s1", "s2", "s3"], "hub") == pytest.approx(4 * math.log(1.5))
     quilt = network.quilt_scale(2.5)
@@ -91,9 +91,9 @@ def test_a_common_effect_separates_only_while_unseen() -> None:
     either = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.1, 0.9]]])
     coin = np.array([0.5, 0.5])
     network = BayesNet((BayesNode("a", (), coin), BayesNode("b", (), coin), BayesNode("c", ("a", "b"), either)))
-    assert network.connected("a", []) == {"a", "c"}
-    assert network.connected("a", ["c"]) == {"a", "b"}
-    assert network.connected("b", ["a"]) == {"b", "c"}
+    assert network.connected_nodes("a", []) == {"a", "c"}
+    assert network.connected_nodes("a", ["c"]) == {"a", "b"}
+    assert network.connected_nodes("b", ["a"]) == {"b", "c"}
 
 
 def test_independent_parts_do_not_pay_for_one_another() -> None:

@@ -17,13 +17,13 @@ from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.planning.joint_recording import StreamRule, read_joint
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import (
-    Covered,
+    CoveringClass,
     bounded_class,
     covering_class,
     largest_log_odds,
     local_transitions,
-    outward,
-    widened,
+    round_outward,
+    widen,
 )
 from fugu.privacy.window_mechanisms import WindowRequest, least_noise
 from fugu.recordings.readings import AS_FOUND
@@ -45,7 +45,7 @@ def switching(regimes: list[Rates], stay: float, n: int, seed: int) -> Ints:
     return states
 
 
-def covered(states: Ints) -> Covered:
+def covered(states: Ints) -> CoveringClass:
     return covering_class(states, np.zeros(states.size, dtype=np.int64), int(states.max()) + 1)
 
 
@@ -225,8 +225,8 @@ def test_the_odds_ratio_of_a_box_is_that_of_its_worst_matrix() -> None:
 def test_a_wider_class_needs_that_much_more_noise() -> None:
     chains = covered(switching([(0.03, 0.05)], np.inf, 20_000, 1)).chains
     for factor in (1.0, 1.25, 2.0):
-        assert noise(widened(chains, factor)) == pytest.approx(factor * noise(chains), rel=0.02)
-        assert noise(widened(widened(chains, factor), 1.5)) == pytest.approx(1.5 * factor * noise(chains), rel=0.03)
+        assert noise(widen(chains, factor)) == pytest.approx(factor * noise(chains), rel=0.02)
+        assert noise(widen(widen(chains, factor), 1.5)) == pytest.approx(1.5 * factor * noise(chains), rel=0.03)
 
 
 @given(
@@ -235,7 +235,7 @@ def test_a_wider_class_needs_that_much_more_noise() -> None:
 )
 def test_an_interval_is_rounded_outward_to_two_digits(low: float, high: float) -> None:
     low, high = sorted((low, high))
-    least, most = outward(low, high)
+    least, most = round_outward(low, high)
     assert 0.0 < 0.89 * low <= least <= low <= high <= most < 1.0
     for bound in (least, most if high <= 0.5 else 1.0 - most):
         assert bound == pytest.approx(float(f"{bound:.1e}"), rel=1e-9, abs=1e-15)

@@ -47,44 +47,44 @@ def test_every_chain_of_the_box_is_covered(
 ) -> None:
     chains = box(bounds)
     try:
-        decimated = decimated_class(chains, step)
+        decimate = decimated_class(chains, step)
     except ChainClassError:
         return
-    assert isinstance(decimated, BinaryChains)
+    assert isinstance(decimate, BinaryChains)
     q = chains.q[0] + across * (chains.q[1] - chains.q[0])
     r = chains.r[0] + up * (chains.r[1] - chains.r[0])
     power = decimated_transition(chain(q, r), step)
     slack = 1e-13
-    assert decimated.q[0] - slack <= power[0, 1] <= decimated.q[1] + slack
-    assert decimated.r[0] - slack <= power[1, 0] <= decimated.r[1] + slack
+    assert decimate.q[0] - slack <= power[0, 1] <= decimate.q[1] + slack
+    assert decimate.r[0] - slack <= power[1, 0] <= decimate.r[1] + slack
 
 
 def test_the_box_of_positively_correlated_chains_is_tight() -> None:
-    decimated = decimated_class(BinaryChains(q=(0.05, 0.1), r=(0.1, 0.2)), 7)
-    assert isinstance(decimated, BinaryChains)
-    assert decimated.q[0] == pytest.approx(decimated_transition(chain(0.05, 0.2), 7)[0, 1], rel=1e-9)
-    assert decimated.q[1] == pytest.approx(decimated_transition(chain(0.1, 0.1), 7)[0, 1], rel=1e-9)
-    assert decimated.r[0] == pytest.approx(decimated_transition(chain(0.1, 0.1), 7)[1, 0], rel=1e-9)
-    assert decimated.r[1] == pytest.approx(decimated_transition(chain(0.05, 0.2), 7)[1, 0], rel=1e-9)
+    decimate = decimated_class(BinaryChains(q=(0.05, 0.1), r=(0.1, 0.2)), 7)
+    assert isinstance(decimate, BinaryChains)
+    assert decimate.q[0] == pytest.approx(decimated_transition(chain(0.05, 0.2), 7)[0, 1], rel=1e-9)
+    assert decimate.q[1] == pytest.approx(decimated_transition(chain(0.1, 0.1), 7)[0, 1], rel=1e-9)
+    assert decimate.r[0] == pytest.approx(decimated_transition(chain(0.1, 0.1), 7)[1, 0], rel=1e-9)
+    assert decimate.r[1] == pytest.approx(decimated_transition(chain(0.05, 0.2), 7)[1, 0], rel=1e-9)
 
 
 def test_tiny_probabilities_do_not_cancel() -> None:
-    decimated = decimated_class(BinaryChains(q=(1e-12, 1e-12), r=(1e-12, 1e-12)), 10)
-    assert isinstance(decimated, BinaryChains)
-    assert decimated.q[0] == pytest.approx(1e-11, rel=1e-9)
+    decimate = decimated_class(BinaryChains(q=(1e-12, 1e-12), r=(1e-12, 1e-12)), 10)
+    assert isinstance(decimate, BinaryChains)
+    assert decimate.q[0] == pytest.approx(1e-11, rel=1e-9)
 
 
 @pytest.mark.parametrize("step", [2, 3, 10])
 def test_tiny_probabilities_do_not_cancel_in_a_class_that_reaches_far(step: int) -> None:
     """1 - (1 - 2e-12)^D had a relative error of 1e-4: the decimated class left its stickiest chain out."""
     few = Fraction(1e-12)
-    decimated = decimated_class(BinaryChains(q=(1e-12, 0.9), r=(1e-12, 0.9)), step)
-    assert isinstance(decimated, BinaryChains)
+    decimate = decimated_class(BinaryChains(q=(1e-12, 0.9), r=(1e-12, 0.9)), step)
+    assert isinstance(decimate, BinaryChains)
     stays = (few * (1 - (1 - 2 * few) ** step)) / (2 * few)  # q of the stickiest chain after D ticks
-    assert max(decimated.q[0], decimated.r[0]) <= stays
+    assert max(decimate.q[0], decimate.r[0]) <= stays
     corner = few / (few + Fraction(0.9)) * (1 - (1 - 2 * few) ** step)  # the two factors are bounded one by one
-    assert decimated.q[0] == pytest.approx(float(corner), rel=1e-9)
-    assert decimated.q[0] <= corner
+    assert decimate.q[0] == pytest.approx(float(corner), rel=1e-9)
+    assert decimate.q[0] <= corner
 
 
 def test_a_single_tick_changes_nothing() -> None:
@@ -120,11 +120,11 @@ def test_no_product_of_changing_matrices_exceeds_the_bound(seed: int, k: int, st
 
 def test_bounded_chains_keep_a_typical_member() -> None:
     transition = ((0.8, 0.1, 0.1), (0.2, 0.7, 0.1), (0.1, 0.2, 0.7))
-    decimated = decimated_class(BoundedChains(states=3, odds_ratio=odds_ratio(transition), transition=transition), 4)
-    assert isinstance(decimated, BoundedChains)
-    assert decimated.transition is not None
-    assert np.allclose(decimated.transition, np.linalg.matrix_power(np.array(transition), 4))
-    assert 1.0 < decimated.odds_ratio < odds_ratio(transition)
+    decimate = decimated_class(BoundedChains(states=3, odds_ratio=odds_ratio(transition), transition=transition), 4)
+    assert isinstance(decimate, BoundedChains)
+    assert decimate.transition is not None
+    assert np.allclose(decimate.transition, np.linalg.matrix_power(np.array(transition), 4))
+    assert 1.0 < decimate.odds_ratio < odds_ratio(transition)
 
 
 def test_a_class_that_would_reach_zero_is_refused() -> None:

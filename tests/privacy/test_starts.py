@@ -11,7 +11,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.accountant.accountant import covered_start, started
+from fugu.privacy.accountant.accountant import covered_start, with_start
 from fugu.privacy.accountant.accountant import known_chains as started_members
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
@@ -61,7 +61,7 @@ def test_any_start_is_accounted_for(adversary: str, seed: int) -> None:
     high = low + generator.uniform(0.0, 0.95 - low) * (seed % 2)
     box = BinaryChains(q=(low[0], high[0]), r=(low[1], high[1]))
     rate, length = 0.4, 5
-    bound = ChainAccountant(started(box, "any")).loss(rate, adversary, length).epsilon  # type: ignore[arg-type]
+    bound = ChainAccountant(with_start(box, "any")).loss(rate, adversary, length).epsilon  # type: ignore[arg-type]
     for q, r in product(box.q, box.r):
         transition = np.array([[1 - q, q], [r, 1 - r]])
         starts = starts_anyhow(generator, 2)
@@ -77,13 +77,13 @@ def test_the_start_that_a_class_covers() -> None:
     bounded = BoundedChains(states=2, odds_ratio=13.5)
     classes = (MarkovChain(P1, np.array([1.0, 0.0])),)
     for chains, words in ((point, "stationary"), (box, "stationary"), (few, "stationary"), (classes, "as given")):
-        assert covered_start(started(chains, None)) == words
-        assert covered_start(started(chains, "stationary")) == "stationary"
-        assert covered_start(started(chains, "any")) == "any"
-    assert started(bounded, "stationary") is bounded
+        assert covered_start(with_start(chains, None)) == words
+        assert covered_start(with_start(chains, "stationary")) == "stationary"
+        assert covered_start(with_start(chains, "any")) == "any"
+    assert with_start(bounded, "stationary") is bounded
     assert covered_start(bounded) == "any"
-    wide = started(box, "any")
+    wide = with_start(box, "any")
     assert isinstance(wide, BoundedChains)
     assert wide.odds_ratio == pytest.approx(13.5)
     with pytest.raises(ChainClassError):
-        started((MarkovChain(np.eye(2), np.array([1.0, 0.0])),), "stationary")
+        with_start((MarkovChain(np.eye(2), np.array([1.0, 0.0])),), "stationary")

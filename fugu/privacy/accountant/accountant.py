@@ -1,12 +1,12 @@
-"""The chain accountant: from what every tick says of its state to the epsilon of a whole stream, and back.
+"""The chain accountant: from the loss of every tick by itself to the epsilon of a whole stream, and back.
 
-One or more mechanisms together have a per-tick loss `rate[x, x']`. If the state of one tick changes from x' to x, and
-no other, the log-density of everything that is released changes by at most that. Rates of independent mechanisms add.
-The accountant adds what the chain lets an adversary infer from the other ticks.
+One or more mechanisms together have a per-tick loss `rate[x, x']`. If only the state of one tick changes, from x' to x,
+the log-density of all releases changes by at most that. Rates of independent mechanisms add. The accountant adds what
+the chain lets an adversary infer from the other ticks.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 
-Chains whose states show those of one or several streams: what all of these lose together, by the device's own check.
+For chains whose states show those of several streams, the joint loss of these follows from the device's own check.
 
 Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
@@ -29,7 +29,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointC
 from fugu.contract.losses import OUTWARD, Adversary
 from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
-from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, close_bounds
 from fugu.privacy.accountant.walks import any_start_bound, endless_bound
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
 
@@ -41,12 +41,12 @@ __all__ = [
     "class_of",
     "covered_start",
     "known_chains",
-    "started",
+    "with_start",
 ]
 
 
 class ShownChains(OddsRatioChains):
-    """Every chain with bounded odds ratios, by the states that it shows; see `ClassOfChains`."""
+    """Every chain with bounded odds ratios whose states show those of streams; see `ClassOfChains`."""
 
     def __init__(self, chains: JointChains) -> None:
         super().__init__(BoundedChains(states=chains.states, odds_ratio=chains.odds_ratio))
@@ -54,41 +54,41 @@ class ShownChains(OddsRatioChains):
         self.secrets = np.array([[a != b for b in chains.shows] for a in chains.shows], dtype=np.float64)
         self.words += f", which show {' and '.join(stream.name for stream in chains.streams)}"
 
-    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """The device's own check: the ticks that odds ratios are of count as one."""
-        return super().endless(rate * self._joint.steps, adversary)
+    def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Return epsilon and bound by the device's own check: the ticks of an odds ratio count as one."""
+        return super().endless_loss(rate * self._joint.steps, adversary)
 
-    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """As for an endless stream with the largest rates, where odds ratios are of two steps."""
+    def tick_losses(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """Return losses (n, k, k) and bound; if odds ratios are of two steps, those of an endless stream."""
         if self._joint.steps == 1:
-            return super().tick_by_tick(rates, adversary)
-        epsilon, bound = self.endless(rates.max(axis=0), adversary)
+            return super().tick_losses(rates, adversary)
+        epsilon, bound = self.endless_loss(rates.max(axis=0), adversary)
         return np.broadcast_to(epsilon * self.secrets, rates.shape).copy(), bound
 
     def equal_leakages(self, adversary: Adversary) -> bool:
-        """Not of states that may differ and show the same."""
+        """Return False: states may differ and show the same."""
         return False
 
-    def started(self, start: Start | None) -> Chains:
-        """The class itself, which has every start."""
+    def with_start(self, start: Start | None) -> Chains:
+        """Return the class itself, which has every start."""
         return self._joint
 
-    def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
+    def known_chains(self, start: Start | None) -> tuple[MarkovChain, ...]:
         """Raise a ChainClassError."""
         raise ChainClassError("needs the chain of one stream, not of several or of a higher order")
 
-    def decimated(self, step: int) -> ChainClass:
+    def decimate(self, step: int) -> ChainClass:
         """Raise a ChainClassError."""
         raise ChainClassError("joint chains are of one period, that of all their streams")
 
 
 ClassOfChains: TypeAlias = KnownChains | OddsRatioChains
-"""Questions to a class of chains; each kind of class has its own bounds."""
+"""The common interface of the kinds of classes; each kind has its own bounds."""
 
 
 @singledispatch
 def class_of(chains: Chains) -> ClassOfChains:
-    """The object of a class; ChainClassError if its set is empty or has chains of different numbers of states."""
+    """Return the object with the bounds of a class; ChainClassError for no chain, or different numbers of states."""
     raise TypeError(f"{type(chains).__name__} is no class of chains")
 
 
@@ -98,44 +98,44 @@ class_of.register(BoundedChains, OddsRatioChains)
 class_of.register(JointChains, ShownChains)
 
 
-def started(chains: Chains, start: Start | None) -> Chains:
-    """A class that holds every chain of the given one with a start; `None`: the start that the class comes with.
+def with_start(chains: Chains, start: Start | None) -> Chains:
+    """Return a class that holds every chain of the given one with a start; `None`: the class's own start.
 
     Raises ChainClassError without a single stationary distribution, or without a bound for any start.
     """
-    return chains if start is None else class_of(chains).started(start)
+    return chains if start is None else class_of(chains).with_start(start)
 
 
 def covered_start(chains: Chains) -> Covered:
-    """The starts that a class has."""
+    """Return the starts that a class covers."""
     return class_of(chains).covered_start
 
 
 def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...] | BinaryChains:
-    """The chains of a class with a start, or an interval of them, for mechanisms that follow one after another.
+    """Return the chains of a class with a start, or an interval of them, for mechanisms that need known chains.
 
     Raises ChainClassError without a single stationary distribution, for bounded odds ratios, and for several streams.
     """
-    return class_of(chains).followed(start)
+    return class_of(chains).known_chains(start)
 
 
 _LEAST_SHARE = 1e-9
-_FINE = 4e-15  # of the search for an allowance, which then goes back by OUTWARD
+_FINE = 4e-15  # tolerance of the search for an allowance, whose result is then reduced by OUTWARD
 _ROUGH = 1e-3  # for chains of many states, where one loss takes long
-_QUICK = 1.2  # an allowance over that by quilts or the hockey-stick bound, more or less
-_FAR = 1.5  # the most that a search goes down at once, as a logarithm
+_QUICK = 1.2  # about the ratio of an allowance to that by quilts or the hockey-stick bound
+_FAR = 1.5  # the largest reduction in one step of a search, as a logarithm
 _FAR_RATIO = 40.0
 _NO_BOUND = 1e6
 
 
 @dataclass(frozen=True)
 class ChainLoss:
-    """Loss of a stream of so many ticks, or of an endless one; rounded up.
+    """Loss of a stream of `length` ticks, or of an endless one if that is `None`; rounded up.
 
     Attributes:
         epsilon: bound on the log-likelihood ratio between two states of a tick, over all ticks, in nats.
-        bound: a name, or "exact" where some release with these rates, a count or symbols for one, really loses epsilon.
-        chains: the class of chains that it holds for, in words.
+        bound: the bound's name, or "exact" if some release with these rates, such as a count, really loses epsilon.
+        chains: the class of chains, in words.
         by_tick: (n,) the largest loss of each tick, for streams that end.
     """
 
@@ -150,7 +150,7 @@ class ChainLoss:
 class ChainAccountant:
     """Accounts for a finite set of chains, each with its start, or a class of `fugu.contract.chains`.
 
-    What takes long is computed once. Raises ChainClassError if the set is empty or of different numbers of states.
+    Slow terms are computed once. Raises ChainClassError if the set is empty or has different numbers of states.
     """
 
     def __init__(self, chains: Chains) -> None:
@@ -167,32 +167,32 @@ class ChainAccountant:
         return self._class.sticky
 
     def loss(self, rate: ArrayLike, adversary: Adversary = "ignorant", length: int | None = None) -> ChainLoss:
-        """The loss of a stream whose every tick has one rate >= 0, or (k, k) for each pair; `None`: an endless stream.
+        """Return the loss of a stream whose ticks all have one rate >= 0, or (k, k) for each pair of states.
 
-        Raises ChainClassError if a rate is negative, or no bound exists for such a class.
+        The stream is endless if `length` is `None`. Raises ChainClassError if a rate is negative, or no bound exists
+        for the class.
         """
         matrix = self._rate_matrix(rate)
         if length is not None and length < 1:
             raise ChainClassError(f"a stream needs at least 1 tick, got {length}")
-        if length is not None and self._class.follows(length, adversary):
+        if length is not None and self._class.is_followed(length, adversary):
             return self.schedule_loss(np.broadcast_to(matrix, (length, *matrix.shape)), adversary)
-        epsilon, bound = self._class.endless(matrix, adversary)
+        epsilon, bound = self._class.endless_loss(matrix, adversary)
         if length is not None and bound == "exact":
-            bound = "endless bound"  # which a stream that ends need not reach
+            bound = "endless bound"  # a stream that ends need not reach it
         if length is None or epsilon <= length * float(matrix.max()):
             return ChainLoss(epsilon, adversary, bound, self._class.words, length)
         full_loss = length * float(matrix.max()) * (1.0 + OUTWARD)
         return ChainLoss(full_loss, adversary, "every tick in full", self._class.words, length)
 
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
-        """The loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
+        """Return the loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
 
-        The loss to an adversary who knows true states is the lesser of two. One is with any side information, the other
-        in a stream of the largest rates without end. Raises ChainClassError if a rate is negative, or following takes
-        too long.
+        The loss to an informed adversary is the smaller of two: with any side information, and of an endless stream
+        with the largest rates. Raises ChainClassError if a rate is negative, or the computation takes too long.
         """
         schedule = np.asarray(rates, dtype=np.float64)
-        is_valid = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
+        is_valid = np.all((schedule >= 0.0) & (schedule < np.inf))  # False for NaN
         if schedule.ndim not in (1, 3) or not len(schedule) or not is_valid:
             raise ChainClassError("rates must be finite and non-negative, of shape (n,) or (n, k, k)")
         if self._class.work(len(schedule), adversary) > MOST_WORK:
@@ -201,21 +201,21 @@ class ChainAccountant:
                 "adversary. Use fewer states, or a stationary start and the bound of an endless stream"
             )
         is_scalar = schedule.ndim == 1  # the same for all secrets
-        tick_matrices = schedule[:, None, None] * self._class.secrets if is_scalar else closed(schedule)
-        # All states together cannot tell more than all their rates; nor does a bound that no float holds.
+        tick_matrices = schedule[:, None, None] * self._class.secrets if is_scalar else close_bounds(schedule)
+        # All ticks together cannot lose more than the sum of their rates, which also replaces a bound beyond floats.
         full_loss = float(tick_matrices.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
-        is_informed = adversary == "informed"  # what true states tell is not followed from tick to tick
-        losses, bound = self._class.tick_by_tick(tick_matrices, "universal" if is_informed else adversary)
+        is_informed = adversary == "informed"  # there is no recursion over ticks for known true states
+        losses, bound = self._class.tick_losses(tick_matrices, "universal" if is_informed else adversary)
         if is_informed and not self._class.changes:
             with suppress(ChainClassError):
-                endless_loss, name = self._class.endless(tick_matrices.max(axis=0), adversary)
+                endless_loss, name = self._class.endless_loss(tick_matrices.max(axis=0), adversary)
                 if endless_loss < float(losses.max()):
                     losses, bound = np.minimum(losses, endless_loss), "endless bound" if name == "exact" else name
         by_tick = np.asarray(np.fmin(losses.max(axis=(1, 2)), full_loss))
         return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(tick_matrices), by_tick)
 
     def allowance(self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None) -> float:
-        """The largest rate, the same at every tick, with a loss of at most epsilon nats; rounded down.
+        """Return the largest rate, the same at every tick, with a loss of at most epsilon nats; rounded down.
 
         Raises ChainClassError if epsilon is not positive, or the chain never forgets: no rate is small enough.
         """
@@ -239,7 +239,7 @@ class ChainAccountant:
         return rate * (1.0 - reduction)
 
     def _bracket(self, excess: Callable[[float], float], epsilon: float) -> tuple[float, float]:
-        """Rates on either side of the allowance; twice the same if all rates up to it will do."""
+        """Return rates on either side of the allowance; twice the same one if that is the allowance."""
         low = high = min(epsilon, _FAR_RATIO)
         if excess(high) <= 0.0:
             return high, high
@@ -249,7 +249,7 @@ class ChainAccountant:
         return low, high
 
     def _solve(self, excess: Callable[[float], float], epsilon: float, guess: float = 0.0, power: float = 1.0) -> float:
-        """A rate with a loss little below epsilon, by few losses: they grow nearly like a power of the rate."""
+        """Find a rate with a loss just below epsilon, quickly: losses grow nearly like a power of the rate."""
         max_rate = min(epsilon, _FAR_RATIO)
         low, high, rate = 0.0, math.inf, min(guess, max_rate) or max_rate
         previous_point: tuple[float, float] | None = None
@@ -263,7 +263,7 @@ class ChainAccountant:
                 high = rate
             if high * (1.0 - _ROUGH) <= low:
                 return low
-            log_excess = math.log1p(rate_excess / epsilon) + _ROUGH  # of the middle of what will do
+            log_excess = math.log1p(rate_excess / epsilon) + _ROUGH  # aims at the middle of the tolerance
             if previous_point is not None and rate != previous_point[0]:
                 power = max(0.5, (log_excess - previous_point[1]) / math.log(rate / previous_point[0]))
             previous_point = rate, log_excess
@@ -273,12 +273,12 @@ class ChainAccountant:
             _refuse_tiny_rate(rate, epsilon)
 
     def _estimate_rate(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
-        """A rate near the allowance and the power of rates that losses grow like, from bounds that are had at once."""
+        """Return a rate near the allowance, and the power of rates that losses grow like, from quick bounds."""
         if adversary != "ignorant":
             return 0.0, 1.0
 
         def excess(rate: float) -> float:
-            return min(self._class.quick(self._rate_matrix(rate)), _NO_BOUND) - epsilon
+            return min(self._class.quick_bound(self._rate_matrix(rate)), _NO_BOUND) - epsilon
 
         try:
             rate = self._solve(excess, epsilon)
@@ -288,27 +288,27 @@ class ChainAccountant:
         return rate * _QUICK, min(max(growth / math.log(_QUICK), 0.5), 2.0)
 
     def _rate_matrix(self, rate: ArrayLike) -> Floats:
-        values = np.asarray(rate, dtype=np.float64)
-        if values.ndim not in (0, 2) or not np.all(values >= 0.0) or not np.all(np.isfinite(values)):
+        rates = np.asarray(rate, dtype=np.float64)
+        if rates.ndim not in (0, 2) or not np.all(rates >= 0.0) or not np.all(np.isfinite(rates)):
             raise ChainClassError("a rate must be a finite number >= 0, or such a number for each pair of states")
-        secret_pairs = self._class.secrets if values.ndim == 0 else 1.0 - np.eye(self.states)
-        return closed(np.asarray(values * secret_pairs))
+        secret_pairs = self._class.secrets if rates.ndim == 0 else 1.0 - np.eye(self.states)
+        return close_bounds(np.asarray(rates * secret_pairs))
 
 
 def _refuse_tiny_rate(rate: float, epsilon: float) -> None:
-    """Refuse to look for an allowance any further down."""
+    """Raise ChainClassError if a rate is too small for the search for an allowance to go on."""
     if rate < _LEAST_SHARE * epsilon:
         raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
 
 
-_LARGEST_BOUND = 1200.0  # numbers beyond are where the accountant stops counting, not bounds
+_LARGEST_BOUND = 1200.0  # larger numbers are limits of the computation, and not bounds
 
 
 def chain_loss(chain: MarkovChain, rate: Floats, adversary: Adversary, length: int | None = None) -> ChainLoss:
-    """The loss of a stream of one chain whose every tick has the same finite rate (k, k); `None`: an endless stream.
+    """Return the loss of a stream of one chain whose ticks all have the same finite rate (k, k).
 
-    Epsilon is never below the truth, and infinite if no bound was found. Raises ChainClassError if a rate is negative,
-    or no bound exists for such a chain.
+    The stream is endless if `length` is `None`. Epsilon is never below the truth, and infinite if no bound was found.
+    Raises ChainClassError if a rate is negative, or no bound exists for such a chain.
     """
     if chain.states > EXACT_STATES and chain.is_stationary and adversary != "universal":
         bound = endless_bound(chain, rate, adversary)
@@ -326,7 +326,7 @@ def chain_loss(chain: MarkovChain, rate: Floats, adversary: Adversary, length: i
 
 
 def _any_start_loss(chain: MarkovChain, rate: Floats, adversary: Adversary) -> ChainLoss:
-    """The loss of an endless stream of many states that does not start stationary: the least of what is known."""
+    """Return the least known bound on an endless stream of many states that does not start stationary."""
     class_words = f"1 chain of {chain.states} states, started {'anyhow' if chain.initial is None else 'as given'}"
     any_start_epsilon = any_start_bound(chain, rate, adversary)
     least_loss = ChainLoss(math.inf, adversary, "none", class_words, None)

@@ -1,14 +1,13 @@
 """Classes given by bounds on their steps: intervals of q and r, or a largest odds ratio.
 
-Chains whose steps have bounded odds ratios may have any start and change over time. They lose no more than steps of
-which nothing else is known, whatever the adversary knows. Two-state chains with q and r in intervals, started
-stationary, lose less. The loss of the worst of them is known in closed form, or found at its corners.
+Chains whose steps have bounded odds ratios may have any start and change over time. One bound on their loss, by the
+odds ratio alone, holds for every adversary. Two-state chains with q and r in intervals, started stationary, lose less.
+The loss of the worst of them has a closed form, or is found at the corners.
 
 Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Worst corner"; Birkhoff (1957).
 
-Classes of chains that are sampled less often.
-
-A chain P seen at every D-th tick is the chain P^D: less correlated, so that the same epsilon needs less noise.
+Also the classes of chains that are sampled less often. A chain P seen at every D-th tick is the chain P^D: less
+correlated, so that the same epsilon needs less noise.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = [
     "OddsRatioChains",
     "decimated_odds_ratio",
     "decimated_transition",
-    "followed",
+    "is_short",
     "odds_ratio_above",
     "odds_ratio_loss",
     "odds_ratio_losses",
@@ -45,7 +44,7 @@ _LARGEST = 1.0 - UNIT
 
 
 def decimated_transition(transition: NDArray[np.float64], step: int) -> NDArray[np.float64]:
-    """P^D of a row-stochastic P (k, k), D >= 1."""
+    """Return P^D of a row-stochastic P (k, k), D >= 1."""
     power = np.linalg.matrix_power(transition, step)
     return np.asarray(power / power.sum(axis=1, keepdims=True))
 
@@ -110,7 +109,7 @@ def _step_probability(leave: float, enter: float, step: int) -> float:
 
 
 def _power_range(low: Fraction, high: Fraction, step: int) -> tuple[Fraction, Fraction]:
-    """The range of l^D for l in [low, high]."""
+    """Return the range of l^D for l in [low, high]."""
     ends = (low**step, high**step)
     return (Fraction(0), max(ends)) if step % 2 == 0 and low < 0 < high else (min(ends), max(ends))
 
@@ -122,7 +121,7 @@ def _outward(interval: tuple[float, float]) -> tuple[float, float]:
 
 ODDS_RATIO_BOUND = "odds-ratio bound"
 ALTERNATING = "alternating bound"
-"""Of readings that alternate (q + r > 1): symbols can reach it, a count cannot, because it cannot reward them."""
+"""The bound's name for readings that alternate (q + r > 1): symbols can reach it, a count cannot."""
 _SHORT = 256
 _LARGEST_LOG = 700.0  # of an odds ratio that a float can hold
 _MOST_RATE = 5000.0
@@ -142,8 +141,8 @@ class OddsRatioChains:
         self.words = f"all {chains.states}-state chains with odds ratios up to {chains.odds_ratio:g}"
         self._odds_ratio = chains.odds_ratio
 
-    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """The device's own check, in exact arithmetic."""
+    def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Return epsilon and the name of its bound by the device's own check, in exact arithmetic."""
         if rate.max() > _MOST_RATE:
             return math.inf, "none"
         rates = (rate[0, 1], rate[1, 0]) if self.states == 2 else (rate.max(), rate.max())
@@ -151,39 +150,39 @@ class OddsRatioChains:
         loss = self._chains.ratio_loss(ratios[0], ratios[1], adversary)
         return loss.epsilon, loss.bound
 
-    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """The same for all adversaries."""
+    def tick_losses(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """Return losses (n, k, k) of every tick and the bound's name, the same for all adversaries."""
         return odds_ratio_losses(self._odds_ratio, rates), ODDS_RATIO_BOUND
 
-    def follows(self, length: int, adversary: Adversary) -> bool:
-        """As `followed`."""
-        return followed(length, self.states)
+    def is_followed(self, length: int, adversary: Adversary) -> bool:
+        """Return True if a stream of this length is to be computed tick by tick."""
+        return is_short(length, self.states)
 
     def work(self, length: int, adversary: Adversary) -> int:
-        """None that counts."""
+        """Return 0: the work is negligible."""
         return 0
 
-    def quick(self, rate: Floats) -> float:
-        """The bound itself."""
-        return self.endless(rate, "ignorant")[0]
+    def quick_bound(self, rate: Floats) -> float:
+        """Return the bound itself, which is quick."""
+        return self.endless_loss(rate, "ignorant")[0]
 
     covered_start: Covered = "any"
     changes = True
 
     def equal_leakages(self, adversary: Adversary) -> bool:
-        """Bounds by odds ratios are the same for past and future, and two states in the long run run either way."""
+        """Return True: odds ratios bound past and future alike, and a stationary two-state chain is reversible."""
         return True
 
-    def started(self, start: Start | None) -> Chains:
-        """The class itself, which has every start."""
+    def with_start(self, start: Start | None) -> Chains:
+        """Return the class itself, which has every start."""
         return self._chains
 
-    def followed(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
+    def known_chains(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
         """Raise a ChainClassError."""
         raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
 
-    def decimated(self, step: int) -> ChainClass:
-        """The class of every product of steps."""
+    def decimate(self, step: int) -> ChainClass:
+        """Return the class of every product of steps."""
         return decimated_bounded(self._declared, step)
 
 
@@ -200,32 +199,32 @@ class IntervalChains(OddsRatioChains):
         log_odds = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q in chains.q for r in chains.r]
         self._odds_ratio = odds_ratio_above(max(log_odds))
 
-    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """The device's own check, which is exact for the worst corner."""
-        epsilon, bound = super().endless(rate, adversary)
+    def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Return epsilon and the name of its bound by the device's own check, which is exact for the worst corner."""
+        epsilon, bound = super().endless_loss(rate, adversary)
         if bound == "BDP theorem 1" or (self._is_point and bound == "bridge recursion"):
             return epsilon, self._bound_name
         return epsilon, bound
 
-    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """The worst corners, to those who know no state."""
+    def tick_losses(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """Return losses and bound; for the ignorant adversary those of the worst corners."""
         if adversary == "ignorant":
             return _losses(self._intervals, rates), self._bound_name
-        return super().tick_by_tick(rates, adversary)
+        return super().tick_losses(rates, adversary)
 
     covered_start: Covered = "stationary"
     changes = False
 
-    def started(self, start: Start | None) -> Chains:
-        """The class, for any start one of bounded odds ratios: corners are the worst for a stationary start only."""
+    def with_start(self, start: Start | None) -> Chains:
+        """Return the class, or for any start one of bounded odds ratios: corners are the worst for stationary ones."""
         if start != "any":
             return self._chains
         if self._is_point:
-            return tuple(chain.anyhow for chain in corner_chains(self._intervals))
+            return tuple(chain.any_start for chain in corner_chains(self._intervals))
         return BoundedChains(states=2, odds_ratio=self._intervals.odds_bound)
 
-    def followed(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
-        """The interval, or its corners with any start, which stand for all of it for every Markov quilt.
+    def known_chains(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
+        """Return the interval, or its corners with any start, which are the worst for every Markov quilt.
 
         Let D = 1 - q - r and G_m = 1 + D + ... + D^(m-1). At node m + 1, a quilt with a left width a has, for states 0
         and 1 and any start, the likelihood ratio S C R. S is the largest of (1 - r G_m) / (r G_m) and q G_m / (1 - q
@@ -235,10 +234,10 @@ class IntervalChains(OddsRatioChains):
         are at least |D|, the same computation for even and odd m and a shows that S C does not fall, and neither does
         R.
         """
-        return tuple(chain.anyhow for chain in corner_chains(self._intervals)) if start == "any" else self._intervals
+        return tuple(chain.any_start for chain in corner_chains(self._intervals)) if start == "any" else self._intervals
 
-    def decimated(self, step: int) -> ChainClass:
-        """Intervals that hold every power."""
+    def decimate(self, step: int) -> ChainClass:
+        """Return intervals that hold every power of a chain."""
         return decimated_interval(self._intervals, step)
 
     @property
@@ -248,18 +247,18 @@ class IntervalChains(OddsRatioChains):
         return ALTERNATING if self._low_sum >= 1 else "corners"
 
 
-def followed(length: int, states: int) -> bool:
-    """True if a stationary stream is so short that it loses much less than an endless one, tick by tick."""
+def is_short(length: int, states: int) -> bool:
+    """Return True if a stationary stream is so short that it loses much less than an endless one."""
     return length <= (_SHORT if states <= EXACT_STATES else 1)
 
 
 def odds_ratio_above(log_odds: float) -> float:
-    """An odds ratio from its logarithm, rounded up; infinite beyond floats."""
+    """Return an odds ratio from its logarithm, rounded up; infinite beyond floats."""
     return math.exp(log_odds) * (1.0 + OUTWARD) if log_odds < _LARGEST_LOG else math.inf
 
 
 def odds_ratio_loss(odds: float, rate: float) -> float:
-    """Epsilon of an endless stream, for every adversary and every start, rounded up: by the device's own formula."""
+    """Return epsilon of an endless stream, for every adversary and start, by the device's formula; rounded up."""
     if rate == 0.0 or odds == 1.0:
         return rate
     if not math.isfinite(odds) or rate > _MOST_RATE:
@@ -269,7 +268,7 @@ def odds_ratio_loss(odds: float, rate: float) -> float:
 
 
 def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
-    """Losses (n, k, k) of every tick, for every adversary and every start, when steps have bounded odds ratios."""
+    """Return losses (n, k, k) of every tick, for every adversary and start, if steps have bounded odds ratios."""
     largest_rates = rates.max(axis=(1, 2))
     leakages = _past_leakages(odds, largest_rates) + _past_leakages(odds, largest_rates[::-1])[::-1]
     off_diagonal = 1.0 - np.eye(rates.shape[1])
@@ -277,10 +276,10 @@ def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
 
 
 def stretch_losses(odds: float, rates: Floats, ticks: int) -> Floats:
-    """Losses of every stretch of so many ticks, by its first tick, of a stream that tells nothing but rates (n,).
+    """Return the losses of every stretch of `ticks` ticks, by its first tick, of a stream with rates (n,).
 
-    They hold for every adversary and every start, and are rounded up. A stretch loses what its own ticks tell, and what
-    those on either side do; all of the stream where it is no longer. Source: docs/proofs/stretches.md, theorem 1.
+    They hold for every adversary and start, and are rounded up. A stretch loses the rates of its own ticks, and the
+    leakages of past and future. A shorter stream is one stretch. Source: docs/proofs/stretches.md, theorem 1.
     """
     ticks = min(ticks, len(rates))
     past, future = _past_leakages(odds, rates), _past_leakages(odds, rates[::-1])[::-1]
@@ -289,7 +288,7 @@ def stretch_losses(odds: float, rates: Floats, ticks: int) -> Floats:
 
 
 def _past_leakages(odds: float, rates: Floats) -> Floats:
-    """The leakage of all ticks before each tick, in nats."""
+    """Return the leakage (n,) of all ticks before each tick, in nats."""
     leakages = np.zeros(len(rates))
     for tick in range(1, len(rates)):
         leakages[tick] = odds_ratio_step(odds, rates[tick - 1] + leakages[tick - 1])
@@ -297,7 +296,7 @@ def _past_leakages(odds: float, rates: Floats) -> Floats:
 
 
 def _losses(chains: BinaryChains, rates: Floats) -> Floats:
-    """Losses (n, 2, 2) of every tick with rates (n, 2, 2), to an adversary who knows no state.
+    """Return losses (n, 2, 2) of every tick with rates (n, 2, 2), to an adversary who knows no state.
 
     A leakage is the image under f(u) = ((1-q)u + q)/(ru + 1-r) of the likelihood ratio u beyond it. For u >= 1 it falls
     with q and r, for u <= 1 it rises, so the corners are worst at every step. A stationary chain of two states is its

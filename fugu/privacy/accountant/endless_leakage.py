@@ -1,8 +1,8 @@
 """The leakage of an endless stream: how much the future (or the past) of a tick adds to what an adversary learns.
 
-It is a matrix R (k, k): the log-likelihood ratio of everything beyond the tick, between its states x and x', is at most
-R[x,x']. With the same per-tick loss at every tick, it is the limit of R <- F(rate + R) from 0, where F is one step of
-`inner_maximum`. Any R with F(rate + R) <= R bounds that limit, because F is monotone; so does every step down from a
+It is a matrix R (k, k): the log-likelihood ratio of all releases beyond the tick, between the tick's states x and x',
+is at most R[x,x']. With one per-tick loss at every tick, R is the limit of R <- F(rate + R) from 0, where F is one step
+of `inner_maximum`. Any R with F(rate + R) <= R bounds that limit, because F is monotone; so does every step down from a
 bound. That certifies results, however they were found.
 
 The past is the future of the reversed chain: the functions take either kernel.
@@ -23,7 +23,7 @@ from fugu.chains.arrays import Floats
 from fugu.chains.kernel import kernel
 from fugu.contract.losses import LOGARITHM, UNIT
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, Order, no_moves, ratio_order, step
-from fugu.privacy.chain_class import TINY, follow
+from fugu.privacy.chain_class import TINY, follow_steps
 
 __all__ = ["EndlessLeakage", "log_ratios"]
 
@@ -51,7 +51,7 @@ _MOST_TRANSPORT = 64
 
 @kernel
 def log_ratios(distributions: Floats) -> Floats:
-    """(a, a): max over y of log(distributions[x,y] / distributions[x',y]), rounded up; only a 0 below is infinite."""
+    """Return (a, a) max over y of log(distributions[x,y] / distributions[x',y]), rounded up; infinite for a 0 below."""
     rows, columns = distributions.shape
     largest_log_ratios = np.zeros((rows, rows))
     inverse, largest_ratios = np.empty((columns, rows)), np.empty(rows)
@@ -62,7 +62,7 @@ def log_ratios(distributions: Floats) -> Floats:
         for other_row in range(rows):
             largest_ratios[other_row] = 1.0
         for y in range(columns):
-            for other_row in range(rows):  # 0 times infinity is no number, and not above
+            for other_row in range(rows):  # 0 times infinity is NaN, and not above
                 ratio = distributions[x, y] * inverse[y, other_row]
                 largest_ratios[other_row] = ratio if ratio > largest_ratios[other_row] else largest_ratios[other_row]
         for other_row in range(rows):
@@ -76,10 +76,10 @@ class EndlessLeakage:
     """Common terms of the leakages of one kernel (k, k), a chain's or the reversed chain's.
 
     Attributes:
-        error: of the logarithms of the kernel's entries.
-        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it.
-        largest: (n,) the largest entry of each.
-        blocks: (m, P^m, its order) for some of these m: the recursion may also take m ticks at once.
+        error: error of the logarithms of the kernel's entries.
+        quilts: (n, k, k): quilts[m - 1] bounds the leakage of knowing the state m ticks away.
+        largest: (n,) the largest entry of each quilt.
+        blocks: (m, P^m, its order) for some m: the recursion may also take m ticks at once.
     """
 
     transition: Floats
@@ -95,7 +95,7 @@ class EndlessLeakage:
         self._remaining_tables = self._tables()
 
     def _tables(self) -> Iterator[Floats]:
-        """(k, k) for each power, until the kernel has forgotten."""
+        """Yield the quilt (k, k) of each power, until the kernel has forgotten."""
         is_small = self.states <= EXACT_STATES
         max_distance, threshold = (_MOST_DISTANCE, _FORGOTTEN) if is_small else (_MOST_DISTANCE_LARGE, _FORGOTTEN_LARGE)
         power = np.eye(self.states)
@@ -105,8 +105,8 @@ class EndlessLeakage:
             # A product of distributions is a distribution: without this, rounding errors of many ticks would add up.
             power /= power.sum(axis=1, keepdims=True)
             reaches_all = reaches_all or bool(support.all())
-            support = support if reaches_all else follow(support, is_step)
-            if power.min() < TINY and np.any(support & (power < TINY)):  # no ratios can be read off this or a later one
+            support = support if reaches_all else follow_steps(support, is_step)
+            if power.min() < TINY and np.any(support & (power < TINY)):  # ratios of this and later powers are inexact
                 yield _unbounded(self.states)
                 return
             table = log_ratios(power) + (4.0 * self.states * UNIT + self.error) * distance
@@ -117,7 +117,7 @@ class EndlessLeakage:
                 return
 
     def _tabulate(self, rate: float) -> None:
-        """Follow the kernel as far as is of use: a tick further off, all that is nearer costs more than is known."""
+        """Compute quilts as far as they are useful: a further one would cost more than the least known bound."""
         tables, largest_entries = list(self.quilts), list(self.largest)
         least_bound = float((np.arange(len(largest_entries)) * rate + self.largest).min(initial=np.inf))
         while len(tables) * rate <= least_bound and (table := next(self._remaining_tables, None)) is not None:
@@ -129,25 +129,25 @@ class EndlessLeakage:
 
     @property
     def states(self) -> int:
-        """k."""
+        """k, the number of states."""
         return len(self.transition)
 
     def quilt_bound(self, rate: Floats) -> Floats:
-        """Everything nearer than some tick counts in full, and that tick's state is taken for known."""
+        """Bound the leakage (k, k) by quilts: all ticks up to some tick count in full, and its state is known."""
         self._tabulate(float(rate.max()))
         return _least_bound(np.arange(len(self.quilts)) * rate.max(), self.quilts, self.largest)
 
     def ignorant(self, rate: Floats) -> Floats:
-        """The leakage (k, k) to an adversary who knows no state: the least of all bounds, infinite if none was found.
+        """Return the leakage (k, k) to an adversary who knows no state: the least of all bounds, infinite without any.
 
         The per-tick loss `rate` (k, k) is 0 on the diagonal.
         """
         if self.states <= EXACT_STATES:
             return self.descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
-        return self.descend(rate, self.quick(rate)) if self.states <= _MOST_TRANSPORT else self.quick(rate)
+        return self.descend(rate, self.quick_bound(rate)) if self.states <= _MOST_TRANSPORT else self.quick_bound(rate)
 
-    def quick(self, rate: Floats) -> Floats:
-        """The same without the recursion: quilts, and the hockey-stick bound for all pairs."""
+    def quick_bound(self, rate: Floats) -> Floats:
+        """Bound the leakage to the ignorant adversary without the recursion: by quilts and the hockey-stick bound."""
         hockey_bound = np.full_like(rate, self.hockey_stick(float(rate.max())))
         np.fill_diagonal(hockey_bound, 0.0)
         return np.minimum(self.quilt_bound(rate), hockey_bound)
@@ -157,7 +157,7 @@ class EndlessLeakage:
         return step(matrix, order, bounds) + self.error * (1.0 - np.eye(self.states))
 
     def _limit(self, rate: Floats) -> Floats:
-        """The limit from below, and as little above it as is certified."""
+        """Approach the limit of the recursion from below, and return a certified bound just above it."""
         leakage = np.zeros_like(rate)
         change = shape = checked_leakage = np.zeros_like(rate)
         for count in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
@@ -171,19 +171,20 @@ class EndlessLeakage:
                 checked_leakage = leakage
             if np.abs(change).max() <= _CONVERGED * max(1.0, leakage.max()):
                 break
-        else:  # a geometric series: what is left of it
+        else:  # add the remainder of a geometric series
             shrink_factor = min(float(change.max() / max(last_change.max(), 1e-300)), 1.0 - 1e-9)
             leakage = leakage + np.maximum(change, 0.0) * shrink_factor / (1.0 - shrink_factor)
-        limit = self.certified(leakage, lambda bound: self._step(rate + bound))
+        limit = self.certify(leakage, lambda bound: self._step(rate + bound))
         if np.isfinite(limit).all():
             return limit
-        # States that exclude one another a tick later pass on all of what is added to all alike: more of what shrinks.
-        return self.certified(leakage, lambda bound: self._step(rate + bound), shape)
+        # States that exclude one another a tick later do not shrink a uniform increase: raise by the shape as well.
+        return self.certify(leakage, lambda bound: self._step(rate + bound), shape)
 
-    def certified(self, candidate: Floats, step_of: Step, shape: Floats | float = 0.0) -> Floats:
-        """The candidate, raised until one more step does not exceed it: by the same for all pairs, and by a shape.
+    def certify(self, candidate: Floats, step_of: Step, shape: Floats | float = 0.0) -> Floats:
+        """Raise a candidate, by an equal amount for all pairs plus a shape, until one more step does not exceed it.
 
-        The proof is an induction from 0, so that nothing below 0 is a bound: an empty cone would certify itself.
+        Returns infinity without success. The proof is an induction from 0, so a bound is at least 0: an empty cone
+        would certify itself.
         """
         candidate, slack = np.maximum(candidate, 0.0), _SLACK
         slack_matrix = (1.0 + shape) * (1.0 - np.eye(self.states))
@@ -195,7 +196,7 @@ class EndlessLeakage:
         return _unbounded(self.states)
 
     def descend(self, rate: Floats, bound: Floats) -> Floats:
-        """Steps down from a bound, of one tick and of blocks of ticks: anything between counts in full."""
+        """Take steps down from a bound, of one tick and of blocks, whose inner ticks count in full; return a bound."""
         largest_rate, off_diagonal = float(rate.max()), 1.0 - np.eye(self.states)
         moves = {ticks: no_moves(self.states, self.states) for ticks, _, _ in self.blocks}
         for _ in range(_SWEEPS if self.states <= EXACT_STATES else _SWEEPS_LARGE):
@@ -210,7 +211,7 @@ class EndlessLeakage:
         return bound
 
     def hockey_stick(self, rate: float) -> float:
-        """One number for all pairs, from the hockey-stick divergence of blocks of m ticks; infinite if none is found.
+        """Return one bound for all pairs, from the hockey-stick divergence of blocks of m ticks; infinite without any.
 
         With H_g(m) = max over u, u' of the sum over y of (P^m[u,y] - g P^m[u',y])_+, any rho with (e^rate rho - 1)
         H_g(m) <= g - 1, where g = rho e^(-rate (m-1)), bounds e^R.
@@ -226,7 +227,7 @@ class EndlessLeakage:
         return bound
 
     def informed(self, rate: Floats, ignorant: Floats) -> Floats:
-        """The leakage to an adversary who may know true states of that direction; `ignorant` is that method's result.
+        """Return the leakage to an adversary who may know true states of that direction; `ignorant` is from `ignorant`.
 
         With the nearest known state c beyond s unknown ticks, the kernel is the bridge K_s[a,b] = P[a,b]
         P^s[b,c] / P^(s+1)[a,c]. From some distance on the columns of P^s are constant up to e^d. Then a step of the
@@ -239,7 +240,7 @@ class EndlessLeakage:
         return np.maximum(np.minimum(quilts, bridges), ignorant)
 
     def _informed_quilts(self, rate: Floats) -> Floats:
-        """As `quilt_bound`; a known state beyond tells at most as much again, the other way round, at m + 1 ticks."""
+        """Bound by quilts as `quilt_bound`; a known state beyond adds at most the reversed pair's at m + 1 ticks."""
         self._tabulate(0.0)
         if len(self.quilts) < 2:
             return _unbounded(self.states)
@@ -257,10 +258,10 @@ class EndlessLeakage:
         for distance in range(1, min(_MOST_DISTANCE, max(_STEP_WORK // states**5, _CHECK_EVERY + 1))):
             far_power = self.transition @ near_power
             far_power /= far_power.sum(axis=1, keepdims=True)
-            far_reachable = near_reachable if near_reachable.all() else follow(is_step, near_reachable)
+            far_reachable = near_reachable if near_reachable.all() else follow_steps(is_step, near_reachable)
             if np.any(far_reachable & (far_power < TINY)):
                 return _unbounded(states)
-            # Of powers that many products long.
+            # The rounding error of a power after that many products.
             margin = distance * (4.0 * (states + 2.0) * UNIT + 2.0 * self.error) * off_diagonal
             for state in range(states):
                 bridge = _bridge_step(self.transition, near_power[:, state], far_power[:, state], rate, leakages[state])
@@ -279,13 +280,13 @@ class EndlessLeakage:
         return np.maximum(largest_leakage, tail_bound)
 
     def _tail_bound(self, rate: Floats, bridge_bound: Floats, memory_bound: float) -> Floats:
-        """Bound of all bridges longer than those that have reached a bound."""
-        if not math.isfinite(memory_bound):  # a cycle: some state is never possible everywhere
+        """Bound all bridges longer than the last one computed."""
+        if not math.isfinite(memory_bound):  # a cycle: every power has impossible steps
             return _unbounded(self.states)
         memory = memory_bound * (1.0 - np.eye(self.states))
-        # More where more leaks: states that exclude one another a tick later pass on what is added to all alike.
+        # Raise larger leakages more: states that exclude one another a tick later do not shrink a uniform increase.
         shape = bridge_bound / max(float(bridge_bound.max()), 1e-300)
-        return self.certified(bridge_bound, lambda bound: self._step(rate + bound + memory) + memory, shape)
+        return self.certify(bridge_bound, lambda bound: self._step(rate + bound + memory) + memory, shape)
 
 
 def _bridge_step(transition: Floats, near_column: Floats, far_column: Floats, rate: Floats, leakage: Floats) -> Floats:
@@ -318,7 +319,7 @@ def _spread_ratio(matrix: Floats, order: Order, spread: float) -> float:
 
 
 def _hockey_root(matrix: Floats, order: Order, rate: float, cost: float, high: float) -> float:
-    """The least log g, up to rounding, with log of the largest ratio at spread e^(rate + paid) g at most log g."""
+    """Return the least log g, up to rounding, whose largest ratio at spread e^(rate + cost) g is at most g."""
     high = min(high, _LARGEST - rate - cost)
     margin = (8.0 * len(matrix) + 32.0) * UNIT
 
@@ -337,8 +338,8 @@ def _hockey_root(matrix: Floats, order: Order, rate: float, cost: float, high: f
 
 
 def _least_bound(costs: Floats, tables: Floats, largest: Floats) -> Floats:
-    """(k, k) the least over n of paid (n,) and tables (n, k, k) together; largest: (n,) entries of the tables."""
-    is_useful = costs <= (costs + largest).min()  # beyond, nothing is below what some n has for all pairs
+    """Return (k, k) the least over n of costs (n,) plus tables (n, k, k), whose largest entries are `largest` (n,)."""
+    is_useful = costs <= (costs + largest).min()  # others exceed the bound of some n for all pairs
     return np.asarray((costs[is_useful, None, None] + tables[is_useful]).min(axis=0))
 
 

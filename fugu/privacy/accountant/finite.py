@@ -1,4 +1,4 @@
-"""A few known chains, each with its start: what the worst of them loses.
+"""A few known chains, each with its start: the loss of the worst of them.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
@@ -18,7 +18,7 @@ from fugu.privacy.accountant.bounded import (
     ALTERNATING,
     ODDS_RATIO_BOUND,
     IntervalChains,
-    followed,
+    is_short,
     odds_ratio_above,
     odds_ratio_loss,
     odds_ratio_losses,
@@ -32,7 +32,7 @@ __all__ = ["MOST_WORK", "KnownChains"]
 
 
 MOST_WORK = 3 * 10**8
-"""Steps times the fourth power of the states: seconds."""
+"""The most steps times the fourth power of the states, which takes seconds."""
 _LONGEST_RECURSION = 4096
 _LONGEST_START = 4096
 _FORGOTTEN = 1e-9
@@ -41,9 +41,9 @@ _TIGHT = 1e-10
 
 
 class KnownChains:
-    """One of a few known chains, each with its start; all with one number of states, else a ChainClassError.
+    """A class of a few known chains, each with its start. ChainClassError for different numbers of states.
 
-    `secrets` (k, k) is 1 for states that must not be told apart and 0 for others; `None` for all of them.
+    `secrets` (k, k) is 1 for states that must not be told apart and 0 for others; `None` protects all pairs.
     """
 
     def __init__(self, chains: tuple[MarkovChain, ...], secrets: Floats | None = None) -> None:
@@ -65,8 +65,8 @@ class KnownChains:
         rates = [member.rates for member in self._members]
         return all(pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1 for pair in rates)
 
-    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Epsilon and the name of its bound, the least of all, with the same rates (k, k) at every tick.
+    def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Return the least epsilon of all bounds and its name, with the same rates (k, k) at every tick.
 
         Raises ChainClassError if a start is neither stationary nor forgotten, and odds ratios have no bound.
         """
@@ -74,7 +74,7 @@ class KnownChains:
         if adversary == "universal":
             return odds_ratio_bound
         try:
-            return min(max(member.endless(rate, adversary) for member in self._members), odds_ratio_bound)
+            return min(max(member.endless_loss(rate, adversary) for member in self._members), odds_ratio_bound)
         except ChainClassError:
             if not math.isfinite(odds_ratio_bound[0]):
                 raise
@@ -83,34 +83,34 @@ class KnownChains:
     changes = False
 
     def equal_leakages(self, adversary: Adversary) -> bool:
-        """Only in the bound by odds ratios."""
+        """Return True if past and future have equal bounds: only those by odds ratios are."""
         return adversary == "universal"
 
     @property
     def covered_start(self) -> Covered:
-        """The starts that all members have."""
+        """The starts that all members cover."""
         chains = [member.chain for member in self._members]
         if all(chain.initial is None for chain in chains):
             return "any"
         return "stationary" if all(chain.is_stationary for chain in chains) else "as given"
 
-    def started(self, start: Start | None) -> Chains:
-        """The members with that start."""
-        return self.followed(start)
+    def with_start(self, start: Start | None) -> Chains:
+        """Return the members with a start, `None` for their own."""
+        return self.known_chains(start)
 
-    def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
-        """The members with that start."""
+    def known_chains(self, start: Start | None) -> tuple[MarkovChain, ...]:
+        """Return the members with a start, `None` for their own."""
         chains = tuple(member.chain for member in self._members)
         if start is None:
             return chains
-        return tuple(chain.anyhow if start == "any" else MarkovChain.stationary(chain.transition) for chain in chains)
+        return tuple(c.any_start if start == "any" else MarkovChain.stationary(c.transition) for c in chains)
 
-    def decimated(self, step: int) -> ChainClass:
+    def decimate(self, step: int) -> ChainClass:
         """Raise a ChainClassError."""
         raise ChainClassError("known chains are of one period")
 
-    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
+    def tick_losses(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """Return losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
         bounds = odds_ratio_losses(self._odds_ratio, rates)
         if adversary == "universal":
             return bounds, ODDS_RATIO_BOUND
@@ -119,17 +119,17 @@ class KnownChains:
         class_loss = np.max([np.where(self.secrets > 0.0, table, 0.0) for table, _ in member_losses], axis=0)
         return np.minimum(class_loss, bounds), worst_member[1] if class_loss.max() <= bounds.max() else ODDS_RATIO_BOUND
 
-    def follows(self, length: int, adversary: Adversary) -> bool:
-        """True if a stream of this length is worth following tick by tick."""
-        return followed(length, self.states) if self._stationary else length <= _LONGEST_RECURSION
+    def is_followed(self, length: int, adversary: Adversary) -> bool:
+        """Return True if a stream of this length is to be computed tick by tick."""
+        return is_short(length, self.states) if self._stationary else length <= _LONGEST_RECURSION
 
     def work(self, length: int, adversary: Adversary) -> int:
-        """Steps times the fourth power of the states that following so many ticks takes."""
+        """Return the work of computing `length` ticks: steps times the fourth power of the states."""
         return length * self.states**4 * len(self._members) if adversary == "ignorant" else 0
 
-    def quick(self, rate: Floats) -> float:
-        """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""
-        return max(member.quick(rate) for member in self._members) if self._stationary else math.inf
+    def quick_bound(self, rate: Floats) -> float:
+        """Return a quick bound on the loss of an endless stream to the ignorant adversary; it may be infinite."""
+        return max(member.quick_bound(rate) for member in self._members) if self._stationary else math.inf
 
     @cached_property
     def _stationary(self) -> bool:
@@ -143,7 +143,7 @@ class KnownChains:
 
 
 class _Member:
-    """One chain of a class, with its start and what endless streams need of it."""
+    """One chain of a class with its start, and the leakages of its endless streams."""
 
     def __init__(self, chain: MarkovChain, secrets: Floats) -> None:
         self.chain, self._secrets = chain, secrets
@@ -175,10 +175,10 @@ class _Member:
         backward = joint / joint.sum(axis=1, keepdims=True)
         return EndlessLeakage(backward, reversal_error(len(support_transition)))
 
-    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+    def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         if self.rates is not None:
             q, r = self.rates
-            return IntervalChains(BinaryChains(q=(q, q), r=(r, r))).endless(rate, adversary)
+            return IntervalChains(BinaryChains(q=(q, q), r=(r, r))).endless_loss(rate, adversary)
         if not self.chain.is_stationary:
             return self._endless_from_start(rate, adversary)
         rate = rate[np.ix_(self._support, self._support)]
@@ -188,16 +188,16 @@ class _Member:
             leakages.append(direction.informed(rate, bound) if adversary == "informed" else bound)
         return _round_up(self._largest_total(rate, *leakages)), self._bound_name(rate, leakages[0], adversary)
 
-    def quick(self, rate: Floats) -> float:
+    def quick_bound(self, rate: Floats) -> float:
         rate = rate[np.ix_(self._support, self._support)]
-        return self._largest_total(rate, self._future.quick(rate), self._past.quick(rate))
+        return self._largest_total(rate, self._future.quick_bound(rate), self._past.quick_bound(rate))
 
     def _largest_total(self, rate: Floats, future: Floats, past: Floats) -> float:
-        """The largest sum of the rate and both leakages of any two states that are a secret."""
+        """Return the largest sum of the rate and both leakages of any secret pair of states."""
         return float((rate + future + past)[self._secrets[np.ix_(self._support, self._support)] > 0.0].max(initial=0.0))
 
     def _endless_from_start(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """A start that is not stationary: the past's leakage to all ticks, until the start is forgotten."""
+        """Bound a stream with another start: follow the past's leakage until the start is forgotten."""
         stationary = reversed_stationary(self.chain)
         if stationary is None:
             raise ChainClassError("an endless stream with this start needs a chain that visits all its states for ever")
@@ -221,7 +221,7 @@ class _Member:
         leakages = past_leakages(self.chain, np.broadcast_to(rate, (ticks, *rate.shape)))
         start_term = 2.0 * distance_to_stationary * off_diagonal
         reversal_term = step(kernel, order, start_term).T + error * off_diagonal
-        tail_leakage = self._past.certified(
+        tail_leakage = self._past.certify(
             np.maximum(leakages[-1], limit),
             lambda bound: step(kernel, order, rate + bound + start_term) + reversal_term,
         )
@@ -231,11 +231,11 @@ class _Member:
             past = np.maximum(past, self._past.informed(rate, limit))
             future = self._future.informed(rate, future)
         epsilon, name = float((rate + future + past).max()), _recursion_name(self.chain)
-        # The tail is for all later ticks at once, and no tick need have it.
+        # The tail bounds all later ticks at once, and no tick need reach it.
         return _round_up(epsilon), name if loss_over_start >= epsilon * (1.0 - _TIGHT) else "forgotten-start bound"
 
     def _distance(self, ticks: int, distribution: Floats) -> float:
-        """The largest |log| of the distribution after so many ticks over the stationary one."""
+        """Return the largest |log| of the distribution at tick `ticks` over the stationary one."""
         power = np.linalg.matrix_power(self.chain.transition, ticks - 1)
         distributions = power if self.chain.initial is None else self.chain.initial @ power
         with np.errstate(divide="ignore"):
@@ -254,7 +254,7 @@ def _recursion_name(chain: MarkovChain) -> str:
     if chain.states > 2:
         return "linear programme" if chain.states <= EXACT_STATES else "transport"
     if chain.initial is None:
-        return "any-start bound"  # each tick's distribution is the worst one, and no start need have them all
+        return "any-start bound"  # no single start need have every tick's worst distribution
     (stay0, q), (r, stay1) = (tuple(Fraction(float(p)) for p in row) for row in chain.transition)
     return "exact" if stay0 * stay1 >= q * r else ALTERNATING
 

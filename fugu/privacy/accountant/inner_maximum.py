@@ -1,4 +1,4 @@
-"""One step of the chain accountant: how much a mixture can tell two states apart.
+"""One step of the chain accountant: how well a mixture can tell two states apart.
 
 Let K (a, b) be a kernel of distributions over the states y of the next tick. Let M (b, b) bound how much everything
 from that tick on depends on y. Each function here bounds, rounded outward, for all pairs of rows x, x',
@@ -33,7 +33,7 @@ __all__ = [
     "EXACT_STATES",
     "Order",
     "box_step",
-    "closed",
+    "close_bounds",
     "exact_step",
     "no_moves",
     "odds_ratio_step",
@@ -44,15 +44,15 @@ __all__ = [
 
 
 Moves = NDArray[np.int32]
-"""(a, a, b + 1): for each pair of rows how many moves its last proof had, and each from y to z as 2^16 y + z."""
+"""(a, a, b + 1): for each pair of rows the number of moves of its last proof, and each move y to z as 2^16 y + z."""
 
 _MOST_RATIOS = 24
-_FINE = 1e-6  # relative, of ratios: a later step may still gain what this one leaves
-_BEYOND = 1e-7  # of a Newton step, so that it ends where there is a proof
+_FINE = 1e-6  # relative tolerance of ratios: later steps may still gain the rest
+_BEYOND = 1e-7  # part of a Newton step to go beyond, so that the next ratio has a proof
 
 
 def no_moves(rows: int, columns: int) -> Moves:
-    """None yet, for kernels (rows, columns)."""
+    """Return an empty store of moves for kernels (rows, columns)."""
     return np.zeros((rows, rows, columns + 1), dtype=np.int32)
 
 
@@ -67,17 +67,19 @@ def _transport(
     moves: Moves,
     work_rows: tuple[Floats, Floats, Floats, Ints, Ints],
 ) -> tuple[bool, float, float]:
-    """True if transport proves p_row.h <= ratio * q_row.h, ratio > 1, for all h of the cone.
+    """Try to prove by transport that p_row.h <= ratio * q_row.h, ratio > 1, for all h of the cone.
 
     Args:
         p_row, q_row: (b,) distributions.
+        ratio: the ratio to prove.
         high, low: (b, b) exp(M) and exp(-M).
         nearest: (b, b) for each state all states by rising M.
-        moves: (b + 1,) those of `Moves` for this pair, tried first; replaced by those that were made.
-        work_rows: (b,), whatever they hold.
+        moves: (b + 1,) moves of this pair as in `Moves`, tried first, and replaced by the moves made.
+        work_rows: buffers (b,) of any content.
 
     Returns:
-        Whether it does; how much can still be taken, or, negative, is left to give; its change with the ratio.
+        Whether there is a proof; the amount that can still be taken, or, negative, is left to give; and the change of
+        this amount with the ratio.
     """
     surplus, drift, price, givers, neighbour_rank = work_rows
     size = p_row.size
@@ -95,7 +97,7 @@ def _transport(
             if surplus[y] <= 0.0 or surplus[z] >= 0.0:
                 continue
         else:
-            if active_givers < 0:  # each that still has something to give, and its nearest that can take
+            if active_givers < 0:  # each state with a surplus, and the nearest state that can take some
                 active_givers = 0
                 for y in range(size):
                     if surplus[y] > 0.0:
@@ -177,15 +179,15 @@ def _sort(keys: Floats, row: int, order: Ints) -> None:
 
 @kernel
 def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: Floats, moves: Moves) -> Floats:
-    """Bounds by transport, where that is better than given ones.
+    """Return bounds (a, a) by transport, or the given ones if these are better.
 
     Args:
         kernel_matrix: (a, b) distributions over next states, b < 2^15.
         bounds: (b, b) closed bounds M.
-        start: (a, a) valid bounds, returned where nothing better is found.
-        lower: (a, a) only what is below is of use; need not be valid.
-        moves: of a similar earlier step, from which proofs begin, and which are replaced; or (0, 0, any) to begin each
-            afresh with the cheapest.
+        start: (a, a) valid bounds, returned where no better bound is found.
+        lower: (a, a) only bounds below these are of use; they need not be valid.
+        moves: moves of a similar earlier step, with which proofs begin, and which are replaced; or (0, 0, any) to begin
+            each proof with the cheapest.
     """
     rows, columns = kernel_matrix.shape
     # each state is emptied or filled once, by a product with a rounded exponential and a sum
@@ -233,37 +235,37 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: 
 
 EXACT_STATES = 12
 """The most columns for which `step` solves the linear programme."""
-_LARGEST = 600.0  # e^600 and e^-600 are far from the ends of a float
+_LARGEST = 600.0  # e^600 and e^-600 are well within the range of floats
 _LARGEST_LOG = 660.0
 
 Order = NDArray[np.int16]
 
 exact_ratio = kernel(largest_ratio)
-widened = part(widening)
+widening_kernel = part(widening)
 
 
 def step(
     kernel_matrix: Floats, order: Order, bounds: Floats, lower: Floats | None = None, moves: Moves | None = None
 ) -> Floats:
-    """The best bound that is known for all pairs of rows.
+    """Return the best known bound for all pairs of rows.
 
     Args:
         kernel_matrix: (a, b) distributions over next states.
         order: `ratio_order(kernel_matrix)`.
         bounds: (b, b) bounds M >= 0 on log h_y / h_y', 0 on the diagonal.
-        lower: (a, a) bounds that the caller has: for many states only what is below is looked for.
-        moves: of a step like this one, for many states; replaced by this one's.
+        lower: (a, a) bounds that the caller has: for many states only lower bounds are sought.
+        moves: moves of a similar step, for many states; replaced by those of this step.
 
     Returns:
         (a, a) bounds, 0 on the diagonal, none above the largest of M: a mean of h is between its ends.
     """
-    bounds = closed(bounds)
+    bounds = close_bounds(bounds)
     peak = float(bounds.max())
     rarest = float(kernel_matrix[kernel_matrix > 0.0].min())
     if peak > _LARGEST or np.log(rarest) - peak < -_LARGEST_LOG:  # the products of the kernels would not fit a float
         return _uniform_bounds(len(kernel_matrix), peak)
     bound = _uniform_bounds(len(kernel_matrix), peak)
-    if moves is None or not moves.any():  # boxes gain nothing on proofs by transport
+    if moves is None or not moves.any():  # boxes are no better than earlier proofs by transport
         bound = np.minimum(bound, box_step(kernel_matrix, order, bounds))
     if EXACT_STATES >= kernel_matrix.shape[1] > 2:
         bound = exact_step(kernel_matrix, bounds, bound)
@@ -274,10 +276,10 @@ def step(
 
 
 def odds_ratio_step(odds: float, bound: float) -> float:
-    """One step over kernels of which only the odds ratio is known, rounded up.
+    """Return the bound of one step over kernels of which only the odds ratio is known, rounded up.
 
-    max log(E h / E' h) over h in [1, e^bound] and distributions whose likelihood ratio varies by at most the factor
-    `odds`: 2 log((sqrt(odds G) + 1) / (sqrt(odds) + sqrt(G))), G = e^bound.
+    It is max log(E h / E' h) over h in [1, e^bound] and distributions whose likelihood ratio varies by at most the
+    factor `odds`: 2 log((sqrt(odds G) + 1) / (sqrt(odds) + sqrt(G))), G = e^bound.
 
     Source: docs/proofs/chain-accountant.md, "The chain accountant"; Birkhoff (1957).
     """
@@ -297,8 +299,8 @@ def _uniform_bounds(states: int, bound: float) -> Floats:
     return bounds
 
 
-def closed(bounds: Floats) -> Floats:
-    """Bounds (..., b, b) under the triangle inequality: log h_y / h_z <= M[y,w] + M[w,z]."""
+def close_bounds(bounds: Floats) -> Floats:
+    """Tighten bounds M (..., b, b) by the triangle inequality: log h_y / h_z <= M[y,w] + M[w,z]."""
     closure = bounds.copy()
     if closure.shape[-1] > 2:
         for middle in range(closure.shape[-1]):
@@ -308,7 +310,7 @@ def closed(bounds: Floats) -> Floats:
 
 @kernel
 def ratio_order(kernel_matrix: Floats) -> Order:
-    """(a, a, b): for each pair of rows x, x' the columns by falling K[x,y] / K[x',y]."""
+    """Return (a, a, b): for each pair of rows x, x' the columns by falling K[x,y] / K[x',y]."""
     rows, columns = kernel_matrix.shape
     order = np.empty((rows, rows, columns), dtype=np.int16)
     ratios = np.empty((1, columns))
@@ -357,9 +359,9 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
             for index in range(columns):
                 y = order[x, other_row, index]
                 p, q = kernel_matrix[x, y], kernel_matrix[other_row, y]
-                if p <= q:  # no ratio that is looked for is below 1
+                if p <= q:  # the sought ratio is at least 1
                     break
-                for reference in range(columns):  # all at once: for a reference that is done, nothing is gained
+                for reference in range(columns):  # all at once: a finished reference gains 0
                     gain = gaps[y, reference] if p * denominators[reference] > numerators[reference] * q else 0.0
                     numerators[reference] += p * gain
                     denominators[reference] += q * gain
@@ -372,15 +374,15 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
 
 @kernel
 def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
-    """The maximum, by the simplex method of `fugu.privacy.accountant.simplex`, from closed bounds M (b, b).
+    """Return the maximum by the simplex method of `fugu.privacy.accountant.simplex`, from closed bounds M (b, b).
 
-    Valid bounds `start` (a, a) are returned where nothing better is found.
+    Valid bounds `start` (a, a) are returned where no better bound is found.
     """
     rows, columns = kernel_matrix.shape
     cone, steepest = np.empty(columns * columns), 0.0
     for y in range(columns):
         for z in range(columns):
-            cone[y * columns + z] = np.exp(bounds[y, z]) * widened(y, z)
+            cone[y * columns + z] = np.exp(bounds[y, z]) * widening_kernel(y, z)
             steepest = max(steepest, cone[y * columns + z])
     margin = (16.0 * columns + 8.0 * columns * _largest(bounds) + 32.0) * UNIT
     ints, floats = np.empty((5, columns), dtype=np.int64), np.empty((2, columns))

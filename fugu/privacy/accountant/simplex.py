@@ -32,8 +32,8 @@ class Tree(NamedTuple):
     """A spanning tree of tight constraints h_u = high[u, v] h_v, rooted at state 0; rows (k,), whatever they hold.
 
     `upper` and `lower` are u and v of each edge (entry 0 is not used). `order` has the states from the root outward,
-    `parent` the edge that leads to each. `inside` is which states a part holds, `ray` is h, and `left` is what is left
-    to balance in each.
+    `parent` the edge that leads to each. `inside` marks the states of a part, `ray` is h, and `left` is the surplus of
+    each state that is still to balance.
     """
 
     upper: Row[int]
@@ -46,7 +46,7 @@ class Tree(NamedTuple):
 
 
 def widening(y: int, z: int) -> float:
-    """Return the factor for entry (y, z) of a cone, different by hairs: ties would let the method stand still."""
+    """Return a factor just above 1 for entry (y, z) of a cone, which breaks ties: these could stop the method."""
     return 1.0 + HAIR * (1.0 + (7 * y + 13 * z + 5 * y * z) % 11)
 
 

@@ -1,14 +1,12 @@
-"""A stream's loss for chains of many states that move a few steps at a time, such as walks on a grid.
+"""The loss of streams of chains with many states and few steps, such as walks on a grid, and of streams that end.
 
-The accountant's recursion R <- F(loss + R) takes the bound by transport down until that gains little. A pair of states
-has few successors, so its step is a small linear programme. F is monotone, so that a step down from a bound is a bound.
+For walks, the accountant's recursion R <- F(loss + R) takes the bound by transport down until that gains little. A pair
+of states has few successors, so its step is a small linear programme. F is monotone, so that a step down from a bound
+is a bound.
 
-Source: docs/proofs/chain-accountant.md, "The chain accountant".
-
-The chain accountant for a stream that ends: any per-tick loss, any start, tick by tick.
-
-The future's leakage goes backward with the transition matrix. The past's goes forward with the reversed chain's kernels
-Q_t[x,y] = Pr(X_{t-1} = y | X_t = x) between possible states: others are no secret.
+For a stream that ends, with any per-tick loss and any start, leakages are computed tick by tick. The future's leakage
+goes backward with the transition matrix. The past's goes forward with the reversed chain's kernels Q_t[x,y] =
+Pr(X_{t-1} = y | X_t = x) between possible states: others are no secret.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
@@ -26,14 +24,14 @@ from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from fugu.privacy.accountant.inner_maximum import (
     Order,
     box_step,
-    closed,
+    close_bounds,
     exact_step,
     odds_ratio_step,
     ratio_order,
     step,
     transport_step,
 )
-from fugu.privacy.chain_class import TINY, ChainClassError, MarkovChain, follow
+from fugu.privacy.chain_class import TINY, ChainClassError, MarkovChain, follow_steps
 
 __all__ = ["any_start_bound", "endless_bound", "losses", "past_leakages", "reversed_stationary"]
 
@@ -41,10 +39,10 @@ __all__ = ["any_start_bound", "endless_bound", "losses", "past_leakages", "rever
 def reversed_kernel(
     transition: Floats, is_step: Bools, distribution: Floats, rows: Ints, columns: Ints
 ) -> Floats | None:
-    """Pr(earlier state = y | later state = x), x in rows and y in columns; `None` if a product is too rare for a float.
+    """Return Pr(earlier state = y | later state = x), x in rows, y in columns; `None` if one is too rare for a float.
 
-    Entries that are `is_step` are not 0, whatever became of them in floats; the earlier `distribution` (k,) is
-    positive on `columns`.
+    Entries of the true matrix are positive at `is_step`, even if floats underflow. The earlier state's `distribution`
+    (k,) is positive on `columns`.
     """
     joint = (distribution[:, None] * transition)[columns[:, None], rows].T
     if np.any(is_step[columns[:, None], rows].T & (joint < TINY)):
@@ -53,7 +51,7 @@ def reversed_kernel(
 
 
 def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | None:
-    """Stationary distribution (k,), reversed kernel (k, k) and its order; none if a state is not visited for ever."""
+    """Return stationary distribution (k,), reversed kernel (k, k) and its order; `None` if a state is transient."""
     try:
         distribution = chain.stationary_distribution
     except ChainClassError:
@@ -66,9 +64,9 @@ def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | No
 
 
 def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
-    """Leakage of the past, (n, k, k), whatever the distribution of the first tick.
+    """Return the leakage of the past, (n, k, k), for every distribution of the first tick.
 
-    Two states: the distribution of a tick is anywhere in an interval that every tick makes narrower, with a maximum in
+    Two states: the distribution of a tick is in an interval that every tick makes narrower, and the maximum has a
     closed form. More states: the reversed kernels of all distributions have the odds ratios of the transition matrix.
     Distributions within a factor e^d of the stationary one change a step by at most d on either bound.
     """
@@ -78,7 +76,7 @@ def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
     pair_odds = _pair_odds(chain.transition)
     stationary = None if chain.states == 2 else reversed_stationary(chain)
     for tick in range(1, len(rates)):
-        bounds = closed(rates[tick - 1] + leakages[tick - 1])
+        bounds = close_bounds(rates[tick - 1] + leakages[tick - 1])
         if chain.states == 2:
             leakages[tick] = _two_state_interval(chain.transition, power, bounds)
         else:
@@ -98,26 +96,26 @@ def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
 
 
 def _pair_odds(transition: Floats) -> Floats:
-    """(k, k): for columns x, x' the largest P[y,x] P[y',x'] / (P[y,x'] P[y',x]) over y, y', rounded up."""
+    """Return (k, k) for columns x, x' the largest P[y,x] P[y',x'] / (P[y,x'] P[y',x]) over y, y', rounded up."""
     column_ratios = np.exp(log_ratios(np.ascontiguousarray(transition.T)))
     odds = column_ratios * column_ratios.T * (1.0 + CLOSED_FORM)
     return np.asarray(np.where(np.isfinite(odds), odds, np.inf))
 
 
 def _two_state_interval(transition: Floats, distributions: Floats, bounds: Floats) -> Floats:
-    """The supremum of a step of the reversed kernel over all distributions of the tick before between two rows (2, 2).
+    """Return the supremum (2, 2) of a step of the reversed kernel over all earlier distributions between two rows.
 
     With w = Pr(1)/Pr(0) and u = h_0/h_1, the likelihood ratio of state 0 over 1 is ((1-q)u + wr)/((1-q) + wr) *
     (q + w(1-r))/(qu + w(1-r)); its only stationary point in w is w^2 = q(1-q)u / (r(1-r)). An end w = 0 or w = infinity
-    counts with its limit. Starts that come as near to it as one likes are in the class, even where the end itself
-    leaves no secret. `bounds` (2, 2) are on log h_y / h_y'. All in logarithms, so that nothing is too small.
+    counts with its limit: starts arbitrarily near the end are in the class, even if the end itself leaves no secret.
+    `bounds` (2, 2) are on log h_y / h_y'. The computation is in logarithms, so that nothing underflows.
     """
     with np.errstate(divide="ignore"):
         (stay0, q), (r, stay1) = np.log(transition)
         low = float(np.log(np.maximum(distributions[:, 1] - TINY, 0.0) / (distributions[:, 0] + TINY)).min()) - WIDE
         high = float(np.log((distributions[:, 1] + TINY) / np.maximum(distributions[:, 0] - TINY, 0.0)).max()) + WIDE
     log_ratios = np.zeros((2, 2))
-    if stay0 == r == -np.inf or stay1 == q == -np.inf:  # one of the states is never entered
+    if stay0 == r == -np.inf or stay1 == q == -np.inf:  # no chain ever enters one of the states
         return log_ratios
     exponents = [abs(float(e)) for e in (stay0, q, r, stay1) if np.isfinite(e)]
     margin = 64.0 * UNIT * (1.0 + float(bounds.max()) + max(exponents))
@@ -135,8 +133,8 @@ def _two_state_interval(transition: Floats, distributions: Floats, bounds: Float
 
 
 def _log_mean(log_u: float, from1: float, from0: float, w: float) -> float:
-    """log of (u + a) / (1 + a), a = w Pr(from state 1) / Pr(from state 0); all arguments are logarithms."""
-    if from0 == -np.inf:  # everything comes from state 1, however little of it there is
+    """Return log of (u + a) / (1 + a), a = w Pr(from state 1) / Pr(from state 0); all arguments are logarithms."""
+    if from0 == -np.inf:  # all mass comes from state 1, however rare that is
         return 0.0
     if from1 == -np.inf:
         return log_u
@@ -155,9 +153,9 @@ _EXACT = 18.0  # rounding counts e^bound times in the exact step, so that it is 
 
 @kernel
 def local_step(transition: Floats, bounds: Floats) -> Floats:
-    """One step of the recursion, each pair of rows on the columns that either can reach.
+    """Take one step of the recursion, each pair of rows on the columns that either can reach.
 
-    Bounds (k, k), 0 on the diagonal, from closed ones, at most 500; never above the best relaxation.
+    Returns bounds (k, k), 0 on the diagonal, never above the best relaxation, from closed bounds of at most 500.
     """
     states = len(transition)
     log_ratios = np.zeros((states, states))
@@ -185,14 +183,14 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
 
 
 def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> float | None:
-    """Epsilon of an endless stream of a stationary chain, ignorant or informed, at a finite rate (k, k); rounded up.
+    """Return epsilon of an endless stream of a stationary chain at a finite rate (k, k), rounded up.
 
-    It is `None` if a state dies out or no bound was certified.
+    The adversary is ignorant or informed. Returns `None` if a state dies out or no bound was certified.
     """
     reversal = reversed_stationary(chain)
     if reversal is None:
         return None
-    rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
+    rate = close_bounds(np.asarray(rate * (1.0 - np.eye(chain.states))))
     future = _leakage(chain.transition, rate, adversary)
     # A walk on a graph is its own reversal up to rounding. Probabilities within 1e-12 change a logarithm of a ratio of
     # means by at most 2e-12; the margin of `_descend_locally` is above that. Quilts have none.
@@ -204,17 +202,17 @@ def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> flo
 
 
 def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> float | None:
-    """Epsilon, rounded up, of an endless stream of a chain that starts anyhow, ignorant or informed, at a rate (k, k).
+    """Return epsilon, rounded up, of an endless stream of a chain with any start at a rate (k, k).
 
-    The future does not depend on the start. Of the past only P^m counts: whatever the distribution m ticks before, the
-    reversed kernel of m ticks has the odds ratios of P^m. So let u = rate + past bound what the tick m before is worth.
-    The past is then at most the rates of the m-1 ticks between and an odds-ratio step from u. Ticks before m have at
-    most m-1 ticks behind them. A known state of the past is a start, too. It is `None` if the chain never forgets its
-    start, and infinite if the future has no bound.
+    The adversary is ignorant or informed. The future does not depend on the start. For the past only P^m counts: for
+    every distribution m ticks before, the reversed kernel of m ticks has the odds ratios of P^m. Let u = rate + past
+    bound the loss of the tick m before. The past is then at most the rates of the m-1 ticks between and an odds-ratio
+    step from u. Ticks before m have at most m-1 ticks behind them. A known state of the past is a start, too. Returns
+    `None` if the chain never forgets its start, and infinity if the future has no bound.
 
     Source: docs/proofs/chain-accountant.md, "The chain accountant".
     """
-    rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
+    rate = close_bounds(np.asarray(rate * (1.0 - np.eye(chain.states))))
     past = _any_start_past(chain.transition, float(rate.max()))
     if past is None:
         return None
@@ -228,7 +226,7 @@ def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> f
 
 
 def _any_start_past(transition: Floats, rate: float) -> float | None:
-    """The least bound on the past over all m; none if no power of the matrix has every step."""
+    """Return the least bound on the past over all m; `None` if no power of the matrix has every step."""
     least_bound, power = np.inf, np.eye(len(transition))
     for ticks in range(1, _LONGEST_BLOCK + 1):
         if (ticks - 1) * rate >= least_bound:
@@ -253,16 +251,16 @@ def _leakage(transition: Floats, rate: Floats, adversary: Adversary) -> Floats |
     bound = _descend_locally(leakage, rate)
     if bound is None or adversary == "ignorant":
         return bound
-    # the bridges of many states are covered by quilts, at least as much as an adversary who knows nothing learns
+    # quilts cover the bridges of many states; the result is at least the ignorant adversary's leakage
     informed = leakage.informed(rate, bound)
     return informed if np.all(np.isfinite(informed)) else None
 
 
 def _descend_locally(leakage: EndlessLeakage, rate: Floats) -> Floats | None:
-    """Steps down from a bound, each of which is a bound, until one gains little; none if there is no bound."""
-    bound, off_diagonal = leakage.descend(rate, leakage.quick(rate)), 1.0 - np.eye(leakage.states)
+    """Take steps down from a bound, each of which is a bound, until one gains little; `None` without a bound."""
+    bound, off_diagonal = leakage.descend(rate, leakage.quick_bound(rate)), 1.0 - np.eye(leakage.states)
     for _ in range(_MOST_STEPS):
-        bounds = closed(rate + bound)
+        bounds = close_bounds(rate + bound)
         if bounds.max() > _LARGEST:
             return None
         previous_bound, bound = bound, np.minimum(bound, local_step(leakage.transition, bounds) + WIDE * off_diagonal)
@@ -276,7 +274,7 @@ _MOST_QUILTS = 512
 
 
 def losses(chain: MarkovChain, rates: Floats) -> Floats:
-    """Losses (n, k, k) of every tick at rates (n, k, k), to an adversary who knows no state; 0 for no secrets."""
+    """Return losses (n, k, k) of every tick at rates (n, k, k), to an adversary who knows no state; 0 for no secret."""
     supports = _supports(chain, len(rates))
     future, past = _future_leakages(chain.transition, rates), past_leakages(chain, rates)
     tick_losses = np.asarray(rates + future + past)
@@ -287,17 +285,17 @@ def losses(chain: MarkovChain, rates: Floats) -> Floats:
 
 
 def past_leakages(chain: MarkovChain, rates: Floats) -> Floats:
-    """Leakage of the past to every tick, (n, k, k)."""
+    """Return the leakage of the past to every tick, (n, k, k)."""
     if chain.initial is None:
         return past_leakages_any(chain, rates)
     reversed_chain = reversed_stationary(chain) if chain.is_stationary else None
-    if reversed_chain is not None:  # the reversed chain is one, too
+    if reversed_chain is not None:  # the past of a stationary chain is the future of the reversed one
         return _future_leakages(reversed_chain[1], rates[::-1], reversal_error(chain.states))[::-1]
     return _past_from_start(chain, rates, _supports(chain, len(rates)))
 
 
 def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
-    """For each tick, which states are possible: reachability, not floating point."""
+    """Return for each tick which states (k,) are possible, by reachability and not by floats."""
     is_reachable = np.ones(chain.states, dtype=np.bool_)
     if chain.initial is not None:
         is_reachable = np.asarray(chain.initial > 0.0)
@@ -309,7 +307,7 @@ def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
 
 
 def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> Floats:
-    """Leakage of the future, (n, k, k); error: of the logarithms of the kernel's entries."""
+    """Return the leakage of the future, (n, k, k); `error` is that of the logarithms of the kernel's entries."""
     order = ratio_order(transition)
     off_diagonal = 1.0 - np.eye(len(transition))
     leakages = np.zeros_like(rates)
@@ -332,7 +330,7 @@ def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> F
 
 
 def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
-    """Leakage of the past, (n, k, k), for a given initial distribution."""
+    """Return the leakage of the past, (n, k, k), for a given initial distribution."""
     assert chain.initial is not None
     leakages = np.zeros_like(rates)
     distributions = [chain.initial]
@@ -374,7 +372,7 @@ def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -
 
 
 class _Powers:
-    """Powers of a transition matrix and their log-ratio tables, made when they are wanted."""
+    """Powers of a transition matrix and their log-ratio tables, computed when first needed."""
 
     def __init__(self, transition: Floats) -> None:
         self._powers = [np.eye(len(transition)), transition]
@@ -383,14 +381,14 @@ class _Powers:
         self._stacked = np.empty((0, *transition.shape))
 
     def power(self, distance: int) -> tuple[Floats, Bools]:
-        """P^distance, and which of its entries are possible."""
+        """Return P^distance, and which of its entries are possible."""
         while len(self._powers) <= distance:
             self._powers.append(np.ascontiguousarray(self._powers[-1] @ self._powers[1]))
-            self._possible.append(follow(self._possible[-1], self._possible[1]))
+            self._possible.append(follow_steps(self._possible[-1], self._possible[1]))
         return self._powers[distance], self._possible[distance]
 
     def tables(self, count: int) -> Floats:
-        """(count, k, k) log-ratio tables of P^1, P^2, ...; infinite where an entry is too rare for a float."""
+        """Return (count, k, k) log-ratio tables of P^1, P^2, ...; all infinite if an entry is too rare for a float."""
         if len(self._stacked) < count:
             while len(self._tables) < count:
                 distance = len(self._tables) + 1

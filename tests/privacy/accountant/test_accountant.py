@@ -97,8 +97,8 @@ def test_synthetic_classes(key: str) -> None:
     searched, expected = GOLDEN["9_synthetic_coupling_[allq_numeric,stationary]"][key]
     interval = ChainAccountant(BinaryChains(q=(alpha, 1 - alpha), r=(alpha, 1 - alpha)))
     assert 1 / interval.allowance(epsilon) == pytest.approx(expected, rel=1e-9)
-    anyhow = ChainAccountant((MarkovChain(np.array([[1 - alpha, alpha], [alpha, 1 - alpha]]), None),))
-    assert 1 / anyhow.allowance(epsilon, length=100) >= searched * (1 - 1e-9)
+    any_start = ChainAccountant((MarkovChain(np.array([[1 - alpha, alpha], [alpha, 1 - alpha]]), None),))
+    assert 1 / any_start.allowance(epsilon, length=100) >= searched * (1 - 1e-9)
 
 
 # Enumeration
@@ -173,9 +173,9 @@ def test_an_endless_stream_is_the_limit_of_long_ones(k: int) -> None:
 def test_an_endless_stream_from_any_start_is_covered(start: np.ndarray | None) -> None:
     transition = random_chain(4, 3, sticky=0.6)
     accountant = ChainAccountant((MarkovChain(transition, start),))
-    endless = accountant.loss(0.2).epsilon
-    assert max(accountant.loss(0.2, length=length).epsilon for length in (2, 3, 5, 9, 30, 200)) <= endless
-    assert endless >= stationary(transition).loss(0.2).epsilon * (1 - 1e-9)
+    endless_loss = accountant.loss(0.2).epsilon
+    assert max(accountant.loss(0.2, length=length).epsilon for length in (2, 3, 5, 9, 30, 200)) <= endless_loss
+    assert endless_loss >= stationary(transition).loss(0.2).epsilon * (1 - 1e-9)
 
 
 def test_a_class_is_as_bad_as_its_worst_chain() -> None:
@@ -237,14 +237,14 @@ def test_an_endless_stream_loses_as_much_backwards_and_no_less_from_another_star
     chain = MarkovChain.stationary(forward)
     backward = (chain.stationary_distribution[:, None] * forward).T
     reversal = MarkovChain.stationary(backward / backward.sum(axis=1, keepdims=True))
-    epsilon, other = (KnownChains((each,)).endless(rate, adversary)[0] for each in (chain, reversal))
+    epsilon, other = (KnownChains((each,)).endless_loss(rate, adversary)[0] for each in (chain, reversal))
     assert epsilon == pytest.approx(other, rel=1e-6)
     for each in (chain, reversal):
         started = MarkovChain(each.transition, np.array([0.2, 0.3, 0.5]))
-        assert KnownChains((started,)).endless(rate, adversary)[0] >= epsilon * (1.0 - 1e-9)
+        assert KnownChains((started,)).endless_loss(rate, adversary)[0] >= epsilon * (1.0 - 1e-9)
     bounds = [endless_bound(each, rate, adversary) for each in (chain, reversal)]
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-6)
-    anyhow = any_start_bound(chain, rate, adversary)
-    assert anyhow is not None
+    any_start = any_start_bound(chain, rate, adversary)
+    assert any_start is not None
     assert bounds[0] is not None
-    assert anyhow >= bounds[0] * (1.0 - 1e-9)
+    assert any_start >= bounds[0] * (1.0 - 1e-9)

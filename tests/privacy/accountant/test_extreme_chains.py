@@ -171,7 +171,7 @@ def test_an_endless_stream_over_a_cycle_that_is_hardly_ever_left_loses_what_a_ti
 def test_nothing_below_zero_is_certified() -> None:
     """No evidence fits bounds below 0 in both directions: a step of them bounds nothing."""
     leakage = EndlessLeakage(np.array([[0.9, 0.1], [0.2, 0.8]]))
-    limit = leakage.certified(np.array([[0.0, -9.0], [-9.0, 0.0]]), lambda _: np.array([[0.0, -99.0], [-99.0, 0.0]]))
+    limit = leakage.certify(np.array([[0.0, -9.0], [-9.0, 0.0]]), lambda _: np.array([[0.0, -99.0], [-99.0, 0.0]]))
     assert limit.min() >= 0.0
 
 

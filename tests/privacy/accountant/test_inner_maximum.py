@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from fugu.privacy.accountant.inner_maximum import EXACT_STATES, box_step, closed, exact_step, ratio_order, step
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, box_step, close_bounds, exact_step, ratio_order, step
 
 
 def by_linear_programme(above: np.ndarray, below: np.ndarray, bounds: np.ndarray) -> float:
@@ -28,7 +28,7 @@ def problem(seed: int, rows: int, columns: int, largest: float) -> tuple[np.ndar
     generator = np.random.default_rng(seed)
     distributions = generator.dirichlet(np.ones(columns) * generator.uniform(0.3, 3), size=rows)
     bounds = generator.uniform(0, largest, (columns, columns)) * (1 - np.eye(columns))
-    return distributions, closed(bounds)
+    return distributions, close_bounds(bounds)
 
 
 def exactly(distributions: np.ndarray, bounds: np.ndarray) -> np.ndarray:
@@ -66,7 +66,7 @@ def test_ties_between_constraints_do_not_stop_the_simplex_method() -> None:
 
 def test_distributions_with_zeros() -> None:
     distributions = np.array([[0.5, 0.5, 0.0], [0.0, 0.3, 0.7]])
-    bounds = closed(np.array([[0, 1.0, 2.0], [0.5, 0, 1.0], [1.0, 0.2, 0]]))
+    bounds = close_bounds(np.array([[0, 1.0, 2.0], [0.5, 0, 1.0], [1.0, 0.2, 0]]))
     exact = exactly(distributions, bounds)
     assert exact[0, 1] == pytest.approx(by_linear_programme(distributions[0], distributions[1], bounds), abs=1e-9)
     assert box_step(distributions, ratio_order(distributions), bounds)[0, 1] >= exact[0, 1] - 1e-12

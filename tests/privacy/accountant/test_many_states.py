@@ -9,7 +9,7 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from fugu.privacy.accountant.inner_maximum import (
     box_step,
-    closed,
+    close_bounds,
     exact_step,
     no_moves,
     ratio_order,
@@ -27,7 +27,7 @@ def problem(seed: int, rows: int = 4, columns: int = 16, zeros: float = 0.0) -> 
     generator = np.random.default_rng(seed)
     distributions = generator.dirichlet(np.full(columns, 0.7), size=rows) * (generator.random((rows, columns)) >= zeros)
     bounds = generator.uniform(0.0, 1.5, (columns, columns)) * (1.0 - np.eye(columns))
-    return np.ascontiguousarray(distributions / distributions.sum(axis=1, keepdims=True)), closed(bounds)
+    return np.ascontiguousarray(distributions / distributions.sum(axis=1, keepdims=True)), close_bounds(bounds)
 
 
 def by_simplex(distributions: Array, bounds: Array) -> Array:
@@ -152,7 +152,7 @@ def test_a_side_of_many_states_is_above_the_exact_recursion_and_near(kind: str) 
     leakage = EndlessLeakage(chain_of(kind, 14).transition)
     limit, recursion = leakage.ignorant(rate), np.zeros((14, 14))
     for _ in range(10):
-        bounds, recursion = closed(rate + recursion), leakage.quick(rate)
+        bounds, recursion = close_bounds(rate + recursion), leakage.quick_bound(rate)
         for ticks, matrix, _ in leakage.blocks:
             if ticks < 5:
                 recursion = np.minimum(recursion, (ticks - 1) * rate + by_simplex(matrix, bounds))

@@ -10,13 +10,13 @@ import pytest
 
 from fugu.chains.model import stationary_distribution
 from fugu.contract.losses import UNIT, reversal_error
-from fugu.privacy.accountant.inner_maximum import closed, exact_ratio
+from fugu.privacy.accountant.inner_maximum import close_bounds, exact_ratio
 from fugu.privacy.accountant.simplex import Tree, largest_ratio, widening
 from tests.support.oracle import Array
 
 
 def cone(generator: np.random.Generator, k: int) -> Array:
-    bounds = closed(generator.uniform(0.0, 10.0 ** generator.uniform(-3, 2), (k, k)) * (1.0 - np.eye(k)))
+    bounds = close_bounds(generator.uniform(0.0, 10.0 ** generator.uniform(-3, 2), (k, k)) * (1.0 - np.eye(k)))
     return np.exp(bounds) * np.array([[widening(y, z) for z in range(k)] for y in range(k)])
 
 
