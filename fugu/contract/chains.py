@@ -325,7 +325,7 @@ class JointChains(_ByOdds):
         return self.joint_loss(adversary, rates)
 
     def stream_loss(
-        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, words: str, *, windows_only: bool
+        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, subject: str, *, windows_only: bool
     ) -> Loss:
         """Return the joint loss of all streams; GuaranteeError if the stream tells more than the class allows it.
 
@@ -336,8 +336,8 @@ class JointChains(_ByOdds):
         joint_stream = self.streams[column]
         if rate > Fraction(joint_stream.rate):
             raise GuaranteeError(
-                f"{words} tells {float(rate):.9g} nats in a tick, above the {joint_stream.rate:.9g} that the class of "
-                f"chains allows stream {joint_stream.name}"
+                f"{subject} tells {float(rate):.9g} nats in a tick, above the {joint_stream.rate:.9g} that the class "
+                f"of chains allows stream {joint_stream.name}"
             )
         rates = [stream.rate for stream in self.streams]
         if windows_only:

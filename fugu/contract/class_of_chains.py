@@ -174,11 +174,11 @@ class ClassOfChains(Document):
         return self.ratio_loss(*ratios[0], adversary)
 
     def stream_loss(
-        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, words: str, *, windows_only: bool
+        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, subject: str, *, windows_only: bool
     ) -> Loss:
         """Return the loss of one stream's mechanism, with all that may take turns with it or run beside it.
 
-        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats. `words` name the
+        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats. `subject` name the
         mechanism in errors. `windows_only`: nothing else of this stream is seen. GuaranteeError: the stream tells too
         much, or the loss is not finite.
         """

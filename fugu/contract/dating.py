@@ -208,9 +208,7 @@ class _Promise:
         with localcontext(CONTEXT):
             self.root = None if odds is None else as_decimal(odds).sqrt()
             self.rates = _rates(self.outputs.ratios)
-            if (
-                isinstance(policy.chains, JointChains) and not windows_only
-            ):  # the class allows the stream to tell this much
+            if isinstance(policy.chains, JointChains) and not windows_only:  # what the class allows it to tell
                 joint_stream = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
                 self.rates = (max(*self.rates, Decimal(joint_stream.rate)),) * 2
 

@@ -57,6 +57,6 @@ def ellipse(
     cumulative = list(accumulate(weight for _, weight in by_distance))
     radius_2 = by_distance[min(bisect_left(cumulative, probability), len(by_distance) - 1)][0]
     middle, spread = (a + c) / 2.0, math.hypot((a - c) / 2.0, b)
-    largest = middle + spread
-    major, minor = (math.sqrt(radius_2 * value) * (1.0 + _MARGIN) for value in (largest, determinant / largest))
+    eigenvalue = middle + spread
+    major, minor = (math.sqrt(radius_2 * value) * (1.0 + _MARGIN) for value in (eigenvalue, determinant / eigenvalue))
     return Ellipse(east, north, major, minor, (math.degrees(math.atan2(2.0 * b, c - a) / 2.0) + 180.0) % 180.0)

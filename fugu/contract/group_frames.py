@@ -248,17 +248,17 @@ def split_pages(document: bytes, number: int, reports: Sequence[SealedMasks]) ->
         yield OpeningRequest(document, number, request, page, len(page_reports), tuple(reports_of_page))
 
 
-def unpack_numbers(words: bytes) -> tuple[int, ...]:
+def unpack_numbers(packed: bytes) -> tuple[int, ...]:
     """Read masks, parts or sums from their bytes."""
-    return tuple(int.from_bytes(words[i : i + MASK_BYTES], "big") for i in range(0, len(words), MASK_BYTES))
+    return tuple(int.from_bytes(packed[i : i + MASK_BYTES], "big") for i in range(0, len(packed), MASK_BYTES))
 
 
-def pack_numbers(values: Iterable[int]) -> bytes:
+def pack_numbers(numbers: Iterable[int]) -> bytes:
     """Write masks, parts or sums as bytes, each mod 2^64."""
-    return b"".join((value % _WORD).to_bytes(MASK_BYTES, "big") for value in values)
+    return b"".join((value % _WORD).to_bytes(MASK_BYTES, "big") for value in numbers)
 
 
-def signed_total(values: Iterable[int]) -> int:
+def signed_total(numbers: Iterable[int]) -> int:
     """Add numbers mod 2^64 and return the signed sum, as noise may be below zero."""
-    total = sum(values) % _WORD
+    total = sum(numbers) % _WORD
     return total - _WORD if total >= _WORD // 2 else total

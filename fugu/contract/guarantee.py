@@ -161,8 +161,8 @@ def tick_ratios(table: NoiseTable) -> tuple[Fraction, Fraction]:
     if table.states == 2:
         return _largest_ratio(weights[0], weights[1]), _largest_ratio(weights[1], weights[0])
     columns = list(zip(*weights, strict=True))
-    largest = max(Fraction(max(column), min(column)) for column in columns)
-    return largest, largest
+    ratio = max(Fraction(max(column), min(column)) for column in columns)
+    return ratio, ratio
 
 
 def _largest_ratio(numerators: tuple[int, ...], denominators: tuple[int, ...]) -> Fraction:

@@ -73,8 +73,8 @@ class Noise(NamedTuple):
         if not text:
             return None
         *ratios, states = text.split()
-        first, second, *counted = map(Fraction, ratios)
-        return cls((first, second), (counted[0], counted[1]), states)
+        ratio_01, ratio_10, *counted = map(Fraction, ratios)
+        return cls((ratio_01, ratio_10), (counted[0], counted[1]), states)
 
 
 class Span(NamedTuple):

@@ -433,7 +433,7 @@ def _set_bytes(states: int) -> bytes:
 
 
 def _big_endian(row: Sequence[int]) -> "array[int]":
-    words = array("I", row)
+    big_endian = array("I", row)
     if sys.byteorder == "little":
-        words.byteswap()
-    return words
+        big_endian.byteswap()
+    return big_endian

@@ -158,33 +158,33 @@ class Binary(FieldType):
 class Many(FieldType):
     """A tuple of low..high values of one type, an array on the wire; `name` is the name of a value in errors.
 
-    `ordered`: each value is there once, in the order of the words of `item`.
+    `ordered`: each value is there once, in the order of the words of `element_type`.
     """
 
-    def __init__(self, item: FieldType, low: int, high: int, name: str, *, ordered: bool = False) -> None:
-        self.item, self.low, self.high, self.name, self.ordered = item, low, high, name, ordered
+    def __init__(self, element_type: FieldType, low: int, high: int, name: str, *, ordered: bool = False) -> None:
+        self.element_type, self.low, self.high, self.name, self.ordered = element_type, low, high, name, ordered
 
     def check(self, value: Any, name: str) -> None:
         length(value, self.low, self.high, name)
-        check = self.item.check
+        check = self.element_type.check
         for element in value:
             check(element, self.name)
-        if self.ordered and isinstance(self.item, Word):
-            indices = [self.item.words.index(word) for word in value]
+        if self.ordered and isinstance(self.element_type, Word):
+            indices = [self.element_type.words.index(word) for word in value]
             if indices != sorted(set(indices)):
                 raise FrameError(f"{name} are not in order, or one is there twice", Reason.OUT_OF_RANGE)
 
     def read(self, value: Any, name: str) -> tuple[Any, ...]:
         check_type(value, list, name, "an array")
-        if type(self.item).read is FieldType.read:
+        if type(self.element_type).read is FieldType.read:
             return tuple(value)
-        return tuple([self.item.read(element, self.name) for element in value])
+        return tuple([self.element_type.read(element, self.name) for element in value])
 
     def write(self, value: Any) -> list[Any]:
-        return [self.item.write(element) for element in value]
+        return [self.element_type.write(element) for element in value]
 
     def schema(self) -> Schema:
-        schema = {"type": "array", "items": self.item.schema(), "minItems": self.low, "maxItems": self.high}
+        schema = {"type": "array", "items": self.element_type.schema(), "minItems": self.low, "maxItems": self.high}
         return schema | ({"uniqueItems": True} if self.ordered else {})
 
 

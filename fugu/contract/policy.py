@@ -240,7 +240,7 @@ class Policy(PolicyHeader):
             self.windows_alone, StreamOutputs(None, self.counted), "the set of windows", windows_only=True
         )
 
-    def derived(self) -> StretchBound:
+    def true_bound(self) -> StretchBound:
         """Bound the loss of all outputs about stretches, from their true loss about a tick."""
         column, outputs = self.chains.column(self.device, self.stream), self.outputs
         ratios, rate, adversary = outputs.ratios, outputs.rate, self.guarantee.adversary

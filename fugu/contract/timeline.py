@@ -72,8 +72,8 @@ class Timeline:
                 del self.rows[0]
 
 
-def _joins(ticks: Drawn, other: Drawn) -> bool:
-    earlier, later = min(ticks, other), max(ticks, other)
+def _joins(ticks: Drawn, peer: Drawn) -> bool:
+    earlier, later = min(ticks, peer), max(ticks, peer)
     if earlier.version != later.version or later.first > earlier.last + 1:
         return False
     return later.first <= earlier.last or not (earlier.absent or later.absent)

@@ -32,15 +32,15 @@ class PolicyReader:
     def __init__(self, compiled: bytes) -> None:
         if len(compiled) > self.most_bytes:
             raise PolicyError("too long")
-        self.data = compiled
+        self.compiled = compiled
         self.at = 0
 
     def take(self, size: int) -> bytes:
         """Read the next `size` bytes."""
         end = self.at + size
-        if end > len(self.data):
+        if end > len(self.compiled):
             raise PolicyError("cut short")
-        chunk = self.data[self.at : end]
+        chunk = self.compiled[self.at : end]
         self.at = end
         return chunk
 

@@ -229,27 +229,27 @@ def verify(
 def _read_fields(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, Any]":
     """Read the fields of a signed document; `policies` and `compiled` are only counted."""
     reader = Reader(payload)
-    values: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         for _ in range(reader.map(16)):
             name = reader.text(32)
-            if name in values or name not in names + ("document",):
+            if name in fields or name not in names + ("document",):
                 raise MessageError("a field that is not known, or twice")
             if name in ("policies", "compiled"):
-                values[name] = reader.array(64)
-                for _ in range(values[name]):
+                fields[name] = reader.array(64)
+                for _ in range(fields[name]):
                     reader.skip()
             else:
-                values[name] = reader.value()
+                fields[name] = reader.value()
         if reader.at != len(payload):
             raise MessageError("bytes follow the end")
-        if len(values) != len(names) + 1 or values["document"] != kind:
+        if len(fields) != len(names) + 1 or fields["document"] != kind:
             raise MessageError("a field is missing, or it is of another kind")
-        if "version" in values and not _is_integer(values["version"], 1, _MOST_VERSION):
+        if "version" in fields and not _is_integer(fields["version"], 1, _MOST_VERSION):
             raise MessageError("a version that is none")
     except (MessageError, TypeError, RuntimeError) as error:  # a runtime error is one of too many levels
         raise RefusedError("malformed", "a signed %s document is malformed: %s" % (kind, error)) from None
-    return values
+    return fields
 
 
 def _is_integer(value: object, low: int, high: int) -> bool:

@@ -55,16 +55,16 @@ _NUMBERS = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">
 class Unpacker:
     """Reads msgpack values one after the other; MessageError for other bytes."""
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self._data = data
+    def __init__(self, payload: bytes, at: int = 0) -> None:
+        self.payload = payload
         self.at = at
 
     def take(self, size: int) -> bytes:
         """Read the next `size` bytes."""
         end = self.at + size
-        if end > len(self._data):
+        if end > len(self.payload):
             raise MessageError("cut short")
-        chunk = self._data[self.at : end]
+        chunk = self.payload[self.at : end]
         self.at = end
         return chunk
 

@@ -57,7 +57,7 @@ def test_all_have_the_noise_of_the_home_that_needs_the_most(street: Street) -> N
 
 def test_the_policies_of_all_hold_with_the_document_and_no_longer_with_less_noise(street: Street) -> None:
     policies = street.details.policies(document(street), street.target, ["a", "b", "c"])
-    promised = [policy.derived().epsilon(policy.guarantee.stretch_ticks) for policy in policies]
+    promised = [policy.true_bound().epsilon(policy.guarantee.stretch_ticks) for policy in policies]
     assert max(promised) <= 1
     neediest = max(range(3), key=lambda i: street.details.recordings[i].scale)
     assert max(promised) == promised[neediest] > 0.98
