@@ -261,7 +261,7 @@ def test_bounds_are_above_the_enumerated_epsilon_in_no_more_runs_than_stated() -
     true = exact(chain, distribution, np.ones(2), n, n // 2, is_known=False)
     assert witness(mechanism, chain).epsilon == pytest.approx(true, abs=1e-6)
     runs = [
-        pick_event(lambda _: mechanism, [chain], np.random.default_rng(seed), 500, None, 0.2).least
+        pick_event(lambda _: mechanism, [chain], np.random.default_rng(seed), 500, None, 0.2).epsilon_low
         for seed in range(100)
     ]
     assert sum(least > true for least in runs) <= 20
