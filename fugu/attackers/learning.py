@@ -47,7 +47,7 @@ def smoothing(outputs: Outputs, knowledge: Knowledge, chain: Floats | None = Non
     others are approximated by `tilted_marginals`.
     """
     initial, transition = knowledge.distribution, knowledge.transition if chain is None else chain
-    heard = outputs.seen() if isinstance(outputs, CountOutputs) else outputs
+    heard = outputs.beside_symbols() if isinstance(outputs, CountOutputs) else outputs
     symbols, table = knowledge.learn_from(heard.symbols, heard.emission)
     if isinstance(outputs, SymbolOutputs) or not outputs.counts.size:
         return posterior_marginals(symbols, initial, transition, table, lengths=knowledge.lengths)

@@ -84,7 +84,7 @@ class CountOutputs:
             window_of_tick[first : first + self.length] = w
         return window_of_tick
 
-    def seen(self) -> SymbolOutputs:
+    def beside_symbols(self) -> SymbolOutputs:
         """The symbols beside the counts; without any, outputs of -1 for every tick."""
         no_symbols = SymbolOutputs(np.full(self.ticks, -1, dtype=np.int64), np.ones((self.states, 1)))
         return self.beside or no_symbols

@@ -108,7 +108,7 @@ def attack_stretches(
     trials: dict[str, list[tuple[bool, float, float]]] = {secret: [] for secret in SECRETS}
     for stretch, course in zip(scored_stretches, courses, strict=True):
         end_states = int(states[stretch.begin - 1]), int(states[stretch.end])
-        prior_odds, posterior = odds.before(stretch, *end_states), odds.after(stretch, *end_states)
+        prior_odds, posterior = odds.prior_odds(stretch, *end_states), odds.posterior_odds(stretch, *end_states)
         for secret, is_true, prior, after_odds in zip(
             SECRETS, secret_answers(course, usual_count), prior_odds, posterior, strict=True
         ):
@@ -178,14 +178,14 @@ class Odds:
         self._moves = cache(self._free_weights)
         self._priors: dict[tuple[int, ...], Floats] = {}
 
-    def before(self, stretch: _Span, start: int, end: int) -> Floats:
+    def prior_odds(self, stretch: _Span, start: int, end: int) -> Floats:
         """The log-odds (secrets,) by the states outside the unknown ticks."""
         shape = (stretch.first - stretch.begin, stretch.end - stretch.begin, start, end)
         if shape not in self._priors:
             self._priors[shape] = self._weigh_stretch(stretch, start, end, heard=False)
         return self._priors[shape]
 
-    def after(self, stretch: _Span, start: int, end: int) -> Floats:
+    def posterior_odds(self, stretch: _Span, start: int, end: int) -> Floats:
         """The log-odds (secrets,) by these states and the outputs."""
         return self._weigh_stretch(stretch, start, end, heard=True)
 

@@ -279,14 +279,14 @@ def _select_outputs(beliefs: Floats, space: _ExpandedChain, pairs: Sequence[tupl
 
 
 def _largest_ratio(
-    space: _ExpandedChain, x: int, z: int, past_sides: _Sides, own: Sequence[Floats], future_sides: _Sides
+    space: _ExpandedChain, x: int, z: int, past_sides: _Sides, present: Sequence[Floats], future_sides: _Sides
 ) -> float:
     """The largest log-likelihood ratio of two secrets, over the kept outputs of both sides and of their own ticks."""
     x_at, z_at = np.flatnonzero(space.secret == x), np.flatnonzero(space.secret == z)
     with np.errstate(divide="ignore", invalid="ignore"):
         if len(x_at) == len(z_at) == 1:
             log_ratio = math.fsum(
-                float(_without_nan(np.log(states[x_at[0]]) - np.log(states[z_at[0]])).max()) for states in own
+                float(_without_nan(np.log(states[x_at[0]]) - np.log(states[z_at[0]])).max()) for states in present
             )
             for side in (past_sides, future_sides):
                 ratio = np.log(side.heard_probs[:, :, x_at[0]]) - np.log(side.heard_probs[:, :, z_at[0]])
@@ -297,7 +297,7 @@ def _largest_ratio(
         logs = []
         for states in (x_at, z_at):
             probs = np.einsum(
-                "n,ln,no,rn->lor", space.weight[states], past[0][:, states], own[0][states], future[0][:, states]
+                "n,ln,no,rn->lor", space.weight[states], past[0][:, states], present[0][states], future[0][:, states]
             )
             priors = np.einsum("n,ln,rn->lr", space.weight[states], past[1][:, states], future[1][:, states])
             logs.append(np.log(probs) - np.log(priors)[:, None, :])

@@ -299,7 +299,7 @@ def _network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
             name: [[spec.values[name][a], spec.values[name][b]] for a, b in pairs]
             for name, pairs in spec.secrets.items()
         },
-        "least": plan.least.mechanism,
+        "least": plan.least_noise.mechanism,
         "mechanisms": [
             {
                 "mechanism": noise.mechanism,
@@ -317,7 +317,7 @@ def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Iterator[Part]:
     count = len(spec.values)
     rows = [
         (
-            noise.mechanism + (" (least)" if noise is plan.least else ""),
+            noise.mechanism + (" (least)" if noise is plan.least_noise else ""),
             f"{noise.scale:.6g}",
             "yes" if noise.protects else "no",
             noise.reason,

@@ -81,9 +81,9 @@ def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
     if example is None:
         return []
     lanes = []
-    for place, states in enumerate(plan.bins):
+    for index, states in enumerate(plan.bins):
         caption = "the share" if len(plan.bins) == 1 else f"the share of {names[states[0]]}"
-        recorded, released = example.truth[:, place], example.released[:, place]
+        recorded, released = example.truth[:, index], example.released[:, index]
         if blocks is not None:
             recorded, released = example.truth[-1], example.released[-1]
         lanes.append(_answer_lane(caption, recorded.tolist() if truth else [], released.tolist(), plan.recommended))

@@ -363,7 +363,7 @@ def _held_back_line(rows: NDArray[np.int64], held_back: NDArray[np.int64], rows_
     """
     is_used = np.ones(len(rows), dtype=bool)
     is_used[held_back] = False
-    held_rows, used_rows = (np.unique(rows[chosen & (rows >= 0)]) for chosen in (~is_used, is_used))
+    held_rows, used_rows = (np.unique(rows[mask & (rows >= 0)]) for mask in (~is_used, is_used))
     held_rows = np.setdiff1d(held_rows, used_rows)
     runs = np.split(held_rows, np.flatnonzero(np.diff(np.searchsorted(used_rows, held_rows))) + 1)
     spans = [(-(-int(part[0]) // rows_per_tick), int(part[-1]) // rows_per_tick + 1) for part in runs]

@@ -109,17 +109,16 @@ class WindowAccuracy(NamedTuple):
     share_95: float
 
 
-def window_error(scale: Fraction | float, length: int, most: int | None = None) -> WindowAccuracy:
-    """The error of a count with discrete Laplace noise (scale in ticks), if answers are cut off at 0 and at `most`.
+def window_error(scale: Fraction | float, length: int, largest_count: int | None = None) -> WindowAccuracy:
+    """The error of a count with discrete Laplace noise (scale in ticks), cut off at 0 and at the largest count.
 
-    `most` is the largest possible count, by default the length. Cutting off makes no error larger, and limits it to
-    `most`. The result is the noise's own error with that limit, which holds for every true count. A share is that of
-    the length.
+    The largest count is the length by default. Cutting off makes no error larger, and limits it to the largest count.
+    The result is the noise's own error with that limit, which holds for every true count. A share is that of `length`.
     """
     decay = 1.0 / float(scale)
     ratio = math.exp(-decay)
     nonzero = 2.0 * ratio / (1.0 + ratio)
-    cap = length if most is None else most
+    cap = length if largest_count is None else largest_count
     mean, share = (nonzero * math.expm1(-decay * limit) / math.expm1(-decay) for limit in (cap, length))
     reach = max(0, math.ceil(math.log(nonzero / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
     return WindowAccuracy(mean, min(reach, cap), share / length, min(reach, length) / length)

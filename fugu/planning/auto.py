@@ -341,7 +341,7 @@ def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
         return _best_choice(problem, chains)
     rivals, reasons = tuple[Candidate, ...](), dict[str, None]()
     for blocks in problem.profile.block_of_ticks:
-        leader, candidates, refusals = _best_choice(replace(problem, profile=problem.profile.of(blocks)), chains)
+        leader, candidates, refusals = _best_choice(replace(problem, profile=problem.profile.only(blocks)), chains)
         rivals += candidates
         if leader is not None:
             return leader, rivals, ()

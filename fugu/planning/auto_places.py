@@ -289,7 +289,7 @@ def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
         mask[np.argsort(departures, kind="stable")[-2:]] = True
         if mask.all():
             return model
-        model = model.of(np.flatnonzero(mask))
+        model = model.restricted(np.flatnonzero(mask))
 
 
 def _guess_errors(grid: _Grid) -> tuple[float, float]:

@@ -58,7 +58,7 @@ class GridModel(NamedTuple):
         share: Floats = self.counts / self.counts.sum(axis=1, keepdims=True)
         return share
 
-    def of(self, cells: Ints) -> GridModel:
+    def restricted(self, cells: Ints) -> GridModel:
         """Restrict the model to some cells, by increasing index; they must contain the cell for missing places."""
         return self._replace(
             cells=self.cells[cells],
@@ -136,7 +136,7 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     first, second = np.nonzero(model.counts)
     names = [f"x{x}y{y}" for x, y in model.cells.tolist()]
     missing = {} if model.missing is None else {"missing": names[model.missing]}
-    counted = zip(first.tolist(), second.tolist(), model.counts[first, second].tolist(), strict=True)
+    count_rows = zip(first.tolist(), second.tolist(), model.counts[first, second].tolist(), strict=True)
     return {
         "coordinates": model.cells.tolist(),
         "transition": model.transition.tolist(),
@@ -152,7 +152,7 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         "outside": model.outside,
         "visits": model.visits.tolist(),
         "transitions": int(model.counts.sum()),
-        "counts": [list(count) for count in counted],
+        "counts": [list(count) for count in count_rows],
         "warning": WARNING,
     }
 
@@ -196,7 +196,7 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
     if model.missing is not None and model.missing not in pair_cells:
         raise PlanningError(f"{traces.source}: the cell that stands in for missing places is in no pair that returns")
-    pair_model = model.of(pair_cells)
+    pair_model = model.restricted(pair_cells)
     pair_model = pair_model._replace(outside=model.outside + int(model.visits.sum() - pair_model.visits.sum()))
     before = np.searchsorted(pair_cells, pair_codes[selected] // count)
     return {

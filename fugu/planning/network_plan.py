@@ -242,7 +242,7 @@ class NetworkPlan(NamedTuple):
     refused: dict[NetworkMechanism, str]
 
     @property
-    def least(self) -> NetworkNoise:
+    def least_noise(self) -> NetworkNoise:
         """The least noise that protects dependent variables."""
         return next(noise for noise in self.noises if noise.protects)
 

@@ -123,8 +123,8 @@ class Profile(NamedTuple):
         }
         return cls(block_of_ticks, tuple(counted))
 
-    def of(self, blocks: DayBlocks) -> Profile:
-        """Restrict the profile to one division of the day."""
+    def only(self, blocks: DayBlocks) -> Profile:
+        """The profile with only one division of the day."""
         return self._replace(block_of_ticks={blocks: self.block_of_ticks[blocks]})
 
     @staticmethod

@@ -263,8 +263,8 @@ def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[
 
 def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str | None) -> Categories:
     """Make states of names, ignoring upper and lower case."""
-    spelled = {*readings.values.tolist()} - {None}
-    known_names = {value.casefold() for value in spelled}
+    spellings = {*readings.values.tolist()} - {None}
+    known_names = {value.casefold() for value in spellings}
     sorted_names = sorted(known_names, key=lambda name: (name in _ON, name))
     labels = sorted_names if states is None else [state.casefold() for state in states]
     groups = [[name] if name in known_names else name.split("+") for name in labels]
@@ -280,11 +280,11 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
             f"{readings.source}: column {readings.column} holds {len(groups)} names; at most {_MOST_STATES} can be "
             f"states: {advice}"
         )
-    spelling_of = {name: next(value for value in sorted(spelled) if value.casefold() == name) for name in state_names}
+    spelling_of = {name: next(value for value in sorted(spellings) if value.casefold() == name) for name in state_names}
     names = ["+".join(spelling_of[name] for name in group)[:64] for group in groups]
-    state_of_name = {name: place for place, group in enumerate(groups) for name in group}
+    state_of_name = {name: index for index, group in enumerate(groups) for name in group}
     categories = {
-        value: state_of_name[value.casefold()] for value in sorted(spelled) if value.casefold() in state_of_name
+        value: state_of_name[value.casefold()] for value in sorted(spellings) if value.casefold() in state_of_name
     }
     if states is None and {_ON_OFF.categories.get(name) for name in state_names} == {0, 1}:
         # A live sensor may spell the same two states otherwise than the recording.

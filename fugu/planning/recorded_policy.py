@@ -335,7 +335,7 @@ class StretchTrial(NamedTuple):
     in_class: bool
 
     @property
-    def least(self) -> float:
+    def epsilon_low(self) -> float:
         """The least possible epsilon, by the attacks' success and, for a chain of the class, by how far odds moved."""
         bounds = [attack.epsilon_low for attack in self.attacks]
         if self.in_class:

@@ -220,10 +220,10 @@ def stretch_findings(trials: Iterable[StretchTrial]) -> list[Finding]:
     """Return findings for promises about stretches that attacks refute."""
     return [
         _refuted_finding(
-            trial, f"{trial.epsilon:.6g} is promised about any {trial.ticks} ticks in a row", f"{trial.least:.4g}"
+            trial, f"{trial.epsilon:.6g} is promised about any {trial.ticks} ticks in a row", f"{trial.epsilon_low:.4g}"
         )
         for trial in trials
-        if trial.least > trial.epsilon
+        if trial.epsilon_low > trial.epsilon
     ]
 
 

@@ -209,7 +209,7 @@ def test_long_windows_are_smoothed_almost_as_exactly_as_short_ones(length, scale
     segments = states * 0
     outputs = release_counts(states, segments, length, Fraction(scale), ((1,),), np.random.default_rng(1), k=2)
     knowledge = Knowledge(STICKY, segments)
-    seen = outputs.seen()
+    seen = outputs.beside_symbols()
     tilted = tilted_marginals(outputs, seen.symbols, seen.emission, knowledge.distribution, STICKY, knowledge.lengths)
     exact = smoothing(outputs, knowledge)
     prior = smoothing(without(outputs), knowledge)

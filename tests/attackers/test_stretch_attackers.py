@@ -92,7 +92,7 @@ def test_the_odds_after_counts_are_those_of_all_courses(
     for usual in (0.0, 1.0):
         odds = Odds(chain, np.arange(k) == k - 1, ticks, usual, outputs)
         for stretch in some:
-            log_odds = odds.after(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
+            log_odds = odds.posterior_odds(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
             assert log_odds == pytest.approx(by_paths(states, outputs, stretch[:3], ticks, chain, usual), abs=1e-9)
 
 
@@ -102,7 +102,7 @@ def test_the_odds_after_symbols_are_those_of_all_courses(ticks: int, unknown: in
     outputs = release_symbols(states, TABLE, np.random.default_rng(1))
     odds = Odds(CHAIN, np.array([False, True]), ticks, 0.5, outputs)
     for stretch in list(anywhere(states, ticks, unknown))[:6]:
-        log_odds = odds.after(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
+        log_odds = odds.posterior_odds(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
         assert log_odds == pytest.approx(by_paths(states, outputs, stretch[:3], ticks, CHAIN, 0.5), abs=1e-9)
 
 

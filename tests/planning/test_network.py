@@ -62,7 +62,7 @@ def test_the_flu_clique_of_the_paper(epsilon: float) -> None:
     assert by_mechanism["wasserstein"] == pytest.approx(GOLDEN["W"] / epsilon, rel=2e-9)
     assert by_mechanism["exact"] == pytest.approx(GOLDEN["exact_laplace_scale"][f"{epsilon:g}"], rel=1e-8)
     assert by_mechanism["group"] == pytest.approx(4 / epsilon)
-    assert plan.least.mechanism == "exact"
+    assert plan.least_noise.mechanism == "exact"
     for each in plan.noises:
         assert (lost(spec, each.scale) <= epsilon) == each.protects, each.mechanism
 
@@ -164,7 +164,7 @@ def test_more_outcomes_than_can_be_added_up(tmp_path: Path) -> None:
     plan = plan_network(
         read_network(written(tmp_path, {"epsilon": 1, "variables": coins, "query": {"weights": [0, 1]}}))
     )
-    assert plan.least.scale == pytest.approx(1.0)
+    assert plan.least_noise.scale == pytest.approx(1.0)
     assert "131072 outcomes are too many" in plan.refused["wasserstein"]
 
 
