@@ -41,7 +41,7 @@ def output_of(words: Sequence[str], timeout: float) -> str | None:
     Raises FailedError if it cannot be run, takes too long, writes more than 64 KiB, or ends with an exit code but 0.
     """
     deadline = time.monotonic() + timeout
-    process = _begin(words)
+    process = _start_process(words)
     try:
         output = _read(process, deadline)
         if _exit_code(process, deadline):
@@ -87,7 +87,7 @@ class CommandLineSensor(LiveSensor):
         with self._lock:  # no command is started after `close`
             if self._closed.is_set():
                 return
-            process = self._process = _begin(self._words)
+            process = self._process = _start_process(self._words)
         self._is_gone = False
         try:
             assert process.stdout is not None
@@ -105,7 +105,7 @@ class CommandLineSensor(LiveSensor):
                 _kill(self._process)  # the thread then reads its output to the end, and waits for it
 
 
-_GUARDED = 'exec 3<&0 </dev/null; { read -r end; kill -KILL 0; } <&3 3<&- >/dev/null & exec 3<&-; exec "$@"'
+_GUARD_SCRIPT = 'exec 3<&0 </dev/null; { read -r end; kill -KILL 0; } <&3 3<&- >/dev/null & exec 3<&-; exec "$@"'
 """Shell script that starts a guard, which waits for the end of standard input, and then becomes the command.
 
 PR_SET_PDEATHSIG would end the command alone, and not the processes that it has started. To set it between fork and
@@ -113,12 +113,12 @@ exec would run Python there, which is not safe beside other threads.
 """
 
 
-def _begin(words: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start_process(words: Sequence[str]) -> subprocess.Popen[bytes]:
     if shutil.which(words[0]) is None:
         raise FailedError("its command cannot be run")
     try:
         return subprocess.Popen(
-            ["/bin/sh", "-c", _GUARDED, "sh", *words],
+            ["/bin/sh", "-c", _GUARD_SCRIPT, "sh", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

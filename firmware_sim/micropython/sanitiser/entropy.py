@@ -22,9 +22,9 @@ def system_entropy(board: str):
     def fill(buffer) -> None:
         if board == "esp32" and not _radio_is_on():
             raise OSError(_NO_DEVICE)
-        drawn = os.urandom(len(buffer))
-        buffer[:] = drawn
-        _wipe(drawn)
+        random_bytes = os.urandom(len(buffer))
+        buffer[:] = random_bytes
+        _wipe(random_bytes)
 
     return fill
 

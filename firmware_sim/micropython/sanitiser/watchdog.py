@@ -33,13 +33,13 @@ def _start_process(seconds: int):
     The process looks every second, and removes the file.
     """
     name = ".alive-%s" % "".join(["%02x" % byte for byte in os.urandom(8)])
-    fed = None
+    last_fed = None
 
     def feed() -> None:
-        nonlocal fed
+        nonlocal last_fed
         now = time.ticks_ms()
-        if fed is None or time.ticks_diff(now, fed) > 250 * seconds:
-            fed = now
+        if last_fed is None or time.ticks_diff(now, last_fed) > 250 * seconds:
+            last_fed = now
             open(name, "w").close()
 
     feed()
