@@ -102,7 +102,7 @@ Previous = Annotated[
     "The last tick of the device's frame before this one, -1 for its first; below `first`. No tick between the two has "
     "anything, or nothing that will come: a frame that was dropped has its ticks there.",
 ]
-First = Annotated[int, TICK, "The tick of the first; every tick from there on has one."]
+First = Annotated[int, TICK, "The tick of the first symbol or point; every tick from there on has one."]
 Shift = Annotated[
     int,
     TICK,
@@ -207,7 +207,7 @@ class Committed(Message):
         Many(Row(StreamCommit), 0, MAX_STREAMS, "stream"),
         "One for each stream and each window.",
     ]
-    counter: Annotated[int, Integer(0, 2**64 - 1), "Above that of every message before."] = 0
+    counter: Annotated[int, Integer(0, 2**64 - 1), "Above the counter of every message before."] = 0
     tag: Annotated[
         bytes,
         Binary(0, _TAG_BYTES),
@@ -251,7 +251,7 @@ class Status(Message):
         "What is wrong, each once and in the order of the list.",
     ]
     streams: Annotated[
-        tuple[StreamStatus, ...], Many(Row(StreamStatus), 0, MAX_STREAMS, "stream"), "All that the device has."
+        tuple[StreamStatus, ...], Many(Row(StreamStatus), 0, MAX_STREAMS, "stream"), "All streams of the device."
     ]
 
 
@@ -378,9 +378,9 @@ class PolicyStatus(Message):
         Binary(0, JUDGED_BYTES),
         "The first 8 bytes of the SHA-256 of the newest message that was judged; empty: none was.",
     ]
-    reason: Annotated[str, Text(0, MAX_REASON), "Why that was refused, in one word; empty: it was not."]
+    reason: Annotated[str, Text(0, MAX_REASON), "Why it was refused, in one word; empty: it was not refused."]
     detail: Annotated[str, Text(0, MAX_DETAIL), "The same in a sentence."]
-    refused: Annotated[int, TICK, "How many were refused since the start."]
+    refused: Annotated[int, TICK, "Messages refused since the start."]
     stale: Annotated[
         bool, Flag(), "Whether the document in force is past its time, or the newest signed time is too old."
     ]

@@ -97,15 +97,15 @@ class StateEstimate(JsonMessage):
     columns: ClassVar[Mapping[str, str]] = {"shares": "share"}
 
     time: Annotated[Time, "Of the newest tick."]
-    since: Annotated[Time, "Of the first one."]
+    since: Annotated[Time, "Of the first tick."]
     tick: Annotated[_Tick, "Number of the newest tick."]
-    ticks: Annotated[StrictInt, Field(ge=1, le=MAX_TICK), "How many there are."]
-    state: Annotated[Label, "The most likely one at the newest tick."]
-    probability: Annotated[_Probability, "That it is this one."]
+    ticks: Annotated[StrictInt, Field(ge=1, le=MAX_TICK), "The number of ticks."]
+    state: Annotated[Label, "The most likely state at the newest tick."]
+    probability: Annotated[_Probability, "Of this state."]
     shares: Annotated[
         dict[Label, _Probability],
         Field(min_length=1, max_length=255),
-        "Of each state its mean probability over the ticks.",
+        "The mean probability of each state over the ticks.",
     ]
     unit: Literal[None] = field(default=None, kw_only=True)
     epsilon: Epsilon
@@ -120,7 +120,7 @@ class StateEstimate(JsonMessage):
             raise FrameError(f"shares sum to {sum(self.shares.values())}", Reason.OUT_OF_RANGE)
 
 
-_LAG = Annotated[StrictInt, Field(ge=1, le=MAX_FRAME_TICKS), "Ticks of later points that it has seen."]
+_LAG = Annotated[StrictInt, Field(ge=1, le=MAX_FRAME_TICKS), "The number of later ticks whose points were used."]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class SmoothedPlace(JsonMessage):
     lag: _LAG
     latitude: Annotated[StrictFloat, Field(ge=-90, le=90), "Degrees."]
     longitude: Annotated[StrictFloat, Field(ge=-180, le=180), "Degrees."]
-    deviation: Annotated[StrictFloat, Field(ge=0), "Metres: root mean square of how far the true cell is from it."]
+    deviation: Annotated[StrictFloat, Field(ge=0), "Metres: root mean square distance of the true cell."]
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class WindowCount(JsonMessage):
         "Blocks of the local day, which have a number each.",
         DISTINCT,
     ] = ()
-    values: Annotated[Numbers, "What was counted, with noise, so below zero at times."]
+    values: Annotated[Numbers, "The counts with noise, which may be below zero."]
     low: Annotated[Numbers, "The interval that holds the true count."]
     high: Annotated[Numbers, "Its interval's end."]
     confidence: Annotated[StrictFloat, Field(gt=0, lt=1), "Of the interval."]
@@ -333,7 +333,7 @@ class ReleaseFrame(JsonMessage):
         "their mean dwell time in ticks.",
     ]
     states: Annotated[_States, "Labels of the states that were asked for; of a histogram, all."]
-    devices: Annotated[StrictInt, Field(ge=1, le=_MAX_DEVICES), "How many devices were counted together."]
+    devices: Annotated[StrictInt, Field(ge=1, le=_MAX_DEVICES), "The number of devices that were counted together."]
     first: Annotated[StrictInt, Field(ge=0, le=MAX_TICK), "First tick of the window, by the wall clock."]
     length: Annotated[StrictInt, Field(ge=1, le=MAX_TICK + 1), "Its number of ticks."]
     observed: Annotated[
@@ -383,7 +383,7 @@ class ReleaseFrame(JsonMessage):
         "Of a sum of homes the digits of the helper's key, else empty. Epsilon holds if the helper keeps its word and "
         "`honest` of these homes are real and honest. Otherwise a home's exact count may be known.",
     ]
-    honest: Annotated[StrictInt, Field(ge=0, le=_MAX_DEVICES), "Of a sum of homes, how many that are; else 0."]
+    honest: Annotated[StrictInt, Field(ge=0, le=_MAX_DEVICES), "The number of these homes, for a sum of homes; else 0."]
 
     @property
     def condition(self) -> str:
@@ -460,10 +460,10 @@ class HealthAlarm(JsonMessage):
     """An alarm, for all devices that have it."""
 
     code: Annotated[AlarmCode, "What is wrong."]
-    since: Annotated[_Count, "When the oldest of them began, in Unix seconds."]
+    since: Annotated[_Count, "When the oldest alarm of this code began, in Unix seconds."]
     count: Annotated[_Count, "How often it has happened since."]
-    names: Annotated[tuple[_Named, ...], Field(max_length=MAX_NAMES), "Of devices, or of what else the code is about."]
-    others: Annotated[_Count, "How many more there are."]
+    names: Annotated[tuple[_Named, ...], Field(max_length=MAX_NAMES), "Of devices, or of other subjects of the code."]
+    others: Annotated[_Count, "The number of further names."]
     advice: Annotated[StrictStr, Field(max_length=300), "What to do.", PRINTABLE]
 
 
@@ -479,7 +479,7 @@ class Health(JsonMessage):
     time: Annotated[_Count, "Of this message, in Unix seconds."] = 0
     since: Annotated[_Count, "When the gateway started, in Unix seconds."] = 0
     devices: Annotated[_Count, "Devices that have policies."] = 0
-    heard: Annotated[_Count, "Of them, those that have sent a frame since the start."] = 0
+    heard: Annotated[_Count, "Devices that have sent a frame since the start."] = 0
     frames: Annotated[_Count, "Frames that were stored since the start."] = 0
     refused: Annotated[_Count, "Messages that could not be used since the start."] = 0
     alarms: Annotated[
