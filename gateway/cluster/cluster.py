@@ -179,6 +179,7 @@ def serve_part(job: PartJob, part: str, host: Connection) -> None:
 
 
 def _serve_gateway(job: PartJob, part: str, host: Connection, stop_event: Wake) -> int:
+    """Serve a part until `stop_event` is set. Return the exit code."""
     settings = job.settings if part == _FLEET else job.settings.model_copy(update={"metrics": None})
     gateway = Gateway(settings, duty_of(settings, f"{part.removeprefix(_SHARD)}/{job.shards}"))
 
@@ -437,6 +438,7 @@ class Cluster:
         return [name for name in self._actors if name.partition("-")[0] in nodes]
 
     def _answers(self, method: str, names: Iterable[str], seconds: float) -> dict[str, Any]:
+        """Call a method of actors. Return the answers that come within `seconds`, by actor."""
         calls = {name: getattr(self._actors[name], method).remote() for name in names}
         answers: dict[str, Any] = {}
         ready = self._ray.wait([*calls.values()], num_returns=len(calls), timeout=seconds)[0] if calls else ()

@@ -223,6 +223,7 @@ class ShardWatch:
             self.reports[index] = body
 
     def _read_rounds(self) -> None:
+        """Read the beats until `stop`; an unreadable channel is logged once."""
         is_unreadable = False
         while not self._ending.wait(_ROUND_SECONDS):
             try:

@@ -138,6 +138,7 @@ class TrustedPolicies:
 
 
 def _named_tables(inputs: str) -> set[str]:
+    """The digests of the noise tables that an entry's inputs name; empty if they are unreadable or erased."""
     try:
         document: Mapping[str, Any] = json.loads(inputs)
         return {str(part[0]) for name in ("symbols", "beside") for part in document.get(name, ())}
@@ -226,6 +227,7 @@ def _documents(rows: LedgerRows) -> tuple[dict[int, _QuestionText], dict[str, No
 
 
 def _frame(entry: Mapping[str, Any], charges: Mapping[str, int]) -> tuple[ReleaseFrame | None, str]:
+    """Decode an entry's release. Return `None` and a problem if it is not the release that the entry's columns name."""
     number, payload = entry["number"], entry["payload"]
     if not charges or not payload:
         return None, "has no release" if charges else ""
@@ -306,6 +308,7 @@ def _basis_problem(
 
 
 def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
+    """The reason why a release does not answer its question, or ''."""
     states = tuple(question.labels[state] for state in question.query.states if 0 <= state < len(question.labels))
     stated = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
     expected = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
@@ -462,6 +465,7 @@ def replay_ledger(rows: LedgerRows, payloads: Mapping[int, bytes], policies: Tru
 
 
 def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPolicies) -> list[str]:
+    """Apply all changes and entries to `accounts`, in their order. Return problems, a line each."""
     problems: list[str] = []
     changes: dict[int, list[_Row]] = defaultdict(list)
     for after_entry, *change in rows.allowances():
@@ -617,6 +621,7 @@ def _apply_changes(
 
 
 def _compare_accounts(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
+    """Compare the ledger's accounts and charges with the replayed ones. Return problems, a line each."""
     problems = []
     stored_runs: dict[int, list[ChargedTicks]] = defaultdict(list)
     for number, *run in rows.runs():

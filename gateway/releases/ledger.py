@@ -259,10 +259,12 @@ class Ledger:
         return books
 
     def _class_id(self, classes: tuple[ReleaseClass, ...]) -> int:
+        """The id of some classes of chains together; inserted if it is new."""
         chains = json.dumps([chain.model_dump(mode="json") for chain in classes])
         return self._find_id("classes", "chains", chains) or self._insert("classes", "chains", chains)
 
     def _refuse_other_promise(self, audience: str, promise: Promise) -> None:
+        """Raise LedgerError if an audience was given another promise before."""
         old_promise = self._row(
             "SELECT epsilon, adversary, seconds FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? "
             "AND (epsilon, adversary, seconds)<>(?, ?, ?) LIMIT 1",
@@ -457,6 +459,7 @@ class Ledger:
         return runs
 
     def _group_id(self, release: Release) -> int:
+        """The id of the group of a release's devices, charges and shifts; inserted if it is new."""
         members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
         name = digest(json.dumps(members).encode())
         if not (group := self._find_id("groups", "digest", name)):
@@ -465,6 +468,7 @@ class Ledger:
         return group
 
     def _document_id(self, document: bytes) -> int:
+        """The id of a document; inserted if it is new."""
         columns, row = "digest, document", (digest(document), document.decode())
         return self._find_id("documents", "digest", row[0]) or self._insert("documents", columns, *row)
 

@@ -509,6 +509,7 @@ def content_of(job: Job, release: Release, promise: tuple[Audience, int], noisy:
 
 
 def _frame(job: Job, release: Release, promise: tuple[Audience, int], noisy: NoisyInputs, number: int) -> ReleaseFrame:
+    """The message that publishes a release."""
     estimates, ticks = noisy.answer(job.question.query, job.plan.confidence)
     audience, stretch_ticks = promise
     return ReleaseFrame(

@@ -175,6 +175,7 @@ class SumReleases:
 
 
 def _sum_job(group: GroupDocument, audience: str, terms: Audience | None, name: str, policies: Sequence[Policy]) -> Job:
+    """The job that releases a group's sum to an audience; `policies` are those of the homes."""
     plan = Scheduled(
         name=name, stream=group.stream, query="count", states=group.count, length=group.length, audience=audience,
         scale="1", confidence=_CONFIDENCE,

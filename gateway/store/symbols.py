@@ -1,7 +1,7 @@
 """The store's tables of symbols: a journal of arrived frames, and chunks, into which the journal is sealed.
 
 A batch of frames is one row of the journal, durable before any frame is acknowledged, and in memory, too. When the
-journal is large or old enough, the symbols of each stream move into chunks of up to `CHUNK_TICKS` ticks. The table
+journal is large or old enough, the symbols of each stream move into chunks of up to 4,000 ticks. The table
 `coverage` says which ticks a stream had accounted for at its last seal; the journal's rows have the other ticks. A
 chunk holds runs of consecutive ticks of one policy version. It also holds the distribution of its first tick given all
 symbols before it, from which the distributions of later ticks can be computed again.
@@ -572,12 +572,14 @@ CREATE TABLE heads (
 
 
 def _chunk_row(chunk: Chunk) -> tuple[object, ...]:
+    """A chunk as a row of its table."""
     number, first, last, distribution, version, day, runs, symbols = chunk
     packed = msgpack.packb([value for run in runs for value in run])
     return number, first, last, day, version, distribution.astype("<f8").tobytes(), packed, symbols
 
 
 def _chunk(row: Sequence[Any]) -> Chunk:
+    """Read a chunk from a row of its table."""
     number, first, last, day, version, distribution, packed, symbols = row
     numbers = msgpack.unpackb(packed)
     runs = tuple(tuple(numbers[i : i + 5]) for i in range(0, len(numbers), 5))
