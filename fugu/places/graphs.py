@@ -68,8 +68,8 @@ Resolution = Fraction | int | float
 
 def edge_list(graph: Bools) -> list[tuple[int, int]]:
     """Return the edges (i, j) of a graph with i < j, in ascending order."""
-    first, second = np.nonzero(np.triu(graph, 1))
-    return list(zip(first.tolist(), second.tolist(), strict=True))
+    lower_states, upper_states = np.nonzero(np.triu(graph, 1))
+    return list(zip(lower_states.tolist(), upper_states.tolist(), strict=True))
 
 
 def scale_points(points: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> Ints:

@@ -414,8 +414,8 @@ def _flat_vertices(points: Ints, axes: tuple[int, ...]) -> Ints:
     if len(axes) == 2:
         return mirrored_polygon(points, axes)
     if len(axes) == 1:
-        end = points[int(np.argmax(points[:, axes[0]]))]
-        return np.array(sorted((end.tolist(), (-end).tolist())), dtype=np.int64)
+        vertex = points[int(np.argmax(points[:, axes[0]]))]
+        return np.array(sorted((vertex.tolist(), (-vertex).tolist())), dtype=np.int64)
     return np.zeros((0, points.shape[1]), dtype=np.int64)
 
 

@@ -101,9 +101,9 @@ def staircase_error(noise: Staircase) -> float:
     q = float(noise.ratio)
     mean, mean_square = q / (1.0 - q), q * (1.0 + q) / (1.0 - q) ** 2
     if noise.is_segment:
-        end = noise.vertices[1]
-        steps = math.gcd(*end)
-        squared_length = sum(value * value for value in end)
+        corner = noise.vertices[1]
+        steps = math.gcd(*corner)
+        squared_length = sum(value * value for value in corner)
         error_sum = sum(mean_square + 2.0 * mean * s / steps + (s / steps) ** 2 for s in range(1, steps + 1))
         segment_error: float = 2.0 * squared_length * error_sum * q / (1.0 - q) / float(noise.normaliser)
         return segment_error

@@ -57,9 +57,9 @@ def release_noise(
     noises = []
     for frame in sorted(frames, key=lambda frame: frame.entry):
         offset = frame.first - begin
-        heard = symbols[offset : offset + frame.length] if offset >= 0 else symbols[:0]
+        window = symbols[offset : offset + frame.length] if offset >= 0 else symbols[:0]
         gaps = frame.length - frame.observed
-        if definition.part or frame.devices != 1 or heard.size != frame.length or (heard < 0).sum() != gaps:
+        if definition.part or frame.devices != 1 or window.size != frame.length or (window < 0).sum() != gaps:
             continue
         labels = policy.discretiser.states
         rule = None
@@ -70,7 +70,7 @@ def release_noise(
         value = frame.values[0] * frame.asked.divisor(frame.observed)
         count = (value - rule.b * frame.observed) / rule.a
         if abs(count - round(count)) < _MAX_ROUNDING:
-            noises.append(round(count) - int(np.isin(heard, definition.groups[0]).sum()))
+            noises.append(round(count) - int(np.isin(window, definition.groups[0]).sum()))
     return {definition.names[0]: np.array(noises, np.int64)} if noises else {}
 
 

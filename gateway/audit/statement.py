@@ -260,7 +260,7 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
         output_words["count"] = "the same counts, as the gateway reports them"
     output_words |= {"estimate": "what the gateway makes of these", "description": "the policy's constants"}
     address = (policy.fleet, policy.device, policy.stream)
-    return [Output(words, topic_of(kind, *address), ()) for kind, words in output_words.items()]
+    return [Output(text, topic_of(kind, *address), ()) for kind, text in output_words.items()]
 
 
 def _claim_findings(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:

@@ -109,9 +109,9 @@ def attack_points(
 
 def _possible_states(policy: MeasurePolicy) -> tuple[int, int]:
     """Return the states that are possible at some tick, and at every tick in the long run, 0 if these vary; as bits."""
-    sets = ConstraintSets(policy.measurement)
-    all_sets = sets.all()
-    recurrent_sets = all_sets[sets.start :]
+    constraint_sets = ConstraintSets(policy.measurement)
+    all_sets = constraint_sets.all()
+    recurrent_sets = all_sets[constraint_sets.start :]
     union = 0
     for states in all_sets:
         union |= states

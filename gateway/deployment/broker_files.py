@@ -219,9 +219,9 @@ class BrokerFolder:
 
     def _drop_account(self, account: Account) -> None:
         """Drop a removed account, unless its name must stay taken, or the broker may still retain its messages."""
-        others = tuple(other for other in self.settings.accounts if other.name != account.name)
+        other_accounts = tuple(other for other in self.settings.accounts if other.name != account.name)
         must_stay = self.settings.mutual or account.ever or account.uncleared
-        self._set_accounts((*others, account) if must_stay else others)
+        self._set_accounts((*other_accounts, account) if must_stay else other_accounts)
 
     def account(self, name: str) -> Account:
         """Return the account of a name. FuguError if there is none, or it was removed."""

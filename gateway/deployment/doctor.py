@@ -166,7 +166,7 @@ def _check_releases(config: Path, policies: Path, fleet: str) -> Iterator[Findin
     except FuguError as error:
         yield Finding("releases", "FAIL", str(error))
         return
-    yield from (Finding("releases", "ok", f"{name}: {words}") for name, words in mechanism_notes(release_jobs).items())
+    yield from (Finding("releases", "ok", f"{name}: {text}") for name, text in mechanism_notes(release_jobs).items())
     problems = not_useful(release_jobs, charges, catalogue) | refusals
     yield from (Finding("releases", "warn", f"{name}: {reason}") for name, reason in problems.items())
     if not problems:

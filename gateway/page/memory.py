@@ -300,5 +300,5 @@ def _flat_numbers(numbers: Iterable[Iterable[float]]) -> Iterator[float]:
 
 def _rounded_row(numbers: Iterable[float]) -> list[float | None]:
     """Round all numbers but the first, a time, to 4 significant digits. NaN, which JSON lacks, becomes `None`."""
-    time, *others = numbers
-    return [time, *(None if math.isnan(number) else float(f"{number:.4g}") for number in others)]
+    time, *row_numbers = numbers
+    return [time, *(None if math.isnan(number) else float(f"{number:.4g}") for number in row_numbers)]

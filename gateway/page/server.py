@@ -174,9 +174,9 @@ def _serve_beside(settings: PageSettings, listener: socket.socket, parent: Conne
 
 
 def _check_settings(settings: PageSettings) -> None:
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if missing:
-        raise FuguError(f"the page needs {missing[0]}: pip install 'fugu-edge[gateway]'")
+    missing_packages = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing_packages:
+        raise FuguError(f"the page needs {missing_packages[0]}: pip install 'fugu-edge[gateway]'")
     if settings.page.login_file is not None:
         Login(settings.page.login_file)
     if settings.page.tls_cert is not None:
