@@ -67,7 +67,7 @@ OnConflict = Literal["alarm", "stop"]
 SESSION_SECONDS = 12 * 3600.0
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -187,7 +187,7 @@ class PageConfig(Document):
             raise ValueError("the page needs one of login_file, no_login = true and ingress = true")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("TLS needs a certificate and its key")
-        if not self.ingress and not _loopback(_parse_with(Broker.parse, self.listen).host):
+        if not self.ingress and not _is_loopback(_parse_with(Broker.parse, self.listen).host):
             if self.login_file is None:
                 raise ValueError("the page can be reached from other machines: it needs a password")
             if self.tls_cert is None:

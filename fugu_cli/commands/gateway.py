@@ -153,9 +153,9 @@ def status(
       fugu gateway status /var/lib/fugu/home.db
       fugu gateway status home.db --json
     """
-    from gateway.health.monitor import asked
+    from gateway.health.monitor import ask_gateway
 
-    status = asked(Place.of(store).store)
+    status = ask_gateway(Place.of(store).store)
     return Result(status, show_status(status), 1 if status["alarms"] else 0)
 
 

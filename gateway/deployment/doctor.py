@@ -35,7 +35,7 @@ from gateway.config import GatewayConfig
 from gateway.deployment.mosquitto import MAX_KEEP_ALIVE, SPARE_FILES
 from gateway.deployment.units import NO_ACCOUNT, shard_accounts
 from gateway.estimates.catalogue import Catalogue
-from gateway.health.monitor import NotRunningError, asked
+from gateway.health.monitor import NotRunningError, ask_gateway
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger, no_release_before
@@ -118,7 +118,7 @@ def examine(installation: Installation, on_waiting: Callable[[str], None] = lamb
                 if kind is LEDGER:
                     findings += _check_ledger_limit(path)
         try:
-            report = asked(installation.store)
+            report = ask_gateway(installation.store)
             is_connected = report["connected"]
             findings += _report_alarms(report)
         except NotRunningError:

@@ -169,12 +169,12 @@ class Beliefs(NamedTuple):
         """Create the belief about one stream."""
         return cls(np.array([state]), distribution[np.newaxis].copy())
 
-    def widened(self, states: int) -> Beliefs:
+    def with_states(self, states: int) -> Beliefs:
         """Return the beliefs with room for models of `states` states."""
         padding = states - self.distribution.shape[1]
         return self if padding <= 0 else Beliefs(self.state, np.pad(self.distribution, ((0, 0), (0, padding))))
 
-    def grown(self, streams: int) -> Beliefs:
+    def with_streams(self, streams: int) -> Beliefs:
         """Return the beliefs with room for at least `streams` streams; nothing is known of the new ones."""
         if streams <= len(self.state):
             return self

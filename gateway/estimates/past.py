@@ -115,18 +115,18 @@ class Past:
         chunk = next(self._frames.chunks(key.number, tick), None)
         if chunk is None or chunk.first != tick:
             return Beliefs.unknown(1, self.bank.states)
-        return Beliefs.of((GIVEN, 0, 0), chunk.distribution).widened(self.bank.states)
+        return Beliefs.of((GIVEN, 0, 0), chunk.distribution).with_states(self.bank.states)
 
     def belief_after(self, key: Place, head: Head) -> Beliefs:
         """Return the belief at the last sealed tick."""
         model = self.model(key.device, key.stream, head.version)
-        return Beliefs.of((model, head.last, head.shift), head.distribution).widened(self.bank.states)
+        return Beliefs.of((model, head.last, head.shift), head.distribution).with_states(self.bank.states)
 
     def follow(self, key: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
         """Return the belief after rows, from the belief before, and (n, k) the distributions of their first ticks."""
         slots = np.zeros(rows.rows, dtype=np.int64)
         row_models = self.models([key], rows, slots)
-        beliefs = beliefs.widened(self.bank.states)
+        beliefs = beliefs.with_states(self.bank.states)
         return beliefs, follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.rows))
 
     def distribution_at(self, key: Place, frame: SymbolFrame) -> Floats:

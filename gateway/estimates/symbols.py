@@ -163,7 +163,7 @@ class Symbols(Kind[SymbolFrame]):
     def revise(self, key: Place, late_firsts: Sequence[int]) -> None:
         """Do nothing: `write` computes again what late frames change."""
 
-    def mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
+    def set_mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
         """Note that frames of a stream were looked at one by one, so that the next ones can be taken as arrays.
 
         `interval` is the last accounted one, (after, end], if any. `shift` is the newest frame's, and `is_known`
@@ -181,7 +181,7 @@ class Symbols(Kind[SymbolFrame]):
             self._marks[slot, NUMBER], self._marks[slot, SHIFT] = number, shift
             self._marks[slot, AFTER], self._marks[slot, END] = interval
 
-    def end(self, device: str, stream: str) -> int:
+    def last_tick(self, device: str, stream: str) -> int:
         """Return the last accounted tick of a stream, -1 if it is not known here."""
         slot = self._streams.slots.get((device, stream))
         return -1 if slot is None or slot >= len(self._marks) else max(int(self._marks[slot, END]), -1)
@@ -192,14 +192,14 @@ class Symbols(Kind[SymbolFrame]):
         rows = np.flatnonzero(intake.taken)
         batch, slots, models = columns.take(rows), intake.arrivals.slots[rows], intake.models[rows]
         if intake.checked_frames or intake.accounted_ticks:
-            checked = [(slot, *pair) for slot, pairs in intake.checked_frames.items() for pair in pairs]
-            indices = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in checked]
+            triples = [(slot, *pair) for slot, pairs in intake.checked_frames.items() for pair in pairs]
+            indices = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in triples]
             parts = (
                 batch,
-                Columns.of((number, frame) for _, number, frame in checked),
+                Columns.of((number, frame) for _, number, frame in triples),
                 _rows_without_symbols(intake.accounted_ticks),
             )
-            slots = np.concatenate((slots, np.array([slot for slot, *_ in checked], dtype=np.int64)))
+            slots = np.concatenate((slots, np.array([slot for slot, *_ in triples], dtype=np.int64)))
             models, batch = np.concatenate((models, np.array(indices, dtype=np.int64))), Columns.joined(parts)
         if batch.rows:
             self._frames.append(batch)
@@ -241,12 +241,12 @@ class Symbols(Kind[SymbolFrame]):
         self._marks = grown(self._marks, stream_count, 0)
         self._marks[old_size:, END] = UNKNOWN
         self._models = grown(self._models, stream_count, 0)
-        self._beliefs = self._beliefs.grown(len(self._marks))
+        self._beliefs = self._beliefs.with_streams(len(self._marks))
 
     def _follow_rows(self, batch: Columns, slots: Ints, models: Ints) -> None:
         """Bring beliefs up to date with rows, of which the last ones may only account for ticks."""
         intake, slot_list = self._round, slots.tolist()
-        self._beliefs = self._beliefs.widened(self.past.bank.states)
+        self._beliefs = self._beliefs.with_states(self.past.bank.states)
         order = np.lexsort((batch.first[: len(slot_list)], slots))
         if intake.stale_slots:
             order = order[~np.isin(slots[order], np.array([*intake.stale_slots], dtype=np.int64))]
@@ -265,7 +265,7 @@ class Symbols(Kind[SymbolFrame]):
         first_tick = self._frames.last(key.number) + 1 if tail_first is None else tail_first
         beliefs, rows = self.past.beliefs_before(key, first_tick)
         beliefs, priors = self.past.follow(key, beliefs, rows)
-        self._beliefs = self._beliefs.widened(beliefs.distribution.shape[1])
+        self._beliefs = self._beliefs.with_states(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
         self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
         return self._frame_rows(key, rows.frame(rows.rows - 1), priors[-1]) if rows.rows else None

@@ -336,7 +336,7 @@ class Rollouts:
         with self._registry.transaction():
             self.preview(plan)
             query = f"INSERT INTO rollouts (plan, {_STATE}, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            number = int(self._db.execute(query, (plan.to_json(), *_row(RolloutState()), time_us)).lastrowid or 0)
+            number = int(self._db.execute(query, (plan.to_json(), *_row_of(RolloutState()), time_us)).lastrowid or 0)
             self._record(number, actor, "draft", plan.to_json(), time_us)
             return number
 
@@ -453,7 +453,7 @@ class Rollouts:
         columns = ", ".join(f"{column}=?" for column in _STATE.split(", "))
         ended_us = None if new.phase in ACTIVE or new.phase == "draft" else time_us
         query = f"UPDATE rollouts SET {columns}, ended_us=? WHERE number=?"
-        self._db.execute(query, (*_row(new), ended_us, number))
+        self._db.execute(query, (*_row_of(new), ended_us, number))
         offers = [(*offer, number, name) for name, offer in new.offers.items() if old.offers.get(name) != offer]
         query = "UPDATE rollout_devices SET at_us=?, time_us=?, former=?, reached_us=? WHERE rollout=? AND device=?"
         self._db.executemany(query, offers)
@@ -471,5 +471,5 @@ class Rollouts:
         return reports
 
 
-def _row(state: RolloutState) -> tuple[object, ...]:
+def _row_of(state: RolloutState) -> tuple[object, ...]:
     return (state.phase, state.stage, state.approved, state.clock_us, state.seen_us, state.slot_us, state.cause)

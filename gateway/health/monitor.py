@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
     from gateway.store.journal import Heard
 
-__all__ = ["Alarms", "Elsewhere", "Monitor", "NotRunningError", "Sources", "asked"]
+__all__ = ["Alarms", "Elsewhere", "Monitor", "NotRunningError", "Sources", "ask_gateway"]
 
 
 _log = logging.getLogger(__name__)
@@ -305,12 +305,12 @@ class Monitor:
             self.alarms.note(code, name, detail, times=times, age=now - since)
             self.alarms.note(code, name, times=0, age=now - last)
 
-    def refused(self, device: str, reason: Reason, times: int = 1) -> None:
+    def note_refusal(self, device: str, reason: Reason, times: int = 1) -> None:
         """Note the refusal of messages under a device's name."""
         if (code := _BY_REASON.get(reason)) is not None:
             self.note(code, device, times=times)
 
-    def received(self, newest_frames: Iterable[Heard]) -> None:
+    def note_frames(self, newest_frames: Iterable[Heard]) -> None:
         """Note each device's newest valid frame."""
         now = self._seconds()
         for device, stream, version, last, shift in newest_frames:
@@ -412,7 +412,9 @@ class Monitor:
         for device in [name for name in self._expected_devices if name in self._newest_frames]:
             self._expected_devices.discard(device)
         for device in self._expected_devices:
-            streams = [self._in_force.running(device, stream) for stream in self._sources.catalogue.streams(device)]
+            streams = [
+                self._in_force.running_policy(device, stream) for stream in self._sources.catalogue.streams(device)
+            ]
             limits = [_SILENT_FRAMES * _frame_seconds(stream.policy) for stream in streams if stream is not None]
             if limits and now - max(self._start_seconds, connected_since) > max(_SILENT_SECONDS, *limits):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
@@ -480,7 +482,7 @@ def _frame_seconds(policy: AnyPolicy) -> float:
     return ticks * policy.clock.period_us / 1e6
 
 
-def asked(store: Location) -> dict[str, Any]:
+def ask_gateway(store: Location) -> dict[str, Any]:
     """Ask the gateway that runs with a store on this machine for its report.
 
     The process of the whole fleet knows everything but the devices of processes on other machines. Without it, the

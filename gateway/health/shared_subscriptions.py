@@ -32,9 +32,9 @@ class SharedSubscriptions(Part):
 
     topics = SHARED_TOPIC, CLIENTS_TOPIC
 
-    def __init__(self, catalogue: Catalogue, hold: Callable[[Mapping[str, str]], None]) -> None:
+    def __init__(self, catalogue: Catalogue, hold_alarm: Callable[[Mapping[str, str]], None]) -> None:
         self._catalogue = catalogue
-        self._hold = hold
+        self._hold = hold_alarm
         self._numbers = dict.fromkeys(self.topics, 0)
         self.due = math.inf
 

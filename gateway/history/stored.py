@@ -222,10 +222,10 @@ class StoredHistory:
         number = self._numbers[sequence.device, sequence.stream, sequence.window]
         shift = self._store.shifts(number).newest
         windows = [policy.window(sequence.window) for policy in sequence.policies.values()]
-        longest = max((window.length for window in windows if window is not None), default=0)
+        max_length = max((window.length for window in windows if window is not None), default=0)
         for clock in _clocks(sequence.policies):
             low, high = span.wall_ticks(clock)
-            for frame in self._store.windows.within(number, low, high + shift + longest):
+            for frame in self._store.windows.within(number, low, high + shift + max_length):
                 policy = sequence.policies.get(frame.policy_version)
                 if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
                     yield frame

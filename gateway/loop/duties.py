@@ -105,7 +105,7 @@ class Alone:
     def open(self, loop: Loop) -> Recorder | None:
         """Make the parts. Return the recorder, `None` where others take frames. Raises FuguError for a wrong file."""
         loop.link.subscribe(frame_topics(self._settings.fleet))
-        recorder, monitor = self._add_frame_parts(loop, self._needed)
+        recorder, monitor = self._add_frame_parts(loop, self._needed_ticks)
 
         def progress() -> StoreProgress:
             from gateway.releases.schedule import StoreProgress
@@ -118,7 +118,7 @@ class Alone:
     def close(self) -> None:
         """Close what this duty has opened beside store and parts."""
 
-    def _needed(self) -> dict[tuple[str, str], int]:
+    def _needed_ticks(self) -> dict[tuple[str, str], int]:
         return {} if self._releasing is None else self._releasing.needed()
 
     def _seal(self, store: Store) -> None:
@@ -149,7 +149,7 @@ class Alone:
         if stopping is not None:
             loop.parts.append(contradictions)
         publisher = Publisher(link, settings.fleet, store, recorder, counters, key=key)
-        callbacks = publisher.born, monitor.refused, monitor.received
+        callbacks = publisher.born, monitor.note_refusal, monitor.note_frames
         if enrolled is not None or catalogue.groups():
             from gateway.loop.sums import Reports
 
@@ -175,7 +175,7 @@ class Alone:
 
         loop.parts.append(SharedSubscriptions(catalogue, hold_shared))
         if enrolled is not None and settings.signed is not None:
-            callbacks = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused
+            callbacks = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.note_refusal
             from gateway.fleet.service import FleetService
 
             operator = Link(settings.operator, client_id=f"operator-{settings.fleet}")

@@ -206,7 +206,7 @@ class Gateway:
             }
             streams = None if recorder is None else recorder.streams
             self._symbols = {} if streams is None else streams.topics
-            self._ingest = Ingest(catalogue, self.counters, refused=self._note_refusal, streams=streams, usage=usage)
+            self._ingest = Ingest(catalogue, self.counters, on_refused=self._note_refusal, streams=streams, usage=usage)
             self._link.subscribe(topic for part in self._parts for topic in part.topics)
             self._link.start()
             for part in self._parts:
@@ -250,7 +250,7 @@ class Gateway:
             device = parse_topic(topic).device
         is_enrolled = self._enrolled is not None and self._enrolled.has(device)
         if not (is_enrolled and reason is Reason.UNKNOWN_DEVICE):
-            self._monitor.refused(device, reason)
+            self._monitor.note_refusal(device, reason)
 
     def _certificates(self) -> dict[str, float]:
         """Return by name when each certificate ends, in seconds of Unix time."""
@@ -387,11 +387,11 @@ class Gateway:
 
     def _round(self, events: Sequence[Message | Acknowledged | None]) -> None:
         self._store_is_away = False
-        oversized_counts, flood_counts = self._inbox.refused()
+        oversized_counts, flood_counts = self._inbox.take_refused()
         for device, count in oversized_counts.items():
             self.counters["received"] += count
             self.counters[Reason.OVERSIZED] += count
-            self._monitor.refused(_alarm_name(device), Reason.OVERSIZED, times=count)
+            self._monitor.note_refusal(_alarm_name(device), Reason.OVERSIZED, times=count)
         for device, count in flood_counts.items():
             self._monitor.note(AlarmCode.FLOOD, _alarm_name(device), times=count)
         messages: list[Message] = []
@@ -445,7 +445,7 @@ class Gateway:
                 self._use_store(partial(part.born, device))
         if arrivals.frames:
             newest_frames = [*arrivals.newest(recorder.streams)]
-            self._monitor.received(newest_frames)
+            self._monitor.note_frames(newest_frames)
             self._record(recorder, arrivals)
             for part in self._parts_by_call["stored"]:
                 self._use_store(partial(part.stored, newest_frames))

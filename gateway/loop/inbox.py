@@ -199,7 +199,7 @@ class Inbox:
             self._changed.notify_all()
         return events
 
-    def refused(self) -> tuple[Counter[str], Counter[str]]:
+    def take_refused(self) -> tuple[Counter[str], Counter[str]]:
         """Return by device how many messages were too large, and how many beyond its share, since the last call."""
         with self._changed:
             counts = self._oversized, self._flood_counts
@@ -311,14 +311,14 @@ class Ingest:
         catalogue: Catalogue,
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-        refused: Callable[[str, Reason], None] = lambda _topic, _reason: None,
+        on_refused: Callable[[str, Reason], None] = lambda _topic, _reason: None,
         streams: Streams | None = None,
         usage: Usage | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._counters = counters
         self._now_us = now_us
-        self._refused = refused
+        self._refused = on_refused
         self._streams = Streams() if streams is None else streams
         self._usage = Usage() if usage is None else usage
         self._last_warning = float("-inf")

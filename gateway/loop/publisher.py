@@ -204,12 +204,12 @@ class Publisher(Part):
             self._store.check()  # frames of a lost file are not durable, whatever memory says
         while self._owed_devices and self._link.connected and len(self._watermarks) < self.MAX_IN_FLIGHT:
             device = next(iter(self._owed_devices))
-            for message in self._recorder.committed(device):
-                signed = replace(message, counter=self._counter.next())
+            for message in self._recorder.watermarks(device):
+                watermark = replace(message, counter=self._counter.next())
                 if self._key is not None and (key := self._key(device)) is not None:
-                    signed = signed.with_tag(key, self._fleet, device)
+                    watermark = watermark.with_tag(key, self._fleet, device)
                 topic = topic_of("committed", self._fleet, device)
-                if (message_id := self._link.publish(topic, signed.encode())) is None:
+                if (message_id := self._link.publish(topic, watermark.encode())) is None:
                     return
                 self._watermarks.add(message_id)
                 self._counters["committed"] += 1

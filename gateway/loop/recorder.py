@@ -123,7 +123,7 @@ class Recorder:
         self.symbols.confirm()
         self._counters.update(counts)
 
-    def account(self, reports: Sequence[DeviceReport]) -> None:
+    def account_reports(self, reports: Sequence[DeviceReport]) -> None:
         """Account for the windows of stored reports, all or none. Raises DatabaseError."""
         try:
             with self._store.transaction():
@@ -171,7 +171,7 @@ class Recorder:
             self._record(self.symbols, device, stream, stream, [*frames], counts)
         assert sequence.number is not None
         last_interval = sequence.coverage.last if len(sequence.coverage) else None
-        self.symbols.mark(slot, sequence.number, last_interval, sequence.shifts.newest, is_known=is_known)
+        self.symbols.set_mark(slot, sequence.number, last_interval, sequence.shifts.newest, is_known=is_known)
 
     def _drop_memory(self) -> None:
         """Drop the state in memory, which may be ahead of the store."""
@@ -210,7 +210,7 @@ class Recorder:
                 ends.append((number, *sequence.coverage.last))
         self._store.extend_coverage(ends)
 
-    def committed(self, device: str) -> list[Committed]:
+    def watermarks(self, device: str) -> list[Committed]:
         """Return a device's watermark, as one or several messages."""
         names = self._catalogue.sequences(device)
         commits = [self._load(device, name).coverage.commit(name) for name in names]
@@ -225,10 +225,10 @@ class Recorder:
         sequence = self._load(device, name)
         return sequence.coverage, sequence.shifts
 
-    def removed(self, device: str, sequence: str, begin: int) -> None:
+    def note_removed(self, device: str, sequence: str, begin: int) -> None:
         """Note that a sequence's frames before a tick, or before a window's index, have been removed."""
-        loaded = self._load(device, sequence)
-        loaded.begin = max(loaded.begin, begin)
+        sequence_state = self._load(device, sequence)
+        sequence_state.begin = max(sequence_state.begin, begin)
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         """Return the report of a stored frame, `None` if the frame is gone. Raises FuguError if there can be none."""
@@ -353,10 +353,10 @@ class Recorder:
         if (sequence_state := self._sequences.get((device, name))) is None:
             number = self._store.stream_id(device, name)
             intervals = [] if number is None else self._store.coverage(number)
-            journaled = [] if number is None else self._store.symbols.tail.intervals(number)
+            journal_intervals = [] if number is None else self._store.symbols.tail.intervals(number)
             begin = 0 if number is None else self._store.aged.begin(number)
-            sequence = _Sequence(number, Coverage([*intervals, *journaled]), self._store.shifts(number), begin)
-            sequence.rewritten = bool(journaled)
+            sequence = _Sequence(number, Coverage([*intervals, *journal_intervals]), self._store.shifts(number), begin)
+            sequence.rewritten = bool(journal_intervals)
             sequence_state = self._sequences[device, name] = sequence
-        sequence_state.coverage.extend(self.symbols.end(device, name))
+        sequence_state.coverage.extend(self.symbols.last_tick(device, name))
         return sequence_state

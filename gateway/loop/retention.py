@@ -120,7 +120,7 @@ class Retention(Part):
             for frames, sequence, through, begin, _ in removals:
                 self._store.aged.remove(frames, sequence.number, through, begin)
         for _, sequence, _, begin, row_count in removals:
-            self._recorder.removed(sequence.device, sequence.name, begin)
+            self._recorder.note_removed(sequence.device, sequence.name, begin)
             self._counters["frames_removed"] += row_count
 
     def _frames_of(self, sequence: Place) -> Frames:
@@ -176,7 +176,7 @@ class Retention(Part):
         remainder = self._recorder.symbols.past.chunk_from(sequence, chunk, first)
         with self._store.transaction():
             self._store.aged.trim(chunk, remainder)
-        self._recorder.removed(sequence.device, sequence.name, remainder.first)
+        self._recorder.note_removed(sequence.device, sequence.name, remainder.first)
         self._counters["frames_removed"] += 1
 
     def _end_us(self, sequence: Place, frame: Aged) -> int:

@@ -69,8 +69,8 @@ class Reports(Part):
         catalogue: Catalogue,
         recorder: Recorder,
         counters: Counter[str],
-        owe: Callable[[str], None],
-        refused: Callable[[str, Reason], None],
+        owe_watermark: Callable[[str], None],
+        on_refused: Callable[[str, Reason], None],
         tell: Callable[[Sequence[Heard]], None],
         now_us: Callable[[], int] = _now_us,
     ) -> None:
@@ -78,8 +78,8 @@ class Reports(Part):
         self._catalogue = catalogue
         self._recorder = recorder
         self._counters = counters
-        self._owe = owe
-        self._refused = refused
+        self._owe = owe_watermark
+        self._refused = on_refused
         self._tell = tell
         self._now_us = now_us
         self._unstored: list[DeviceReport] = []
@@ -110,7 +110,7 @@ class Reports(Part):
         with self._store.sums.transaction():
             counts = Counter(map(self._store_report, reports))
         # After an error here, devices send the reports again, which are then duplicates.
-        self._recorder.account(reports)
+        self._recorder.account_reports(reports)
         self._counters.update(counts)
         for device, stream, report, group in reports:
             self._catalogue.note_run(device, stream, report.policy_version)
@@ -166,7 +166,7 @@ class Sums(Part):
         link: Link,
         releasing: Releasing | None,
         counters: Counter[str],
-        lost: Callable[[str, str], None],
+        on_lost: Callable[[str, str], None],
         now_us: Callable[[], int] = _now_us,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -175,7 +175,7 @@ class Sums(Part):
         self._link = link
         self._releasing = releasing
         self._counters = counters
-        self._lost = lost
+        self._lost = on_lost
         self._now_us = now_us
         self._seconds = seconds
         self._groups: dict[bytes, GroupDocument] = {}

@@ -77,23 +77,25 @@ class InForce:
         self._documents: dict[str, int] = {}
         self.refusals: dict[str, str] = {}
 
-    def status(self, device: str, status: Status) -> bool:
+    def take_status(self, device: str, status: Status) -> bool:
         """Take a device's status. Return whether a version has changed."""
         streams = status.streams if status.online else ()
         if self._enrolled(device) and not all(self._catalogue.has(device, stream.stream) for stream in streams):
             self._waiting_statuses[device] = status
         elif streams:
             self._waiting_statuses.pop(device, None)
-        changed = [self.named(device, stream.stream, stream.policy_version, stream.next_tick) for stream in streams]
+        changed = [
+            self.note_version(device, stream.stream, stream.policy_version, stream.next_tick) for stream in streams
+        ]
         return any(changed)
 
     def renew(self) -> None:
         """Take again the statuses that waited for policies."""
         statuses, self._waiting_statuses = self._waiting_statuses, {}
         for device, status in statuses.items():
-            self.status(device, status)
+            self.take_status(device, status)
 
-    def named(self, device: str, stream: str, version: int, tick: int) -> bool:
+    def note_version(self, device: str, stream: str, version: int, tick: int) -> bool:
         """Take a stream's version at a tick. Return whether its newest version, or the set of all, has changed."""
         if not self._catalogue.has(device, stream):
             return False
@@ -109,7 +111,7 @@ class InForce:
             used_versions.add(version)
         return newest_version[1] != version_before[1] or is_new_version
 
-    def answered(self, device: str, answer: PolicyStatus) -> bool:
+    def take_answer(self, device: str, answer: PolicyStatus) -> bool:
         """Take a device's answer to a document. Return whether the device's document or refusal has changed."""
         if not (self._catalogue.has(device) or self._enrolled(device)):
             return False
@@ -120,10 +122,10 @@ class InForce:
             self.refusals[device] = answer.reason
         return answer_before != (answer.version, answer.reason)
 
-    def running(self, device: str, stream: str) -> Running | None:
+    def running_policy(self, device: str, stream: str) -> Running | None:
         """Return the policy of a stream; `None` without one, or if its device refused it and named no version."""
         policy = self.policy(device, stream)
-        version = self._newest(device, stream)
+        version = self._newest_version(device, stream)
         if policy is None or not version:
             return None if policy is None else Running(policy, False)
         versions = self._catalogue.versions(device, stream)
@@ -132,15 +134,15 @@ class InForce:
         return Running(policy, policy.version == version, tuple(other_policies), self.history(device, stream))
 
     def policy(self, device: str, stream: str) -> AnyPolicy | None:
-        """Return the policy that `running` describes, without a query to the store."""
+        """Return the policy that `running_policy` returns, without a query to the store."""
         versions = self._catalogue.versions(device, stream)
-        version = self._newest(device, stream)
+        version = self._newest_version(device, stream)
         if not version and device in self.refusals:
             return None
         newest = max((number for number in versions if not version or number <= version), default=None)
         return None if newest is None else versions[newest]
 
-    def _newest(self, device: str, stream: str) -> int:
+    def _newest_version(self, device: str, stream: str) -> int:
         """Return the newest version that a stream is known to have run; 0 if none is known."""
         stored = max(self._versions_used(device, stream), default=0)
         return max(self._named_versions.get((device, stream), (_STORED, stored))[1], self._documents.get(device, 0))
@@ -220,7 +222,7 @@ class Describing(Part):
         versions: VersionStore,
         counters: Counter[str],
         has_left: Callable[[str], bool],
-        refusing: Callable[[list[str]], None],
+        on_refusals: Callable[[list[str]], None],
         enrolled: Callable[[str], bool] = lambda _device: False,
         *,
         shared: bool = False,
@@ -242,7 +244,7 @@ class Describing(Part):
         self.due = self._quiet_at = math.inf
         self._rested_at = -math.inf
         self._greeted = False
-        self._refusing = refusing
+        self._refusing = on_refusals
         self._refusals_due = False
         self.changed: Callable[[], None] = lambda: None
         self.topics = topic_of("description", catalogue.fleet, "+", "+"), topic_of("status", catalogue.fleet, "+")
@@ -274,9 +276,9 @@ class Describing(Part):
                 return True
             changed = False
             if parsed.fleet == self._catalogue.fleet and parsed.kind == "status":
-                changed = self.in_force.status(parsed.device, message.decode(Status))
+                changed = self.in_force.take_status(parsed.device, message.decode(Status))
             elif parsed.fleet == self._catalogue.fleet and parsed.kind == "policy_status":
-                changed = self.in_force.answered(parsed.device, message.decode(PolicyStatus))
+                changed = self.in_force.take_answer(parsed.device, message.decode(PolicyStatus))
                 self._refusals_due |= changed
         except FuguError:
             return False  # counted by another reader of the message
@@ -287,7 +289,7 @@ class Describing(Part):
     def stored(self, newest_frames: Sequence[Heard]) -> None:
         """Note the versions of stored frames."""
         for device, stream, version, last, _ in newest_frames:
-            if self.in_force.named(device, stream, version, last):
+            if self.in_force.note_version(device, stream, version, last):
                 self._mark_device(device)
         while self._versions.changed:
             self._mark_device(self._versions.changed.pop()[0])
@@ -372,7 +374,7 @@ class Describing(Part):
             old = self._described.get(device, {})
             new: dict[str, Described] = {}
             for stream in () if self._has_left(device) else self._catalogue.streams(device):
-                if (running := self.in_force.running(device, stream)) is not None:
+                if (running := self.in_force.running_policy(device, stream)) is not None:
                     former = old.get(stream)
                     new[stream] = former if former is not None and former.running == running else Described.of(running)
             if new:

@@ -138,11 +138,11 @@ class TableSender(Part):
         if not self._link.connected:
             return
         now, slice_end = self._seconds(), math.inf
-        due = [
+        due_keys = [
             key for key in self._streams if max(self._next_looks.get(key, 0.0), self._rest_ends.get(key, 0.0)) <= now
         ]
         self._has_waiting = False
-        for key in sorted(due, key=lambda key: self._last_looks.get(key, -math.inf)):
+        for key in sorted(due_keys, key=lambda key: self._last_looks.get(key, -math.inf)):
             if (start := time.perf_counter()) >= slice_end:
                 self._has_waiting = True
                 return
@@ -167,7 +167,7 @@ class TableSender(Part):
 
     def _send_tables(self, key: _Key) -> None:
         newest_frame = self._points.newest(*key)
-        model = self._model(key, newest_frame)
+        model = self._running_model(key, newest_frame)
         if self._versions.get(key) != model.policy.version:  # a device forgets its tables with their policy
             self._versions[key] = model.policy.version
             self._sent[key] = {}
@@ -186,7 +186,7 @@ class TableSender(Part):
             sent_tables[table.number] = table.until
             self._counters["tables_sent"] += 1
 
-    def _model(self, key: _Key, newest_frame: Measured | None) -> MeasureModel:
+    def _running_model(self, key: _Key, newest_frame: Measured | None) -> MeasureModel:
         """Return the model of the policy that the device's newest frame names; the newest policy's without a frame."""
         if newest_frame is not None:
             with suppress(RefusedError):
@@ -258,7 +258,7 @@ class TableSender(Part):
             number, noise = earlier.number, earlier.noise
         else:
             try:
-                noise, joined = make_noise(model, possible, likely)
+                noise, joined_pairs = make_noise(model, possible, likely)
             except (TableError, GraphError, FuguError) as error:
                 if len(self._failed_keys) >= _MOST_REMEMBERED:
                     self._failed_keys.clear()
@@ -266,8 +266,8 @@ class TableSender(Part):
                 self._counters["tables_failed"] += 1
                 _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), error)
                 return None
-            if joined:
-                pairs = ", ".join(f"{state} with {partner}" for state, partner in joined[:5])
+            if joined_pairs:
+                pairs = ", ".join(f"{state} with {partner}" for state, partner in joined_pairs[:5])
                 _log.warning("exposure: %s/%s: states without a possible neighbour are hidden: %s", *key, pairs)
             # Numbers follow the clock, so that a new store repeats none of a lost one.
             least_number = min(max(len(policy.measure_tables), self._now_us() // 1_000_000), _MOST_NUMBER)

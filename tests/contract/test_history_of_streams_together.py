@@ -170,7 +170,7 @@ def test_a_gateway_follows_the_streams_of_a_device() -> None:
     rows = {"hr": [Drawn(0, 599, 1, 0)], "steps": [Drawn(0, 299, 1, 0), Drawn(300, 599, 2, 300)]}
     force = InForce(catalogue([HR, LOUD, OWN]), rows=lambda _device, stream: rows[stream])
     for stream, version in (("hr", 1), ("steps", 2)):
-        force.named("watch", stream, version, 599)
+        force.note_version("watch", stream, version, 599)
     when = dates_of(HR, force.history("watch", "hr"))
     assert 300 < when.since < 340
     within(truth_of((RATE + 3.0, 300), (2 * RATE, 300)), when, HR)

@@ -28,7 +28,7 @@ from fugu_cli.demo.session import NIGHTS
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Settings
 from gateway.fleet.registry import Registry
-from gateway.health.monitor import NotRunningError, asked
+from gateway.health.monitor import NotRunningError, ask_gateway
 from gateway.releases.ledger import Ledger
 from gateway.store.location import Server, ledger_beside
 from gateway.store.store import Store
@@ -176,7 +176,7 @@ def test_keeping_a_store_on_a_server(broker: Mosquitto, server: Server, tmp_path
 def runs(server: Server) -> bool:
     """True if a gateway runs with a store on a server."""
     try:
-        return bool(asked(server))
+        return bool(ask_gateway(server))
     except NotRunningError:
         return False
 

@@ -16,7 +16,7 @@ import pytest
 from fugu.contract.errors import FuguError
 from fugu.host.answering import Answering, ask
 from fugu_cli.main import main
-from gateway.health.monitor import asked
+from gateway.health.monitor import ask_gateway
 from gateway.store.location import Server
 from tests.support.brokers import wait_until
 
@@ -74,7 +74,7 @@ def test_what_another_account_says_for_a_gateway_is_not_believed(
     file.write_text(f'fleet = "home"\nstore = "{STORE.url}"\npolicies = "{policies}"\n[broker]\nport = 1\n')
     with answered_by_nobody(STORE.status_path):
         with pytest.raises(FuguError, match="account 65534, and is not believed"):
-            asked(STORE)
+            ask_gateway(STORE)
         assert main(["gateway", "status", str(file)]) != 0
         output = capsys.readouterr()
         assert (output.out, output.err.count("\n")) == ("", 1)
@@ -83,7 +83,7 @@ def test_what_another_account_says_for_a_gateway_is_not_believed(
 
 def test_what_another_account_says_for_a_store_in_a_shared_folder_is_not_believed(shared: Path) -> None:
     with answered_by_nobody(shared / "store.sqlite.status"), pytest.raises(FuguError):
-        asked(shared / "store.sqlite")
+        ask_gateway(shared / "store.sqlite")
 
 
 def test_who_owns_the_folder_is_believed_unless_the_folder_may_be_anybody_s(shared: Path) -> None:

@@ -168,7 +168,7 @@ class Seen:
                 self.say()
                 newest = frame.version
             self.timeline.add(frame)
-            self.known.named("watch", "hr", frame.version, frame.last)
+            self.known.note_version("watch", "hr", frame.version, frame.last)
         self.say()
 
     def say(self) -> None:
@@ -222,7 +222,7 @@ def check(seed: int, counts: Counter[str]) -> None:
         return
     steps, numbers = np.array(life.rates), np.array(life.numbers)
     version_at = {tick: row.version for row in life.frames for tick in range(row.first, row.last + 1)}
-    running = seen.known.running("watch", "hr")
+    running = seen.known.running_policy("watch", "hr")
     assert running is not None
     description = Described.of(running).description
     described = {version.version: version for version in (description, *description.others)}

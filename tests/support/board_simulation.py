@@ -19,7 +19,7 @@ from fugu.contract.stretches import Ceiling
 from fugu.mqtt import Broker
 from fugu_cli.demo.processes import start_broker
 from gateway.fleet.registry import Registry
-from gateway.health.monitor import asked
+from gateway.health.monitor import ask_gateway
 from gateway.store.store import Store
 from tests.support.board_faults import BoardDevice, Fault, Heard, Outcome, Stored, outcome, schedule, suffer
 from tests.support.brokers import wait_until
@@ -78,7 +78,7 @@ def simulate(
         faults = schedule([device.name for device in devices], seconds, seed, rounds)
         suffer(devices, faults, seconds, threading.Event())
         _settle(devices, folder, heard, gateway.process)
-        counted = Counter(asked(folder / "gateway.sqlite")["counters"])
+        counted = Counter(ask_gateway(folder / "gateway.sqlite")["counters"])
         gateway.stop()
         for device in devices:
             device.process.read_flash()

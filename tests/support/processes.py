@@ -26,7 +26,7 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
-from gateway.health.monitor import asked
+from gateway.health.monitor import ask_gateway
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.stored import stored_symbols
@@ -134,15 +134,15 @@ class GatewayProcess(Program):
         super().__init__(folder / "gateway.log", "fugu", "gateway", "run", file, environment=environment)
 
     def counters(self) -> Counter[str]:
-        return Counter(asked(self.store)["counters"])
+        return Counter(ask_gateway(self.store)["counters"])
 
     def hears(self) -> bool:
         """True if the broker has granted what it subscribes to: what is published before never reaches it."""
-        return self.answers() and asked(self.store)["connected"]
+        return self.answers() and ask_gateway(self.store)["connected"]
 
     def answers(self) -> bool:
         try:
-            return bool(asked(self.store))
+            return bool(ask_gateway(self.store))
         except FuguError:
             return False
 

@@ -157,7 +157,7 @@ class Scene:
         return [] if number is None else list(self.store.symbols.following(number, 0))
 
     def committed(self, device: str = "watch") -> Committed:
-        (message,) = self.recorder.committed(device)
+        (message,) = self.recorder.watermarks(device)
         return message
 
 

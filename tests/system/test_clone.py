@@ -12,7 +12,7 @@ from edge_agent.local_control import LocalStatusError, ask_status
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import topic_of
 from gateway.fleet.registry import Registry
-from gateway.health.monitor import asked
+from gateway.health.monitor import ask_gateway
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.processes import AgentProcess, policy
@@ -58,7 +58,7 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
         agents += [AgentProcess(folder / "agent.toml", tmp_path / "agents.log") for folder in (device, clone)]
         wait_until(lambda: AlarmCode.CONFLICT in alarms(heard), "an alarm on the health topic")
         assert alarms(heard)[AlarmCode.CONFLICT].names == ("watch/hr",)
-        (alarm,) = (alarm for alarm in asked(gateway.store)["alarms"] if alarm["code"] == "conflict")
+        (alarm,) = (alarm for alarm in ask_gateway(gateway.store)["alarms"] if alarm["code"] == "conflict")
         assert alarm["name"] == "watch/hr"
         assert alarm["detail"].startswith("first at tick ")
         if on_conflict == "alarm":

@@ -18,7 +18,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import History, Noise, Span
 from fugu.contract.topics import topic_of
 from fugu.privacy.randomised_response import calibrate
-from gateway.health.monitor import asked
+from gateway.health.monitor import ask_gateway
 from gateway.store.location import Server
 from gateway.store.shards import owner
 from tests.support.brokers import Mosquitto, wait_until
@@ -78,8 +78,8 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
     send(10, 5, 7)
     wait_until(all_stored, "the first frames")
     wait_until(lambda: len(set(public.payloads)) == 1, "a release")
-    wait_until(lambda: not asked(server)["missing"], "word of each shard")
-    assert sorted(asked(server)["devices"]) == sorted(NAMES)
+    wait_until(lambda: not ask_gateway(server)["missing"], "word of each shard")
+    assert sorted(ask_gateway(server)["devices"]) == sorted(NAMES)
 
     # A shard is frozen with frames on their way to it, and its place is taken.
     frozen = owner(NAMES[0], 2)
@@ -111,13 +111,13 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
     fleet.ended()
     send(4)
     wait_until(all_stored, "frames that come while there is no process of the whole fleet")
-    status = asked(server)  # by the shards of this machine
+    status = ask_gateway(server)  # by the shards of this machine
     assert (status["process"], sorted(status["devices"])) == ("shard 0/2, shard 1/2", sorted(NAMES))
     again_fleet = Process(tmp_path, broker, server, "fleet/2", "again")
     wait_until(lambda: "has started" in again_fleet.log, "the process of the whole fleet")
     send(20)
     wait_until(lambda: len(set(public.payloads)) == 3, "the release after that")
-    assert asked(server)["missing"] == []
+    assert ask_gateway(server)["missing"] == []
     for shard in shards:
         assert shard.stop() == 0
     assert again_fleet.stop() == 0

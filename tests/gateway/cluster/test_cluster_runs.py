@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gateway.health.monitor import NotRunningError, asked
+from gateway.health.monitor import NotRunningError, ask_gateway
 from gateway.store.location import Server
 from gateway.store.shards import owner
 from tests.support.brokers import free_port, wait_until
@@ -98,7 +98,7 @@ def all_run(server: Server, broker_log: Path) -> bool:
     assert "already connected" not in text
     names = set(re.findall(r"New client connected .* as (gateway\S*) ", text))
     try:
-        report = asked(server)
+        report = ask_gateway(server)
     except NotRunningError:
         return False
     whole = report.get("missing") == []

@@ -25,7 +25,7 @@ STRONG, WEAK = (
 
 def in_force(force: InForce) -> Running | None:
     """The policy of the stream, without what is known of its ticks."""
-    running = force.running("watch", "hr")
+    running = force.running_policy("watch", "hr")
     return running and running._replace(history=UNCHANGED)
 
 
@@ -41,9 +41,9 @@ def test_a_refused_policy_is_not_in_force_whatever_comes_first() -> None:
     for order in permutations(range(3)):
         force = InForce(catalogue([V1, V2]))
         steps = (
-            lambda state=force: state.status("watch", status(1, 50)),
-            lambda state=force: state.answered("watch", answer(1, "guarantee")),
-            lambda state=force: state.named("watch", "hr", 1, 49),
+            lambda state=force: state.take_status("watch", status(1, 50)),
+            lambda state=force: state.take_answer("watch", answer(1, "guarantee")),
+            lambda state=force: state.note_version("watch", "hr", 1, 49),
         )
         for index in order:
             steps[index]()
@@ -53,41 +53,41 @@ def test_a_refused_policy_is_not_in_force_whatever_comes_first() -> None:
 
 def test_a_first_policy_that_is_refused_is_not_described() -> None:
     force = InForce(catalogue([V1]))
-    force.answered("watch", answer(0))
+    force.take_answer("watch", answer(0))
     assert in_force(force) == Running(V1, False)
-    assert force.answered("watch", answer(0, "guarantee"))
-    assert force.running("watch", "hr") is None
+    assert force.take_answer("watch", answer(0, "guarantee"))
+    assert force.running_policy("watch", "hr") is None
 
 
 def test_an_accepted_policy_ends_a_refusal() -> None:
     force = InForce(catalogue([V1, V2, V3]))
-    force.answered("watch", answer(1, "guarantee"))
-    assert force.answered("watch", answer(3))
+    force.take_answer("watch", answer(1, "guarantee"))
+    assert force.take_answer("watch", answer(3))
     assert (in_force(force), force.refusals) == (Running(V3, True), {})
-    assert not force.answered("watch", answer(3))
+    assert not force.take_answer("watch", answer(3))
 
 
 def test_of_an_absent_device_nothing_is_confirmed_and_a_last_will_erases_nothing() -> None:
     force = InForce(catalogue([V1, V2]))
     assert in_force(force) == Running(V2, False)
-    assert not force.status("watch", status(1, 50, online=False))
+    assert not force.take_status("watch", status(1, 50, online=False))
     assert in_force(force) == Running(V2, False)
-    assert force.status("watch", status(1, 50))
-    assert not force.status("watch", status(2, 60, online=False))
+    assert force.take_status("watch", status(1, 50))
+    assert not force.take_status("watch", status(2, 60, online=False))
     assert in_force(force) == Running(V1, True)
-    assert force.running("watch", "unknown") is None
+    assert force.running_policy("watch", "unknown") is None
 
 
 def test_a_rollback_counts_from_its_ticks_on_and_late_frames_do_not_undo_it() -> None:
     force = InForce(catalogue([V1, V2]))
-    force.named("watch", "hr", 2, 99)
-    assert force.named("watch", "hr", 1, 98), "a late frame of another version"
+    force.note_version("watch", "hr", 2, 99)
+    assert force.note_version("watch", "hr", 1, 98), "a late frame of another version"
     assert in_force(force) == Running(V2, True, (V1,))
-    assert not force.named("watch", "hr", 1, 97)
-    assert force.status("watch", status(1, 100))
-    assert not force.named("watch", "hr", 2, 99)
+    assert not force.note_version("watch", "hr", 1, 97)
+    assert force.take_status("watch", status(1, 100))
+    assert not force.note_version("watch", "hr", 2, 99)
     assert in_force(force) == Running(V1, True, (V2,))
-    assert force.named("watch", "hr", 2, 100)
+    assert force.note_version("watch", "hr", 2, 100)
     assert in_force(force) == Running(V2, True, (V1,))
 
 
@@ -95,19 +95,19 @@ def test_versions_that_frames_may_still_come_under_are_the_newest_three_that_the
     policies = [policy(version) for version in range(1, 7)]
     force = InForce(catalogue(policies))
     for version in (1, 2, 3, 4, 5, 900):
-        force.named("watch", "hr", version, version)
-    assert force.status("watch", status(6, 1000))
+        force.note_version("watch", "hr", version, version)
+    assert force.take_status("watch", status(6, 1000))
     assert in_force(force) == Running(policies[5], True, tuple(policies[2:5]))
 
 
 def test_a_rollout_that_is_half_way_describes_each_device_by_its_own_version() -> None:
     force = InForce(catalogue([policy(version, device=name) for version in (1, 2) for name in ("ring", "watch")]))
     for name, version in (("ring", 2), ("watch", 1)):
-        force.status(name, status(version, 10))
+        force.take_status(name, status(version, 10))
     versions = [
         (running.policy.version, running.confirmed)
         for name in ("ring", "watch")
-        if (running := force.running(name, "hr"))
+        if (running := force.running_policy(name, "hr"))
     ]
     assert versions == [(2, True), (1, True)]
 
@@ -117,7 +117,7 @@ def test_a_restart_knows_versions_from_stored_frames_even_of_policies_that_are_g
     policies.retire([V1.to_json()])
     force = InForce(policies)
     assert in_force(force) == Running(V1, True)
-    force.status("watch", status(2, 10))
+    force.take_status("watch", status(2, 10))
     assert in_force(force) == Running(V2, True, (V1,))
     policies = catalogue([V1, V2])
     policies.retire([V1.to_json()])
@@ -126,11 +126,11 @@ def test_a_restart_knows_versions_from_stored_frames_even_of_policies_that_are_g
 
 def test_a_version_that_the_gateway_does_not_have_is_described_by_the_one_before_unconfirmed() -> None:
     force = InForce(catalogue([V2]))
-    force.status("watch", status(3, 10))
+    force.take_status("watch", status(3, 10))
     assert in_force(force) == Running(V2, False)
     force = InForce(catalogue([V2]))
-    force.status("watch", status(1, 10))
-    assert force.running("watch", "hr") is None
+    force.take_status("watch", status(1, 10))
+    assert force.running_policy("watch", "hr") is None
 
 
 def drawn(*rows: tuple[int, int, int, int]) -> Callable[[str, str], Sequence[Drawn]]:
@@ -144,17 +144,17 @@ def test_a_promise_is_dated_by_the_ticks_of_all_versions_and_anew_after_a_rollba
     assert Described.of(Running(WEAK, False)).description.guarantee.always
     rows = [(1, 0, 0, 999)]
     force = InForce(catalogue([STRONG, WEAK]), rows=lambda *_: drawn(*rows)("", ""))
-    force.named("watch", "hr", 1, 999)
-    force.status("watch", status(2, 1000))
+    force.note_version("watch", "hr", 1, 999)
+    force.take_status("watch", status(2, 1000))
     described = Described.of(running(force)).description
     assert (described.version, described.guarantee.always) == (2, True)
     until = described.others[0].guarantee.until
     assert 900 < until < 999
     rows.append((2, 1000, 1000, 1499))
-    force.named("watch", "hr", 1, 1500)
+    force.note_version("watch", "hr", 1, 1500)
     guarantee = Described.of(running(force)).description.guarantee
     assert 1500 < guarantee.since < 1600
-    force.answered("watch", answer(2))
+    force.take_answer("watch", answer(2))
     assert Described.of(running(force)).description.guarantee.always
 
 
@@ -164,27 +164,27 @@ def test_ticks_that_are_missing_may_be_of_either_version() -> None:
     far = InForce(catalogue([STRONG, WEAK]), rows=drawn((1, 0, 0, 899), (2, 960, 1000, 1100)))
     ends = []
     for force in (near, far):
-        force.named("watch", "hr", 1, 899)
-        force.named("watch", "hr", 2, 1100)
+        force.note_version("watch", "hr", 1, 899)
+        force.note_version("watch", "hr", 2, 1100)
         ends.append(Described.of(running(force)).description.others[0].guarantee.until)
     assert ends[0] == ends[1]
     assert far.history("watch", "hr").spans[1][2:] == (900, 959)
     assert near.history("watch", "hr").spans[1].first == 1000
     weak_first = [(2, 0, 0, 899), (1, 960, 1000, 1100)]
     force = InForce(catalogue([STRONG, WEAK]), rows=drawn(*weak_first))
-    force.named("watch", "hr", 1, 1100)
+    force.note_version("watch", "hr", 1, 1100)
     since = Described.of(running(force)).description.guarantee.since
     assert since > 1000
 
 
 def test_what_was_before_the_first_stored_tick_is_unknown() -> None:
     force = InForce(catalogue([STRONG]), rows=drawn((1, 500, 500, 600)))
-    force.named("watch", "hr", 1, 600)
+    force.note_version("watch", "hr", 1, 600)
     since = Described.of(running(force)).description.guarantee.since
     assert since > 500
 
 
 def running(force: InForce) -> Running:
-    running = force.running("watch", "hr")
+    running = force.running_policy("watch", "hr")
     assert running is not None
     return running

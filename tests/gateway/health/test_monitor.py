@@ -23,7 +23,7 @@ from fugu.host.terminal import log_to_stderr
 from fugu.mqtt import Link
 from fugu_cli.main import main
 from gateway.estimates.catalogue import Catalogue
-from gateway.health.monitor import Monitor, NotRunningError, Sources, asked
+from gateway.health.monitor import Monitor, NotRunningError, Sources, ask_gateway
 from gateway.store.journal import Heard
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess
@@ -78,7 +78,7 @@ class Scene:
 
     def frame(self, device: str = "watch") -> None:
         """A frame of ten seconds has come."""
-        self.monitor.received([Heard(device, "hr", 1, 9, 0)])
+        self.monitor.note_frames([Heard(device, "hr", 1, 9, 0)])
 
 
 def test_a_device_that_falls_silent_is_missed_after_ten_minutes_and_welcome_again(tmp_path: Path) -> None:
@@ -130,12 +130,12 @@ def test_how_soon_a_device_is_missed_follows_the_policy_of_its_stored_frames_and
 
 def test_what_is_refused_and_counted_becomes_alarms_with_names(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    scene.monitor.refused("stranger", Reason.UNKNOWN_DEVICE)
-    scene.monitor.refused("watch", Reason.FROM_THE_FUTURE)
-    scene.monitor.refused("ring", Reason.MALFORMED)
-    scene.monitor.refused("ring", Reason.WINDOW_MISMATCH)
-    scene.monitor.refused("wrist", Reason.UNKNOWN_POLICY_VERSION)  # as after a rollout
-    scene.monitor.refused("", Reason.TOPIC)
+    scene.monitor.note_refusal("stranger", Reason.UNKNOWN_DEVICE)
+    scene.monitor.note_refusal("watch", Reason.FROM_THE_FUTURE)
+    scene.monitor.note_refusal("ring", Reason.MALFORMED)
+    scene.monitor.note_refusal("ring", Reason.WINDOW_MISMATCH)
+    scene.monitor.note_refusal("wrist", Reason.UNKNOWN_POLICY_VERSION)  # as after a rollout
+    scene.monitor.note_refusal("", Reason.TOPIC)
     scene.counters.update(store_errors=2, ledger_errors=1)
     for _ in range(3):
         scene.monitor.note(AlarmCode.RELEASE_REFUSED, "active", "audience street: 0.1 nats too much")
@@ -202,7 +202,7 @@ def test_health_is_said_at_a_connection_when_an_alarm_comes_or_goes_and_every_mi
     assert len(scene.link.said) == 1
     scene.after(1.0)
     assert len(scene.link.said) == 2
-    scene.monitor.refused("stranger", Reason.UNKNOWN_DEVICE)
+    scene.monitor.note_refusal("stranger", Reason.UNKNOWN_DEVICE)
     scene.after(0.1)
     assert [alarm.code for alarm in scene.link.said[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE]
     scene.link.connected = False
@@ -259,7 +259,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     gateway.kill()
     wait_until(lambda: not healths()[-1].online, "the last will")
     with pytest.raises(NotRunningError):
-        asked(gateway.store)
+        ask_gateway(gateway.store)
     heard.link.stop()
 
 
@@ -305,7 +305,7 @@ def test_how_far_this_clock_is_ahead_is_what_the_nearest_device_of_late_says(tmp
     monitor = scene.monitor
     assert monitor.clock_ahead() is None
     now = int(1.8e9 + scene.now)
-    monitor.received([Heard("watch", "hr", 1, now - 3 * 86_400, 0), Heard("ring", "hr", 1, now - 30, 0)])
+    monitor.note_frames([Heard("watch", "hr", 1, now - 3 * 86_400, 0), Heard("ring", "hr", 1, now - 30, 0)])
     assert monitor.clock_ahead() == pytest.approx(29, abs=1)
     scene.now += 599
     assert monitor.clock_ahead() == pytest.approx(29, abs=1)

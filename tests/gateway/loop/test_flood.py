@@ -35,7 +35,7 @@ def test_who_floods_has_half_the_room_and_no_more_of_a_round_than_others() -> No
     inbox = Inbox(1_000, 1 << 20, 0.0, pause=3_600.0)
     assert inbox.deliver([message("loud", number) for number in range(5_000)]) == 4_500
     assert inbox.deliver([message("quiet", number) for number in range(40)]) == 0
-    assert (inbox.refused(), inbox.refused()) == (({}, {"loud": 4_500}), ({}, {}))
+    assert (inbox.take_refused(), inbox.take_refused()) == (({}, {"loud": 4_500}), ({}, {}))
     taken = inbox.take(60, 0.0)
     assert Counter(message.topic for message in taken if isinstance(message, Message)) == {
         message("loud").topic: 30,
@@ -71,7 +71,7 @@ def test_room_in_bytes_is_shared_likewise_and_a_few_messages_are_always_taken() 
         "there is room, and it has its least"
     )
     assert crowded.deliver([message("late")]) == 1, "it waits for room, in vain"
-    assert crowded.refused() == ({}, {})
+    assert crowded.take_refused() == ({}, {})
 
 
 def test_more_devices_than_a_round_takes_are_served_in_turns_and_each_in_its_order() -> None:

@@ -200,7 +200,7 @@ def test_a_message_larger_than_any_valid_one_never_enters_the_inbox_and_is_count
         assert not inbox.deliver([longer])
     assert inbox.take(1_000, 0.0) == [Message(topic, largest)]
     name = "watch" if "/watch/" in topic else ""
-    assert (inbox.refused(), inbox.refused()) == (({name: 100}, {}), ({}, {}))
+    assert (inbox.take_refused(), inbox.take_refused()) == (({name: 100}, {}), ({}, {}))
 
 
 def test_names_that_nobody_knows_share_a_queue_and_what_is_counted() -> None:
@@ -208,7 +208,7 @@ def test_names_that_nobody_knows_share_a_queue_and_what_is_counted() -> None:
     strangers = [Message(f"fugu/2/home/stranger-{number}/status", BIRTH) for number in range(2_000)]
     large = [Message(f"fugu/2/home/large-{number}/status", bytes(6_000)) for number in range(2_000)]
     assert inbox.deliver([*strangers, *large]) == 1_500
-    assert inbox.refused() == ({"": 2_000}, {"": 1_500})
+    assert inbox.take_refused() == ({"": 2_000}, {"": 1_500})
     assert inbox.deliver([Message(TOPIC, GOOD)]) == 0
     assert Message(TOPIC, GOOD) in inbox.take(100, 0.0)
 

@@ -90,7 +90,7 @@ def test_a_weaker_policy_that_a_status_names_counts_before_its_first_frame(tmp_p
     scene.open(running.history)
     scene.scene.record(*frames([20] * 11))
     status = Status(True, "1", 0, (), (StreamStatus("hr", 2, 220),))
-    assert running.status("watch", status)
+    assert running.take_status("watch", status)
     scene.work()
     assert scene.frames[-1].first == 180
     assert scene.frames[-1].epsilon > 2 * strong.guarantee.epsilon, "later ticks leak into its last ones"
