@@ -44,7 +44,7 @@ def test_the_files_of_the_pages_are_valid_and_a_wrong_key_is_not(
 
 
 def test_a_key_says_what_it_is_for(schemas: dict[str, Any]) -> None:
-    assert "what was accepted" in schemas["agent"]["properties"]["trust"]["description"]
+    assert "has accepted" in schemas["agent"]["properties"]["trust"]["description"]
 
 
 @pytest.mark.long
