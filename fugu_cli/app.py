@@ -151,10 +151,10 @@ _root_command = cache(typer.main.get_command)
 
 
 def run(words: list[str]) -> int:
-    """Run a command of the application.
+    """Run the command with these words, and return its exit code.
 
     Raises:
-        FuguError: the command line or its work is at fault; the caller prints the error.
+        FuguError: the command line is wrong, or the command failed; the caller prints the error.
     """
     try:
         code = _root_command(app)(args=words, prog_name="fugu", standalone_mode=False)
@@ -228,7 +228,7 @@ def output_option(metavar: str, help_text: str) -> Any:
 
 
 def command_group(help_text: str) -> typer.Typer:
-    """Make a group of commands, also of a single one, that shows its help if no command is named."""
+    """Make a command group that shows its help if no command is named, even if it has one command."""
     group = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
     group.callback()(lambda: None)
     return group

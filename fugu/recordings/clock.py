@@ -34,9 +34,9 @@ _FIRST_DAYS, _NOW_DAYS = (25_569.0, 719_529.0, 2_440_587.5), 20_000.0
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "days": "days, as in Excel"}
 _SIZES = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _SECONDS, _STEP = 1e11, 1e3
-"""Seconds from 1970 to about 5100: larger numbers are in milliseconds, from a thousand times that in microseconds."""
+"""Seconds from 1970 to about 5100. Larger times are in milliseconds, and 1000 times larger ones in microseconds."""
 LEAST_DATED = 946_684_800.0
-"""The year 2000 as a Unix time: smaller times count from some start, or are of a clock that was not set."""
+"""The year 2000 as a Unix time. Smaller times count from an unknown start, or the clock was not set."""
 _ORDERS = {"dd/mm": "dates with the day first", "mm/dd": "dates with the month first"}
 _PARTS = {"yy/mm": (1, 3, 4), "dd/mm": (4, 3, 1), "mm/dd": (4, 1, 3)}
 _DAY = r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})"
@@ -61,9 +61,9 @@ _RISES, _MOST, _LOOKED_AT = 0.9, 0.5, 200
 class Clock(NamedTuple):
     """Times of rows.
 
-    `times` are (n,) seconds since 1970, or since some start; NaN where a cell is no time. `unit` says in words how they
-    are written. `dated` times have a date, `naive` times no zone. `offsets` are the offsets from UTC in the cells.
-    `repeats` is the number of rows in hours that come twice. `is_ambiguous` says that day and month may be swapped.
+    `times` are (n,) seconds since 1970, or since an unknown start; NaN where a cell is no time. `unit` describes their
+    format. `dated` times have a date, `naive` times no zone. `offsets` are the offsets from UTC in the cells. `repeats`
+    is the number of rows in hours that come twice. `is_ambiguous` is True if day and month may be swapped.
     """
 
     times: Floats
@@ -97,7 +97,7 @@ def floats(cells: Sequence[str]) -> Floats:
 
 
 def some_floats(cells: Sequence[str]) -> Floats:
-    """Read cells as numbers, NaN where a cell is none. If none of the first 200 is a number, return these alone."""
+    """Read cells as numbers, NaN for others. If the first 200 cells have no number, return only 200 NaN."""
     sample = floats(cells[:_LOOKED_AT])
     return floats(cells) if np.isfinite(sample).any() else sample
 
@@ -124,7 +124,7 @@ def is_time_of_day(cell: str) -> bool:
 
 
 def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> Clock:
-    """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd. Times without a zone are of `zone`, else UTC."""
+    """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd. Times without a zone are in `zone`, or in UTC."""
     if unit is None and (iso_cells := _iso_of_digits(cells)):
         return _iso_clock(iso_cells, zone)
     if unit is None or unit in UNITS:
@@ -147,7 +147,7 @@ def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> C
 
 
 def _iso_of_digits(cells: Sequence[str]) -> list[str]:
-    """Rewrite dates of digits alone in ISO 8601; an empty list if any other cell is among them."""
+    """Rewrite dates that have only digits in ISO 8601. Return [] if any other cell is not empty."""
     if not any(map(_COMPACT.fullmatch, cells[:_LOOKED_AT])):
         return []
     texts = [cell.strip() for cell in cells]
@@ -157,7 +157,7 @@ def _iso_of_digits(cells: Sequence[str]) -> list[str]:
 
 
 def _number_clock(numbers: Floats, unit: str | None) -> Clock:
-    """Read numbers as times; without a unit, their median says which they have."""
+    """Convert numbers to times. Without a unit, infer it from their median."""
     sizes = np.abs(numbers[np.isfinite(numbers)])
     median_size = float(np.median(sizes)) if sizes.size else 0.0
     if unit is None:
@@ -210,7 +210,7 @@ def _offset_words(offset: timedelta) -> str:
 
 
 def _iso_of_words(cell: str) -> str:
-    """Rewrite a date with its month's name (01-Mar-2026 10:00, or Mar 1, 2026 10:00 AM) in ISO 8601; '' for others."""
+    """Rewrite a date with a month's name (01-Mar-2026 10:00, or Mar 1, 2026 10:00 AM) in ISO 8601; '' for others."""
     match = _SPELLED.fullmatch(cell.strip())
     name = "" if match is None else (match[2] or match[3]).lower()
     if match is None or name not in _MONTHS:
@@ -226,7 +226,7 @@ def _iso_of_words(cell: str) -> str:
 def _date_clock(
     dates: Sequence[str], day_times: Sequence[str], unit: str | None, zone: ZoneInfo | None, first_match: re.Match[str]
 ) -> Clock:
-    """Read dates as people write them. Days and times of day repeat, so each different one is read once."""
+    """Read dates as people write them, and parse equal days or times of day once. `first_match` is the first date's."""
     year_first, has_dots = len(first_match[1]) == _FOUR, first_match[2] == "."
     days = {day: _DAY_ONLY.fullmatch(day) for day in {*dates}}
     seconds = {day_time: _seconds_of_day(day_time.strip(" ,")) for day_time in {*day_times}}
@@ -270,7 +270,7 @@ def _seconds_of_day(day_time: str) -> float:
 def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
     """Convert local times (n,) to Unix times. Return these, and the number of rows in an hour that comes twice.
 
-    Such rows are of the first turn of the hour, until local time goes back within it.
+    Such rows belong to the hour's first occurrence until local time goes back within the hour.
     """
     is_set = np.isfinite(local)
     if zone is None or not is_set.any():

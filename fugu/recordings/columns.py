@@ -45,7 +45,7 @@ _TIMES = (
 """Usual names of a column of times, in small letters without leading underscores, the best first."""
 _UNIT_OF_NAME = re.compile(r"[ _]?[(\[_ ](s|ms|us|ns|utc|unix)[)\]]?$")
 _UNSURE = ("t", "ts", "date", "epoch", "datum", "zeit", "fecha", "tijd")
-"""Names that columns of other things have as well: only a column whose cells look like times is taken for times."""
+"""Names that other columns also have. A column with such a name has times only if its cells look like times."""
 _LIKE_TIME = re.compile(r"(?!.*(up|run|life|down)time).*(time|timestamp|date|datetime|_at|zeit)")
 _VALUES = ("value", "state")
 _KEY = re.compile(
@@ -73,9 +73,9 @@ Chosen = tuple[tuple[str, str], ...]
 
 
 class TimeCells(NamedTuple):
-    """The cells of times, one for each row, and their `columns`: one, or two of days and times of day.
+    """The time cells of all rows, and their `columns`: one, or a column of dates and a column of times of day.
 
-    `unit` is what the user or the name of the column says, None if neither does.
+    `unit` is given by the user or by the name of the column; None without one.
     """
 
     name: str
@@ -85,10 +85,10 @@ class TimeCells(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A column that tells series apart, with the number of rows of each of its cells.
+    """A column that tells series apart, with the number of rows for each different cell.
 
-    `named` says whether the column has a usual name of such columns. Cells of others may be readings: no message shows
-    them.
+    `named` is True if the column has a usual name of such columns. Otherwise its cells may be readings, so no message
+    shows them.
     """
 
     column: str
@@ -125,7 +125,7 @@ def _plain_name(name: str) -> str:
 
 
 def _unit_of_name(name: str) -> str | None:
-    """Return the unit at the end of a column's name, as of time_ms or Time [ms]; None without one."""
+    """Return the unit at the end of a column's name, such as ms in time_ms or Time [ms]; None without one."""
     match = _UNIT_OF_NAME.search(name.strip().lower())
     return None if match is None or match[1] not in UNITS else match[1]
 
@@ -162,7 +162,7 @@ def time_of(table: Table, file: str, time_option: str | None) -> TimeCells | Non
 
 
 def _with_date(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
-    """Return the cells of a column of times, joined with those of another column if days and times of day are apart."""
+    """Return the cells of a column of times. Join dates in one column with times of day in another column."""
     cells = table.columns[name]
     if _all(cells, _HHMM.fullmatch) and (day := _partner(table, name, _YYYYMMDD.fullmatch)):
         return _date_and_time(table, day, name, unit, [":".join(re.findall("..", cell.strip())) for cell in cells], "T")
@@ -204,7 +204,7 @@ def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:
 
 
 def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chosen]:
-    """Return the rows of a table that options choose, and the cells by which they are chosen.
+    """Return the table of the rows that options choose, and the pairs of column and cell that choose them.
 
     Raises:
         FuguError: there is no such column, or no such row.
@@ -233,7 +233,7 @@ def value_of(table: Table, file: str, column: str | None, skipped_columns: Seque
 
     Raises:
         QuestionError: several columns may be the readings.
-        FuguError: no column may be.
+        FuguError: no column may be the readings.
     """
     if column is not None and column in table.columns:
         return column
@@ -272,7 +272,7 @@ def keys_of(
     """Return the columns that tell series apart, if there are several series.
 
     The form of the file may name these columns. Else they are columns of names whose rows interleave or whose times
-    begin again. A column of numbers needs a usual name, or series that alone explain times, steps or values.
+    begin again. A column of numbers needs a usual name, or series whose times, steps or values are more regular.
     """
     if table.keys:
         candidates = [Key(name, dict(Counter(table.columns[name])), True) for name in table.keys]

@@ -24,7 +24,7 @@ _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class _Bounded(io.RawIOBase):
-    """A stream of bytes that raises FuguError once it has given more than `MOST_BYTES`."""
+    """A stream of bytes that raises FuguError after more than `MOST_BYTES`."""
 
     def __init__(self, inner: BinaryIO, name: str) -> None:
         self._inner, self._name, self._count = inner, name, 0
@@ -92,7 +92,7 @@ class File:
 
     @contextmanager
     def text(self) -> Iterator[TextIO]:
-        """Open the text, in UTF-8 or in UTF-16 with a mark. Ends of lines stay as they are; errors as of `binary`.
+        """Open the text, in UTF-8 or in UTF-16 with a byte order mark. Line ends stay as they are; errors as `binary`.
 
         Raises:
             FuguError: the file is no such text.

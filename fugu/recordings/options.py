@@ -1,4 +1,4 @@
-"""Options that settle how a recording is read, parsed from words of a command line or values of a program."""
+"""Options of reading a recording, parsed from words of a command line or values of a program."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RowKind = Literal["events", "samples", "changes"]
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Answers that settle how a recording is read; what they leave open is found in the file, or asked.
+    """Options of reading a recording; options that are not given are inferred from the file, or asked for.
 
     `time` is a column of times, perhaps with its unit (`time:days`). `column` is the column of readings, or the name of
     a series. `only` holds pairs of a column and a cell: rows with other cells are left out. `zone` is the zone of times
-    without one. `missing_values` are cells that are no readings. `rows` says what rows are, `period` the seconds from
+    without one. `missing_values` are cells without a reading. `rows` is the kind of rows, `period` the seconds from
     tick to tick. No value holds longer than `gap` seconds. `as_it_is` holds names of rules that must not ask.
     `day_parts` is the zone of the parts of the day that a plan distinguishes.
     """
@@ -43,7 +43,7 @@ class ReadOptions:
 def read_options(**texts: Any) -> ReadOptions:
     """Parse options by the names of the fields of `ReadOptions`; options that are None are left out.
 
-    Rows are chosen as sensor=hall. Codes and names of rules have commas between them.
+    `only` has the form sensor=hall. Commas separate missing values, and names of rules.
 
     Raises:
         UsageError: an option cannot be read.
@@ -96,4 +96,4 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "gap": _gap,
     "as_it_is": _rule_names,
 }
-"""By option: how its value is parsed; all others are texts."""
+"""The parser of each option's value; other options are texts."""

@@ -35,8 +35,8 @@ class Traces(NamedTuple):
     """Places in the order in which they were visited, trace by trace.
 
     `places` are (n, 2) latitudes and longitudes in degrees, NaN for missing places that are kept. `trace` is (n,) and
-    equal for places of one unbroken trace. `times` are (n,) seconds. `at` are (n,) indices from 0 of the chosen rows.
-    `rows` and `missing` count these rows, and those without a place. `columns` are those of latitude and longitude.
+    equal for places of one unbroken trace. `times` are (n,) seconds. `at` has (n,) indices among the chosen rows.
+    `rows` counts these rows, `missing` the rows without a place. `columns` name the latitude and the longitude.
     """
 
     places: Floats
@@ -80,7 +80,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
     """Read location traces.
 
     A table needs columns of latitude and longitude. It may have times, and columns that tell traces apart; rows of one
-    trace need not stand together. If more than 1 % of rows have no place, they are kept; else each ends its trace.
+    trace need not be adjacent. If over 1 % of rows have no place, such rows are kept; else each of them ends its trace.
 
     Raises:
         FuguError: a column is missing, or a row holds no place on earth. The error names the row, never a value.
@@ -140,7 +140,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
 
 
 def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
-    """Return the indices of places in the order of their times, trace by trace, and notes that tell of any sorting."""
+    """Return the indices of places in the order of their times, trace by trace, and `notes` with one about sorting."""
     order = np.lexsort((times, trace))
     goes_back = (np.diff(times) < 0.0) & (np.diff(trace) == 0)
     raise_question(
@@ -181,7 +181,7 @@ def _steps(times: Floats, trace: Ints) -> Floats:
 
 
 def resampled(traces: Traces, period: float) -> Traces:
-    """Return the newest place of every trace once a period (seconds). A silence of over two periods ends a trace.
+    """Sample the newest place of every trace once a period (seconds). A silence of over two periods ends a trace.
 
     Raises:
         FuguError: there are no times, or there would be too many ticks.

@@ -51,7 +51,7 @@ AS_FOUND = ReadOptions()
 class Loaded(NamedTuple):
     """A recording as a table of text; `name` is its name in errors, `path` its file, None without one.
 
-    `has_times` is False if nothing but the period says how far apart the rows are.
+    `has_times` is False if only the period gives the time between rows.
     """
 
     name: str
@@ -69,8 +69,8 @@ class Facts(NamedTuple):
 
     `rows` is the number of rows that are read, of `rows_in_file`. `steps_seconds` are the 5, 50 and 95 % quantiles of
     steps of time. `longest_hold_seconds` is None unless rows are changes. `period_seconds` is the time from tick to
-    tick, `gaps` the number of gaps in time. `first` and `last` are Unix times. `codes` are the cells that the user
-    declared to be no readings. `replayable` says whether an agent can replay the file.
+    tick, `gaps` the number of gaps in time. `first` and `last` are the Unix times of the first and last row. `codes`
+    are cells without a reading by the user's choice. `replayable` says whether an agent can replay the file.
     """
 
     form: str
@@ -99,12 +99,12 @@ class Readings(NamedTuple):
     """Readings, one for each tick.
 
     `values` are (n,) numbers or names. `segments` are (n,) numbers, equal inside a stretch without gaps.
-    `period_seconds` is the time from tick to tick, of events the typical one. It is None for rows without times, unless
-    the user gave it. `steady` is False for events, such as heartbeats. `missing_share` does not count absent rows.
-    `rows` are (n,) indices from 0 of the chosen rows of the file, -1 for ticks without a row. For a log of changes they
-    are ticks since the first row. They are None if no agent can replay the file. `starts` are the indices of each
-    donor's first tick. `moments` are (n,) Unix times of ticks, None without times. `offsets` are the offsets from UTC
-    in the file's times. `without_row` are the indices of ticks without a row.
+    `period_seconds` is the time from tick to tick, typical for events, None for rows without times and a given period.
+    `steady` is False for events, such as heartbeats. `missing_share` does not count absent rows. `rows` has the ticks'
+    (n,) indices among the chosen rows of the file, -1 for ticks without a row. For a log of changes it counts ticks
+    since the first row; it is None if no agent can replay the file. `starts` are the indices of each donor's first
+    tick. `moments` are (n,) Unix times of ticks, None without times. `offsets` are the offsets from UTC in the file's
+    times. `without_row` are the indices of ticks without a row.
     """
 
     values: Cells
@@ -195,7 +195,7 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
 
 
 def facts_of(recording: Loaded, table: Table, row_filter: Chosen, evidence: Evidence) -> Facts:
-    """Return the facts of a recording that are known from its columns and times, before readings are put on ticks."""
+    """Return facts of a recording from its columns and times, before its readings are put on ticks."""
     time, clock, options, zone = evidence.time, evidence.clock, evidence.options, ""
     if clock is not None and clock.dated:
         zone = str(options.zone or "UTC, as none is written") if clock.naive else ", ".join(clock.offsets) or "UTC"
@@ -259,7 +259,7 @@ def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
 
 
 def _empty_rows(times: Sequence[str], values: Sequence[str]) -> set[int]:
-    """Return the indices of rows with neither a time nor a reading; none if all rows are so."""
+    """Return the indices of rows with neither a time nor a reading; an empty set if no row has either."""
     if not any(map(is_missing, {*times[:_LOOKED_AT], *times[-_LOOKED_AT:]})):
         return set()
     rows = {row for row, time in enumerate(times) if is_missing(time) and is_missing(values[row])}
@@ -267,7 +267,7 @@ def _empty_rows(times: Sequence[str], values: Sequence[str]) -> set[int]:
 
 
 def _put_on_ticks(recording: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
-    """Put readings, one for each row so far, on ticks by the times of the rows."""
+    """Put the readings of rows on ticks by the times of the rows."""
     options, facts = evidence.options, recording.facts[0]
     rows, order_notes = _rows_by_time(clock, recording.segments)
     times, row_parts = clock.times[rows], recording.segments[rows]
@@ -357,7 +357,7 @@ def _is_recent_change(readings: Floats, times: Floats, row_parts: Ints, longest_
 
 
 def _kind_of_rows(table: Table, readings: Cells, rows: Ints, steps: Steps, facts: Facts) -> tuple[RowKind, str] | None:
-    """Return what rows are, and why, by their times, their readings and the columns beside; None if it is unclear."""
+    """Return the kind of rows, and the reason, by times, readings and unused columns; None if it is unclear."""
     changes = table.changes
     if changes is None and facts.time is not None and facts.time.lower() in _CHANGES:
         changes = True
@@ -399,7 +399,7 @@ def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]
 
 
 def _is_far_from_most(times: Floats) -> Bools:
-    """(n,) whether a time is a year or more from the largest group of times, if this group has nine tenths of all."""
+    """(n,) whether a time is over a year from the largest group of times, if this group has nine tenths of them."""
     order = np.argsort(times, kind="stable")
     groups = np.empty(len(times), dtype=np.int64)
     groups[order] = np.concatenate([[0], np.cumsum(np.diff(times[order]) > _YEAR)])
@@ -442,7 +442,7 @@ def kind_of_values(readings: Readings) -> Kind:
 
 
 def joined(recordings: Sequence[Readings]) -> Readings:
-    """Join the readings of several donors, one after another. Of their sources only the number of donors is left.
+    """Join the readings of several donors, one after another. `source` becomes the number of recordings.
 
     Raises:
         FuguError: the ticks or the readings are not of one kind.

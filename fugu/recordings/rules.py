@@ -1,7 +1,7 @@
-"""Rules that find a recording implausible, or readable in two ways: each asks, unless `--as-it-is` names it.
+"""Rules that ask about an implausible or ambiguous recording, unless `--as-it-is` names the rule.
 
-No rule knows what a recording is of. Each rule's docstring says when it asks; it returns None if it does not. No
-question holds a reading; an option may.
+No rule knows what a recording measures. Each returns its question, or None; its docstring says when it asks. No
+question contains a reading; an option may.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_SHOWN, _MOST_CODES, _MOST_NAMES = 12, 8, 32
 
 
 class Evidence(NamedTuple):
-    """Knowledge of a recording so far; fields that are not known yet are None.
+    """Evidence from a recording; fields that are not known yet are None.
 
     `readings`, `times`, `row_parts` and `is_up` are (n,), in the order of times. `goes_back` is (n - 1,): whether a row
     of the file is earlier than the row before. `kind` is None if rows may be of several kinds.
@@ -72,7 +72,7 @@ _Rule = Callable[[Evidence], _Question | None]
 
 
 def _keys_question(evidence: Evidence) -> _Question | None:
-    """Ask if a column tells several series apart, and all would be read as one sensor."""
+    """Ask if a column tells several series apart that would be read as one sensor."""
     if not evidence.keys:
         return None
     key = max(evidence.keys, key=lambda key: (key.named, len(key.counts)))
@@ -136,7 +136,7 @@ def _order_question(evidence: Evidence) -> _Question | None:
 
 
 def _rows_question(evidence: Evidence) -> _Question | None:
-    """Ask what rows are, if steps of time and readings do not show it."""
+    """Ask for the kind of rows if steps of time and readings do not show it."""
     if evidence.kind is not None or evidence.steps is None:
         return None
     low, high = np.quantile(evidence.steps.all, [0.05, 0.95])
@@ -202,10 +202,9 @@ def run_starts(readings: Floats, row_parts: Ints) -> Ints:
 
 
 def unusual_holds(times: Floats, row_parts: Ints, is_up: Bools) -> tuple[Floats, float]:
-    """Return the seconds of the holds that last a day or more, and 5 times as long as all others; none if no hold does.
+    """Return the seconds of holds that last at least a day and 5 times as long as all others, and the longest other.
 
-    Return the longest of the other holds as well, 0 if there are no unusual ones. `is_up` is (n,): holds that a broken
-    source begins do not count.
+    Without such holds return an empty array and 0. `is_up` is (n,): holds that begin at a broken source do not count.
     """
     in_part = (np.diff(row_parts) == 0) & is_up[:-1]
     hold_seconds = np.diff(times)[in_part]
@@ -219,7 +218,7 @@ def unusual_holds(times: Floats, row_parts: Ints, is_up: Bools) -> tuple[Floats,
 def _hold_question(evidence: Evidence) -> _Question | None:
     """Ask if a value holds for days, and far longer than any other: the sensor may have been off.
 
-    A hold of samples is a run of equal numbers, as programs write that fill in absent readings.
+    A hold of samples is a run of equal numbers; programs that fill in absent readings write such runs.
     """
     times, row_parts, is_up = evidence.times, evidence.row_parts, evidence.is_up
     if evidence.options.gap is not None or times is None or row_parts is None or is_up is None:
@@ -273,10 +272,10 @@ _MUST = ("dates", "rows")
 
 
 def raise_question(evidence: Evidence) -> None:
-    """Let each rule ask, in order, about what is known so far.
+    """Apply the rules in order.
 
     Raises:
-        QuestionError: the first question of a rule.
+        QuestionError: a rule asks; it is the first question.
     """
     for name, rule in RULES.items():
         if name in evidence.options.as_it_is and name not in _MUST:

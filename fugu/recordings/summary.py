@@ -51,7 +51,7 @@ class Recording(NamedTuple):
 
     @property
     def picture(self) -> list[str]:
-        """Two lines of text: a picture of readings over time and its legend; one line that refuses for places."""
+        """Two lines of text: a picture of readings over time and its legend. For places one line without a picture."""
         return _picture(self.readings) if self.readings else ["Places are not drawn here."]
 
     @property
@@ -124,7 +124,7 @@ def _date(moment: float) -> str:
 
 
 def _picture(readings: Readings) -> list[str]:
-    """Return two lines of text: readings over time from left to right, and the meaning of the signs."""
+    """Return two lines of text: readings over time from left to right, and a legend."""
     cell_of_tick = np.arange(len(readings.segments)) * _WIDTH // max(len(readings.segments), 1)
     return (_name_letters if readings.named else _number_bars)(readings.values, cell_of_tick)
 
@@ -142,7 +142,7 @@ def _number_bars(values: Floats, cell_of_tick: Ints) -> list[str]:
 
 
 def _name_letters(values: Cells, cell_of_tick: Ints) -> list[str]:
-    """Draw the usual name of each cell's ticks as a letter, of two names a bar; return the signs and their legend."""
+    """Draw the most frequent name of each cell's ticks as a letter, or two names as bars. Return them and a legend."""
     sorted_names = sorted({value.casefold() for value in {*values.tolist()} - {None}})
     number_of_name = {name: float(index) for index, name in enumerate(sorted_names)}
     codes = np.array([math.nan if value is None else number_of_name[value.casefold()] for value in values])

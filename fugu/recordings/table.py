@@ -36,7 +36,7 @@ RowFilter = Mapping[str, str]
 class Table(NamedTuple):
     """Cells of rows by column, in the order of the file; all columns have one length, and missing cells are empty.
 
-    `lines` are the numbers of the rows in the file, `where` the word for such a number ("line 7", "message 7"). If the
+    `lines` are the numbers of the rows in the file, `where` the word before such a number ("line", "message"). If the
     form of the file shows them, `time` and `value` are the columns of times and readings, and `keys` the columns that
     tell series apart. `changes` says whether rows are changes, None if the form does not show it.
     """
@@ -80,7 +80,7 @@ Block = tuple[Sequence[int], Mapping[str, Sequence[str]]]
 
 
 def chunks(elements: Iterable[_T]) -> Iterator[list[_T]]:
-    """Split elements into lists of up to 20,000, which are worked on together."""
+    """Split elements into lists of up to 20,000."""
     remaining = iter(elements)
     while chunk := [*islice(remaining, _BLOCK)]:
         yield chunk
@@ -95,7 +95,7 @@ def in_blocks(records: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[Bloc
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Switch garbage collection off: text and arrays form no cycles, and a search for them takes half of the time."""
+    """Switch garbage collection off: text and arrays form no cycles, and the search for cycles takes half the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -106,7 +106,7 @@ def without_collection() -> Iterator[None]:
 
 
 def table_of(form: str, file: File, blocks: Iterable[Block], **table_fields: object) -> Table:
-    """Make a table of blocks of rows; `table_fields` are the other fields of the table.
+    """Join blocks of rows into a table; `table_fields` are further fields of the table.
 
     Raises:
         FuguError: there are no rows, too many, or too many columns.

@@ -1,4 +1,4 @@
-"""Turn rows with times into ticks: each event is a tick, samples are put on a clock, changes hold until the next."""
+"""Turn rows with times into ticks: each event is a tick, samples are put on a clock, a change holds until the next."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _LEVELS, _FEWEST, _REPEATS, _LOOKED_AT = 8, 20, 0.01, 1_000
 class Steps(NamedTuple):
     """Steps of time between neighbouring rows of one part.
 
-    `all` are (m,) seconds, `at` (m,) indices of the rows that end the steps. `median` is of the steps above 0.
+    `all` has the (m,) steps in seconds, `at` the (m,) indices of the rows that end them. `median` is the median step
+    above 0.
     """
 
     all: Floats
@@ -46,9 +47,9 @@ class Steps(NamedTuple):
 class Ticks(NamedTuple):
     """Ticks of a recording.
 
-    `rows` are (n,) indices of the row of each tick's reading, -1 without one. `segments` are (n,) numbers, equal where
-    no gap lies between. `steady` is False for events. `moments` are the (n,) times in seconds at which a log of changes
-    is looked at, None for other rows. `notes` say what was done.
+    `rows` has the (n,) row indices of the ticks' readings, -1 without a reading. `segments` are (n,) numbers, equal for
+    ticks without a gap between them. `steady` is False for events. `moments` are the (n,) times in seconds at which a
+    log of changes is sampled, None for other rows. `notes` name rows left out, gaps and absent rows.
     """
 
     rows: Ints
@@ -60,9 +61,9 @@ class Ticks(NamedTuple):
 
 
 def in_order(times: Floats, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """Sort rows by time within each part. Return their indices, and notes of what was done.
+    """Sort rows by time within each part. Return their indices, and notes about moved rows and rows left out.
 
-    `times` are (n,) in seconds. Of rows of one time only the last is returned, unless over a fifth repeat a time.
+    `times` are (n,) in seconds. Of rows with equal times only the last is kept, unless over a fifth repeat a time.
     """
     order, notes = np.arange(len(times)), []
     if ((np.diff(row_parts) < 0) | ((np.diff(row_parts) == 0) & (np.diff(times) < 0.0))).any():
@@ -99,13 +100,13 @@ def has_few(values: NDArray[Any]) -> bool:
 def kind_of(
     steps: Steps, values: NDArray[Any], columns: list[Floats], changes: bool | None
 ) -> tuple[RowKind, str] | None:
-    """Return the kind of rows and why; None if they may be of several kinds.
+    """Return the kind of rows and the reason for it; None if several kinds are possible.
 
     Args:
         steps: the steps of time between the rows.
         values: readings, or numbers for names, of the rows that have one.
-        columns: (n,) numbers each, which steps of time may explain, as intervals explain a heart rate.
-        changes: whether the form or the name of a column says that rows are changes; None if neither says anything.
+        columns: columns of (n,) numbers that steps of time may explain, as intervals explain a heart rate.
+        changes: whether rows are changes by the form of the file or the name of a column; None if neither shows it.
     """
     if changes:
         return "changes", "their times are of changes"
@@ -133,7 +134,7 @@ def kind_of(
 
 
 def _explains(steps: Steps, column: Floats) -> bool:
-    """Return whether a column of numbers correlates with the steps in seconds, or with the rate of 60 s by the step."""
+    """Return whether a column of numbers correlates with the steps in seconds, or with the rates per minute."""
     values = column[steps.at]
     is_usable = (steps.all > 0.0) & (steps.all <= LONGEST_SILENCE * steps.median) & np.isfinite(values)
     if is_usable.sum() < _FEWEST:
@@ -147,7 +148,7 @@ def _explains(steps: Steps, column: Floats) -> bool:
 def ticks_of(
     kind: RowKind, times: Floats, row_parts: Ints, is_up: NDArray[np.bool_], steps: Steps, period: float | None
 ) -> Ticks:
-    """Put rows on ticks. Changes without a `period` are looked at every minute or second; only they need `is_up`.
+    """Put rows on ticks. Changes without a `period` are sampled every minute or second; only changes need `is_up`.
 
     Raises:
         FuguError: there would be too many ticks, or rows are events and a period is given.
@@ -163,7 +164,7 @@ def ticks_of(
 
 
 def _stretches(times: Floats, row_parts: Ints, longest_step: float) -> tuple[Ints, tuple[str, ...]]:
-    """Number the stretches of rows, (n,): it rises at gaps and new parts. Return the numbers, and a note of gaps."""
+    """Number the stretches between gaps and parts. Return each row's number, (n,), and a note if there are gaps."""
     in_part = np.diff(row_parts) == 0
     is_gap = ~in_part | (np.diff(times) > longest_step)
     gap_count = int((is_gap & in_part).sum())
@@ -172,7 +173,7 @@ def _stretches(times: Floats, row_parts: Ints, longest_step: float) -> tuple[Int
 
 
 def _from_events(times: Floats, row_parts: Ints, steps: Steps) -> Ticks:
-    """Make a tick of each row. If many rows share a time, the period is the mean step, else the median step."""
+    """Make each row a tick. If many rows share a time, the period is the mean step, else the median step."""
     is_coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
     period = float(steps.all.mean()) if is_coarse else steps.median
     stretches, notes = _stretches(times, row_parts, LONGEST_SILENCE * max(period, steps.median))
@@ -180,7 +181,7 @@ def _from_events(times: Floats, row_parts: Ints, steps: Steps) -> Ticks:
 
 
 def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | None) -> Ticks:
-    """Put samples on a clock. Absent rows become ticks without a reading; of rows for one tick the last counts."""
+    """Put samples on a clock. Absent rows become ticks without a reading; of several rows for a tick keep the last."""
     step = period or steps.median
     stretches, notes = _stretches(times, row_parts, LONGEST_SILENCE * max(step, steps.median))
     is_gap = np.diff(stretches) > 0
@@ -206,8 +207,8 @@ def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | 
 def _from_changes(times: Floats, row_parts: Ints, is_up: NDArray[np.bool_], period: float | None) -> Ticks:
     """Turn a log of changes into ticks: the reading that holds at the end of each period.
 
-    A row of a source that is down begins a gap until the next row. Without a period it is a minute, or a second for
-    logs shorter than ten hours.
+    A row of a source that is down begins a gap until the next row. The default period is a minute, or a second for logs
+    shorter than ten hours.
     """
     starts = np.flatnonzero(np.concatenate([[True], np.diff(row_parts) != 0]))
     ends = np.concatenate([starts[1:], [len(times)]])

@@ -26,13 +26,13 @@ Cells = NDArray[Any]
 """Readings (n,): numbers with NaN for missing ones, or names with None for missing ones."""
 
 _BROKEN = ("unavailable",)
-"""Cells that are written while the source is down: they begin a gap."""
+"""Cells that are written while the source is down. Each begins a gap."""
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _SPACES = " '\u2019\u00a0\u202f"
 _GROUPED = re.compile(
     rf"[-+]?\d{{1,3}}(([{_SPACES}]\d{{3}})+([.,]\d+)?|(\.\d{{3}})+,\d+|(,\d{{3}})+\.\d+|(\.\d{{3}}){{2,}}|(,\d{{3}}){{2,}})"
 )
-"""Numbers with signs between their thousands that can be read in one way only."""
+"""Numbers with separators between thousands that can be read in one way only."""
 _WITH_DECIMALS = re.compile(rf"[{_SPACES}]\d{{3}}[.,]|\..*,|,.*\.")
 _THREE = re.compile(r"\d{1,3}(\.\d{3})?")
 _MOST_WORDS, _AGAIN, _LOOKED_AT, _FEWEST, _FEWEST_AMOUNTS = 8, 3, 200, 10, 0.1
@@ -49,8 +49,8 @@ _PREFIXED = re.compile(r"[^\W\d](W|Wh|V|A|VA|VAR|Hz|B|b|bit|bytes|g|m|s|J|Pa|Ω|
 class Values(NamedTuple):
     """Readings of rows.
 
-    `is_up` (n,) says whether the source worked. `missing` is the number of cells by word or code for no reading. `unit`
-    is the unit written in the cells, '' without one. `plain` says whether an agent can read the cells as they are.
+    `is_up` (n,) says whether the source worked. `missing` has the number of cells of each word or code for no reading.
+    `unit` is the unit written in the cells, or ''. `plain` says whether an agent can read the cells without conversion.
     """
 
     readings: Cells
@@ -73,7 +73,7 @@ def present_in(readings: Cells) -> Bools:
 
 
 def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Values:
-    """Read the readings of a column; `codes` are cells that are no readings, beside the usual words.
+    """Read the readings of a column. Cells in `codes` and usual words for no reading count as missing.
 
     Raises:
         FuguError: a cell is no number though most are, or it is not clear which number a cell is.
@@ -140,7 +140,7 @@ def _scaled_number(match: re.Match[str]) -> tuple[float, str]:
 
 
 def _may_be_thousands(cells: Sequence[str]) -> bool:
-    """Return whether cells are whole numbers below 1000 and numbers with three digits after a point, some of each."""
+    """Return whether all cells are integers below 1000 or have three digits after a point, and both kinds occur."""
     if not all(map(_THREE.fullmatch, cells[:_LOOKED_AT])) or not all(map(_THREE.fullmatch, cells)):
         return False
     cells_with_point = {cell for cell in cells if "." in cell}
@@ -148,15 +148,15 @@ def _may_be_thousands(cells: Sequence[str]) -> bool:
 
 
 def _thousands_error(file: str, column: str) -> FuguError:
-    """Return the error for a sign that may be of thousands or of decimals."""
+    """Return the error for a column whose points or commas may separate thousands or decimals."""
     return FuguError(
-        f"{file}: column {column} has a sign before three digits, for thousands or decimals: write decimals with a "
-        "point, and thousands without a sign"
+        f"{file}: column {column} has a separator before three digits, of thousands or decimals: write decimals with a "
+        "point, and thousands without a separator"
     )
 
 
 def _ungrouped_numbers(cells: Iterable[str]) -> dict[str, float | None]:
-    """Read cells with signs between thousands as numbers, by cell; empty if their decimal signs differ."""
+    """Map cells with separators between thousands to their numbers. Return {} if their decimal marks differ."""
     grouped_cells = [cell for cell in cells if _GROUPED.fullmatch(cell)]
     decimals = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in grouped_cells if _WITH_DECIMALS.search(cell)}
     if len(decimals) > 1:

@@ -26,7 +26,7 @@ __all__ = ["Listener", "end", "find_mosquitto", "gateway", "kill", "launch", "pr
 
 
 class Listener:
-    """A subscriber to topics of a broker, while the context lasts; messages that cannot be read are left out."""
+    """A subscriber to topics of a broker while the context lasts; unreadable messages are dropped."""
 
     def __init__(self, broker: Broker, *topics: str) -> None:
         self.link = Link(broker, client_id="listener", subscriptions=topics, on_message=self._arrived)
@@ -92,7 +92,7 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
 
 
 def find_mosquitto(kind: str) -> str | None:
-    """Return the path of Mosquitto, None if it is not installed; FuguError if no broker of this kind is."""
+    """Return the path of Mosquitto; None if it is not installed. FuguError if no broker of this kind is installed."""
     mosquitto = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if kind == "mosquitto" and mosquitto is None:
         raise FuguError("mosquitto is not installed: apt-get install mosquitto")
@@ -108,7 +108,7 @@ def _free_port() -> int:
 
 
 def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Wait until a broker takes connections; FuguError if it does not."""
+    """Wait until a broker accepts connections; FuguError if the broker does not start."""
     deadline = time.monotonic() + _BROKER_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -179,7 +179,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def end(process: subprocess.Popen[bytes], name: str, log: Path) -> int:
-    """Ask a process to end, and return its exit code; if it does not end, kill it, say so, and return 0."""
+    """Terminate a process, and return its exit code. If it does not end, kill it, print that, and return 0."""
     process.terminate()
     try:
         return process.wait(_STOP_SECONDS)
@@ -202,7 +202,7 @@ def gateway(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a gateway with the policies in a folder's `policies`; with `wait`, wait until it has started.
 
-    With `releases` it makes the releases of the folder's file `releases.toml`.
+    With `releases` the gateway makes the releases of the folder's file `releases.toml`.
     """
     file = folder / "gateway.toml"
     settings = {"fleet": fleet, "store": "gateway.sqlite", "policies": "policies"}

@@ -35,10 +35,10 @@ _SUB = (
     "sure that one given heartbeat was fast, gets at most 73 % sure."
 )
 _TICK_SECONDS, _REPLAY_SECONDS = 0.001, 20.0
-"""Real seconds of a tick, and the longest replay: many ticks are shortened to fit into it."""
+"""Real seconds of a tick, and of the longest replay, into which many ticks are shortened."""
 _MOST_SECONDS = 600.0
 _TOLD_FROM = 0.03
-"""The share of a replay after which the time that is left is shown."""
+"""The share of a replay after which the remaining time is shown."""
 _STILL_SECONDS, _GIVEN_UP_SECONDS = 15.0, 60.0
 """Seconds without progress after which a device is named, and after which it is killed."""
 
@@ -116,13 +116,13 @@ def show_recording(page: Page, index: int, values: Cells, hours: float, quantity
 
 
 def draw_replay(page: Page, index: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
-    """Draw the ticks of a replay that have been read, and the values that have arrived."""
+    """Draw the first `ticks` ticks of a replay, and the values that have arrived."""
     is_waiting = not replay.parts and (results is None or results.attack is None)
     page.draw(index, {**replay_document(replay, ticks, results), "waiting": is_waiting})
 
 
 class _Device(NamedTuple):
-    """The state of a device by its messages; `moved_at` is the monotonic time of its last progress."""
+    """The state of a device from its messages; `moved_at` is the monotonic time of its last progress."""
 
     moved_at: float
     ticks: int
@@ -244,11 +244,11 @@ def _watch_replays(
     devices: dict[str, subprocess.Popen[bytes]],
     replays: Sequence[Replay],
 ) -> list[str]:
-    """Show what arrives until the recordings end and the gateway has stored all that was released.
+    """Show arrivals until all devices have ended. Name devices without progress, and kill them after a minute.
 
-    A device that stands still is named, and after a while killed. Return a sentence for each that was killed.
+    Return a sentence for each killed device.
     """
-    start_time = began = time.monotonic()
+    start_time = replay_start = time.monotonic()
     standstills, failures, drawn_ticks = dict[str, str](), list[str](), dict[str, int]()
     ticks = sum(replay.states.size for replay in replays)
     with working("replaying", measured=True) as progress:
@@ -270,12 +270,11 @@ def _watch_replays(
                     kill(devices.pop(device))
             device_states = [subscriber.devices[replay.device] for replay in replays]
             if not any(state.ticks for state in device_states):
-                began = time.monotonic()
+                replay_start = time.monotonic()
             pairs = [*zip(device_states, replays, strict=True)]
             done_share = sum(min(state.ticks, replay.states.size) for state, replay in pairs) / ticks
-            seconds_left = (
-                (time.monotonic() - began) * (1.0 - done_share) / done_share if done_share >= _TOLD_FROM else None
-            )
+            elapsed = time.monotonic() - replay_start
+            seconds_left = elapsed * (1.0 - done_share) / done_share if done_share >= _TOLD_FROM else None
             arrivals = sum(replay.count_values(state.frames) for state, replay in pairs)
             stage = f"replaying: {arrivals} of {sum(replay.expected for replay in replays)} numbers sent"
             page.show(stage=stage, done=done_share, left=seconds_left, stalled="; ".join(standstills.values()))

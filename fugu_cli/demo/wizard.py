@@ -58,7 +58,7 @@ _MOST_UPLOADED = 4 * _MOST_BYTES
 """The most bytes of all uploads, finished or not."""
 _MOST_TOPIC_FILES = 4
 _MOST_WAITING = 100_000
-"""The most messages that are kept between two looks at them."""
+"""The most messages that are kept until `take_messages`."""
 _BLOCK = 1 << 16
 _POLL_SECONDS = 0.05
 _INSTALLED = (Path("/etc/fugu-gateway"), Path("/var/lib/fugu-gateway"))
@@ -70,7 +70,7 @@ _QUESTION = (
     *("fleet", "device", "broker"),
 )
 _LISTS = {"only": re.compile(",(?=[^,=]+=)"), "as_it_is": re.compile(",")}
-"""By field that holds several words: the pattern between them."""
+"""Fields with several words, and the pattern between the words."""
 _MOST_READ = 10 << 20
 """The most bytes of an upload that is read at once, before any plan."""
 _FIELDS = ("do", "topic", "path", "local", "folder", *_QUESTION)
@@ -185,7 +185,7 @@ class _Wizard:
         return HTTPStatus.CREATED
 
     def _describe_upload(self, path: Path) -> None:
-        """Show what an upload is, as `fugu read` does, or ask about it; a large upload is read only for a plan."""
+        """Describe an upload as `fugu read` does, or ask about it; a large upload is read only for a plan."""
         stage, problem_text, offers, summary_lines = "", "", list[dict[str, Any]](), list[str]()
         try:
             stage = _arrival_words(path)
@@ -216,7 +216,7 @@ class _Wizard:
         shutil.rmtree(path.parent, ignore_errors=True)
 
     def serve(self) -> None:
-        """Handle requests until one is to finish."""
+        """Handle requests until the request to finish."""
         actions = {"record": self._record, "plan": self._show_plan, "write": self._write_plan}
         while (fields := self._queue.get())["do"] != "finish":
             with self._lock:
@@ -307,7 +307,7 @@ class _Wizard:
 
 
 class _EveryMessage(MqttSensor):
-    """A sensor that keeps every message of a topic with its time of arrival; `lost` counts those beyond the limit."""
+    """A sensor that keeps every message of a topic with its time of arrival; `lost` counts messages over the limit."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._messages: deque[tuple[float, Reading]] = deque()
@@ -356,7 +356,7 @@ class _TopicFiles:
         csv.writer(self._file).writerow(["time", "value"])
 
     def add(self, moment: float, value: object) -> bool:
-        """Write a message. Return True if the file is full with it, and a new file has begun."""
+        """Write a message. Return True if the file is then full; in that case begin a new file."""
         self._size += csv.writer(self._file).writerow([f"{moment:.6f}", value])
         if is_full := self._size >= _MOST_BYTES:
             self.begin()
@@ -423,7 +423,7 @@ def _arrival_words(recording: Path) -> str:
 
 
 def _line(error: Exception) -> str:
-    """Return an error as one line, which holds no reading."""
+    """Return an error as one line without any reading."""
     match error:
         case MemoryError():
             return "there is not enough memory for this recording: give a part of it"

@@ -32,7 +32,7 @@ def console() -> Console:
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> RichTable:
-    """Make a table of at most some width, without a title; its first column is aligned left, the others right."""
+    """Make a table of at most `width` characters; the first column is aligned left, the others right."""
     cells = [tuple(map(printable, row)) for row in rows]
     rich_table = RichTable(
         box=box.SIMPLE_HEAD if any(columns) else None,
@@ -56,7 +56,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
 
 
 def _widths(columns: Sequence[Sequence[str]], available: int) -> list[int]:
-    """Return the widths of columns, given by their cells. Cells are broken only if necessary, and between words."""
+    """Return the widths of columns, given by their cells; cells are broken only if necessary, between words."""
     widths = [max(map(len, cells)) for cells in columns]
     min_widths = [max([*map(_part_width, cells), *map(len, header.split())], default=0) for header, *cells in columns]
     while sum(widths) + _BETWEEN * len(widths) > available and widths != min_widths:
@@ -76,7 +76,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def rendered(report: Report) -> Group:
-    """Return lines and tables as one object, which a terminal can redraw."""
+    """Return a report's lines and tables as one object that a terminal can redraw."""
     renderables: list[RichTable | Text] = []
     for part in report:
         if isinstance(part, Table):
@@ -121,7 +121,7 @@ def say_waiting(reason: str) -> None:
 
 @contextmanager
 def working(task_words: str, *, measured: bool = False) -> Iterator[Callable[..., None]]:
-    """Show on stderr that work goes on, and for how long, if stderr is a terminal.
+    """Show the progress and duration of some work on stderr, if stderr is a terminal.
 
     Args:
         task_words: the name of the work.

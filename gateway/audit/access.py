@@ -1,4 +1,4 @@
-"""Who may read a topic at the broker, by its access list, which is read as Mosquitto does.
+"""Which accounts may read a topic, by the broker's access list, interpreted as Mosquitto does.
 
 An audience is the set of accounts that may read the same topics and have the same promise.
 """
@@ -29,7 +29,7 @@ _OUTPUT_KINDS: tuple[tuple[Kind, ...], ...] = (("symbols", "estimate"), ("window
 
 
 class Rule(NamedTuple):
-    """A line of an access list: read, write, readwrite or deny. `user` is `None` in a pattern (%u) for all users."""
+    """A rule of an access list; `access` is read, write, readwrite or deny, `user` is `None` in patterns (%u)."""
 
     user: str | None
     access: str
@@ -39,7 +39,7 @@ class Rule(NamedTuple):
 class AccessList(NamedTuple):
     """The access list of a broker.
 
-    The role of an account that `fugu deploy` does not know is ''. `limits` are the promises of accounts that have one.
+    `roles` has every account's role, '' if `fugu deploy` does not know the account. `limits` has readers' limits.
     """
 
     rules: tuple[Rule, ...]
@@ -47,7 +47,7 @@ class AccessList(NamedTuple):
     limits: dict[str, Promise]
 
     def may_read(self, user: str, topic: str) -> bool:
-        """Return True if some rule lets an account read a topic, and no rule denies it."""
+        """Return True if some rule lets an account read a topic, and no rule denies the topic."""
         rules = [rule for rule in self.rules if rule.user in (user, None) and matches(_filter_of(rule, user), topic)]
         return any(rule.access in _PERMITS for rule in rules) and not any(rule.access == "deny" for rule in rules)
 
@@ -56,7 +56,7 @@ class AccessList(NamedTuple):
         return tuple(name or "(anybody)" for name in self.roles if self.may_read(name, topic))
 
     def strangers(self, topic: str) -> list[str]:
-        """Describe the accounts that may read a topic and have no role of the site, in words."""
+        """Describe in words each account that may read a topic and has no role of the site."""
         names = [name for name, role in self.roles.items() if role not in _SITE_ROLES and self.may_read(name, topic)]
         unknown_role = "not known to fugu deploy"
         return [f"account {n} ({self.roles[n] or unknown_role})" if n else "whoever gives no name" for n in names]
@@ -76,7 +76,7 @@ class AccessList(NamedTuple):
         return cls(rules, roles, limits)
 
     def audiences(self, policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
-        """Group the accounts that may read the same of some streams; accounts that may read nothing are left out."""
+        """Group the accounts by what they may read about some streams. Leave out accounts that may read nothing."""
         readers = _release_readers(policies, config)
         accounts: dict[Audience, list[str]] = {}
         for account, role in self.roles.items():
@@ -98,13 +98,13 @@ class AccessList(NamedTuple):
 
 
 class Audience(NamedTuple):
-    """Accounts that may read the same of some streams.
+    """Accounts that may read the same about some streams.
 
     Attributes:
         name: the names of the accounts, or of the audience in a configuration.
         site: whether the audience has the site's promise, which is the stream's own guarantee.
-        epsilon, adversary, seconds: the promise to any other audience; epsilon is 0 if it should be told nothing.
-        symbols: streams, as device/stream, whose symbols or estimates, made of every symbol, the audience may read.
+        epsilon, adversary, seconds: the promise to any other audience; epsilon is 0 if it may learn nothing.
+        symbols: streams, as device/stream, whose symbols or estimates the audience may read.
         windows: streams whose counts, by the device or the gateway, the audience may read.
         releases: names of the releases that the audience may read.
     """
@@ -120,7 +120,7 @@ class Audience(NamedTuple):
 
 
 def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
-    """Return the site and each audience of a configuration of releases, with what each is meant to read."""
+    """Return the site and each audience of a configuration of releases, with the outputs that each is meant to read."""
     streams = tuple(f"{policy.device}/{policy.stream}" for policy in policies)
     release_readers = _release_readers(policies, config)
     audiences = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(dict(release_readers)))]
@@ -131,7 +131,7 @@ def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | 
 
 
 def _release_readers(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> list[tuple[str, str]]:
-    """Return pairs of a release, also of sums of homes, and an audience that may read it."""
+    """Return pairs of a release's name and an audience that may read it, also for sums of homes."""
     config = config or ReleaseConfig()
     release_readers: list[tuple[str, str]] = []
     for release in config.releases:

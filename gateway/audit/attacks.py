@@ -1,4 +1,4 @@
-"""Attacks on all that an audience may read of a tick: lower bounds on epsilon, beside its promise and certificate.
+"""Attacks on all that an audience may read of a tick: lower bounds on epsilon, to compare with its promise.
 
 There are three attackers with different assumptions. One counts how often an event happens under two states, on a
 chain that makes the class worst: `fugu.attackers.events`. One assumes draws that are independent given the states
@@ -113,13 +113,13 @@ class Attacked(NamedTuple):
     Attributes:
         heard: the outputs that the audience may read, in words.
         promised: the promised epsilon.
-        certified: the accountant's bound on what the audience is told as configured; infinite without one.
+        certified: the accountant's bound on the loss by the configured outputs; infinite without one.
         witness: lower bound on epsilon if draws are as the policy states: some output is that much likelier under one
             state than another. `None` for recorded draws, whose distribution is not known.
         extended: lower bound on epsilon if draws are independent given the states (`extended_epsilon`), at the
             confidence of the audit; `None` if not known.
         draws: "simulated" or "recorded".
-        least, trials, hits, alarms: of the counted `Event`, whatever the draws; 0 if nothing could be shown.
+        least, trials, hits, alarms: lower bound and counts of the `Event`; 0 if nothing could be shown.
         about: the two states and the chain, in words.
         ticks: length of the stretch of the promise. Attackers distinguish stretches that stay in one of two states.
     """
@@ -235,7 +235,7 @@ def _may_read(joint: JointStreams, audience: Audience, definition: Definition) -
 
 
 def _stretch_ticks(joint: JointStreams, view: _AudienceView) -> int:
-    """Return the ticks of the stretch that a promise is about; 1 if an output is exclusive, or a state cannot last."""
+    """Return the ticks of a promise's stretch; 1 if an output is exclusive, or a state cannot last."""
     stay_probabilities = (row[x] for extreme in joint.chains.extremes for x, row in enumerate(extreme))
     if any(count.is_exclusive for count in view.counts) or any(probability <= 0 for probability in stay_probabilities):
         return 1

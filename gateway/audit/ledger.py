@@ -1,7 +1,7 @@
 """The audit of a ledger: bounds from its entries on what every audience and reader has learned of any stretch.
 
-`gateway.releases.audit` replays charges. From these follows a loss, by the chain accountant or by quilts. Every charged
-tick counts as much as the most charged one. If the ticks are not numbered, endlessly many such ticks are bounded.
+`gateway.releases.audit` replays charges. The chain accountant or quilts bound the loss by them. Every charged tick
+counts as much as the most charged tick. If ticks are not numbered, the bound is for endlessly many of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from gateway.releases.ledger import Ledger
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger", "stream_loss"]
 
 Histories = Callable[[str, str], History]
-"""A function from a device and a stream to the history of the stream's ticks."""
+"""A function that returns the history of a stream's ticks for a device and a stream."""
 _MAX_TICKS = 4096
 """The most ticks that are accounted for one by one."""
 
@@ -68,7 +68,7 @@ class StreamLoss(NamedTuple):
 
 
 class ReaderLoss(NamedTuple):
-    """Loss to an account at the broker about a stream, through all audiences that it ever belonged to, in nats.
+    """Loss in nats to an account at the broker about a stream, through all audiences that the account ever had.
 
     `epsilon` is an upper bound, `None` if there is none. Streams that move together are named as one, as in
     `gateway.releases.entries`.
@@ -90,7 +90,7 @@ class ReaderLoss(NamedTuple):
 class LedgerAudit(NamedTuple):
     """Result of an audit: numbers of entries and accounts, the worst loss of each stream and reader, and problems.
 
-    `readers` is empty if the broker is not known. `sources` says where each kind of input came from, one line each.
+    `readers` is empty without the broker's folder. `sources` has a line about the origin of each kind of input.
     """
 
     entries: int
@@ -108,16 +108,16 @@ def audit_ledger(
     promises: Mapping[str, Promise] | None = None,
     history: Histories | None = None,
 ) -> LedgerAudit:
-    """Recompute the worst epsilon of every stretch from all that a ledger says. FuguError if a file cannot be read.
+    """Recompute the worst epsilon of every stretch from the entries of a ledger. FuguError if a file cannot be read.
 
     Args:
         ledger: the ledger to audit.
         broker: the broker's folder, which says which accounts read which audiences; `None` to leave accounts out.
         policies: every version that was in force, from a source other than the ledger. Without any, the ledger's own
             classes of chains, noise tables and windows are used.
-        promises: what each audience is promised; `None` for what the ledger says.
-        history: the ticks of a device's stream in its gateway's store. Without it, nobody knows how many ticks lay
-            between those of a looser and those of a stricter policy.
+        promises: the promise to each audience; `None` for the ledger's promises.
+        history: the ticks of a device's stream in its gateway's store. Without it, the number of ticks between a looser
+            and a stricter policy is unknown.
     """
     accounts = BrokerFolder.open(broker).settings.accounts if broker is not None else ()
     trusted_policies = TrustedPolicies(policies)
@@ -183,11 +183,11 @@ def _epsilon_text(epsilon: float | None) -> str:
 def _raised_charge(
     disclosure: Disclosure, group: Sequence[Disclosure], history: Histories | None
 ) -> tuple[Disclosure, bool]:
-    """Return a disclosure with the charge that bounds it, and whether louder ticks before add a slack.
+    """Return a disclosure with the charge that bounds it, and whether earlier louder ticks add a slack.
 
-    `group` has all disclosures to the audience of the stream and of streams that move with it. Ticks with a larger
-    charge, louder ones, leak over a change of allowance. If they come later, their charge is taken for all ticks, as no
-    release waits for them. So is the charge of earlier ones that are not known to be far enough away.
+    `group` has all disclosures to the audience about the stream and streams that move with it. Louder ticks, those with
+    a larger charge, leak over a change of allowance. The charge of later louder ticks is taken for all ticks, as no
+    release waits for them. So is the charge of earlier louder ticks that are not known to be far enough away.
     """
     max_charge = max(other.charge for other in group if other.after >= disclosure.after)
     raised = disclosure if max_charge == disclosure.charge else disclosure._replace(charge=max_charge, runs=())
@@ -266,12 +266,12 @@ def _constant_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, c
 
 @lru_cache(maxsize=1024)
 def _tick_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, tick_count: int) -> float:
-    """Bound the loss of a tick of a stream in which `tick_count` ticks are charged at most `charge`, and no others.
+    """Bound the loss of a tick of a stream in which `tick_count` ticks are charged, each at most `charge`.
 
-    The order in which the device drew these ticks is not known: a clock that was set skips numbers. So each tick counts
-    as the most charged one. An informed adversary may also know states outside these ticks, so the bound against any
-    side information is used. Ticks that tell nothing can lie between: they only shrink three bounds, by odds ratios, by
-    quilts, and of two sticky states. In other chains they may turn one secret into another.
+    The order in which the device drew these ticks is unknown: a clock that was set skips numbers. So each counts as the
+    most charged tick. An informed adversary may also know states outside these ticks, so the bound against any side
+    information is used. Uncharged ticks between them only shrink three bounds: by odds ratios, by quilts, and for two
+    sticky states. In other chains they may turn one secret into another.
     """
     rates = _rates(charge, tick_count)
     if mechanism == "chain":
@@ -283,7 +283,7 @@ def _tick_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, charg
 
 @lru_cache(maxsize=1024)
 def _stretch_loss(chains: ReleaseClass, charge: int, tick_count: int, ticks: int) -> float:
-    """Bound the loss of a stretch of `ticks` ticks of such a stream by odds ratios, against every adversary."""
+    """Bound the loss of `ticks` ticks in a row among `tick_count` charged ticks by odds ratios, for every adversary."""
     odds = chains.worst_odds
     return float(stretch_losses(math.inf if odds is None else float_up(odds), _rates(charge, tick_count), ticks).max())
 
@@ -297,10 +297,10 @@ def _corners(chains: ReleaseClass) -> tuple[MarkovChain, ...]:
 
 
 def _reader_losses(accounts: Iterable[Account], disclosures: Sequence[tuple[Disclosure, bool]]) -> Iterator[ReaderLoss]:
-    """Yield the losses to all accounts with a limit, by all audiences that they ever read.
+    """Yield the losses to all accounts with a limit, through all audiences that the accounts ever had.
 
-    Disclosures come with whether louder ticks leak into them, which adds a slack. Streams that move together count as
-    one, whichever of them each audience was told about.
+    Each disclosure has a flag: louder ticks leak into it, which adds a slack. Streams that move together count as one,
+    whichever of them an audience was told about.
     """
     groups = _stream_groups(disclosure for disclosure, _ in disclosures)
     for account in accounts:
@@ -333,10 +333,9 @@ def _stream_groups(disclosures: Iterable[Disclosure]) -> dict[Stream, frozenset[
 def _joint_loss(disclosures: Sequence[Disclosure], limit: Promise) -> float | None:
     """Bound the loss of a stream to a reader of several audiences; `None` without a bound.
 
-    Each class is charged the disclosures that name it. The largest charge of a tick for each audience is added up,
-    whichever tick it was. A ledger account's charges already count streams that move together with its stream. What
-    devices themselves release to all audiences counts once. A stretch has the limit's seconds, in the most ticks that
-    these ever were.
+    Each class is charged for the disclosures that name it: the sum over audiences of the largest charge of any tick. A
+    ledger account's charges already count streams that move together with its stream. What devices themselves release
+    to all audiences counts once. A stretch has the limit's seconds, at the shortest period of any disclosure.
     """
     adversary, ticks = limit.adversary, max(limit.ticks(disclosure.period_us) for disclosure in disclosures)
     if any(disclosure.mechanism in ALONE for disclosure in disclosures):

@@ -1,6 +1,6 @@
 """The mechanism that is attacked: streams that one chain drives, their counts, and the worst chains of their class.
 
-Audiences are promised an epsilon for a whole class of chains, so that an attack on any one chain of it refutes it.
+Audiences are promised an epsilon for a whole class of chains, so an attack on one of its chains refutes the promise.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 
 class Definition(NamedTuple):
-    """Noisy counts of window after window: window n covers the ticks start + n * stride .. + length - 1.
+    """Noisy counts of windows; window n covers `length` ticks from start + n * stride on.
 
     Attributes:
         kind: "window" of the device, "sum" over homes of which all others are known, or "release" of the gateway.
@@ -97,7 +97,7 @@ class Definition(NamedTuple):
         return self.overlap * self.tick_loss
 
     def window_count(self, name: str, first: int, members: tuple[int, ...]) -> Counted:
-        """Return the count of `members` in the window that begins at tick `first`, whose noise has this name."""
+        """Return the count of `members` in the window that begins at tick `first`; `name` is that of its noise."""
         symbols = self.source if self.symbols else None
         return Counted(name, first, self.length, members, symbols, self.scale, self.terms, self.consecutive)
 
@@ -114,7 +114,7 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """Return the windows of a device and of its groups. FuguError if one is no sum over ticks: no attack reads it."""
+    """Return the windows of a device and of its groups. FuguError if a window's counts are no sums over ticks."""
     names = policy.discretiser.states
     if unsupported := [window for window in policy.counted if not window.query.additive]:
         raise FuguError(
@@ -132,7 +132,7 @@ def windows(policy: Policy) -> tuple[Definition, ...]:
 
 
 def gateway_releases(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
-    """Return the gateway's releases about a stream, and, in words, those that cannot be made of it."""
+    """Return the gateway's releases about a stream, and sentences about releases that cannot be made of it."""
     definitions, problems, config = [], [], config or ReleaseConfig()
     for plan in config.releases:
         if plan.stream != policy.stream or (plan.devices != "all" and policy.device not in plan.devices):
@@ -145,9 +145,9 @@ def gateway_releases(policy: Policy, config: ReleaseConfig | None) -> tuple[tupl
 
 
 def _release_definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list[Definition]:
-    """Return the counts that a release is made of: of windows, of symbols, or of both.
+    """Return the counts of windows, symbols or both that a release is made of.
 
-    Raises FuguError if the gateway would not make the release either; ChainClassError if no noise is enough for it.
+    Raises FuguError if the gateway would refuse the release; ChainClassError if no noise is enough for it.
     """
     labels = policy.discretiser.states
     if not set(plan.states) <= set(labels):
@@ -229,7 +229,7 @@ class JointStreams(NamedTuple):
 
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> JointStreams:
-        """Join the streams of some policies. FuguError if several policies are not of one class of joint chains."""
+        """Join the streams of some policies. FuguError if several policies do not have one class of joint chains."""
         chains = policies[0].chains
         if chains.named_streams and all(policy.chains == chains for policy in policies):
             columns = [chains.column(policy.device, policy.stream) for policy in policies]
@@ -251,7 +251,7 @@ class JointStreams(NamedTuple):
 
     @property
     def secrets(self) -> tuple[int, ...]:
-        """For each state of the chain an index of the states that it shows; () if no two states show the same."""
+        """(n,) numbers of the chain's states, equal if all streams show equal states; () if all would differ."""
         shows = list(zip(*map(self.chains.shown_states, range(len(self.chains.named_streams))), strict=True))
         rows = list(dict.fromkeys(shows))
         return tuple(map(rows.index, shows)) if len(rows) < self.states else ()
@@ -263,7 +263,7 @@ class JointStreams(NamedTuple):
         return tuple(named_stream.name for n, named_stream in enumerate(self.chains.named_streams) if n not in columns)
 
     def state_words(self, secret: int) -> str:
-        """Return words for a secret: the states of all streams that it stands for."""
+        """Return the states of all streams for a number of `secrets`, in words."""
         state = self.secrets.index(secret) if self.secrets else secret
         streams = zip(self.policies, self.shows, strict=True)
         return ", ".join(policy.discretiser.states[column[state]] for policy, column in streams)
@@ -278,11 +278,11 @@ class JointStreams(NamedTuple):
 
 
 def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> tuple[MarkovChain, ...]:
-    """Return stationary chains of a class of which one is likely its worst; of two states, the stickiest is.
+    """Return stationary chains of a class, one of which is likely the worst; with two states, the stickiest is.
 
-    An attacker with any side information may know that only two states are left at every tick, both equally likely.
-    Then only the odds ratio of the steps limits what he learns. If the class bounds odds ratios, the chain that he then
-    sees is of the class. `losses` (k, k) has the loss of a tick about each state against each other one.
+    An attacker with side information may know that only two states are left at every tick, both equally likely. Then
+    only the odds ratio of the steps limits what he learns. If the class bounds odds ratios, it contains the chain that
+    he sees. `losses` (k, k) has the loss of a tick about each state against each other state.
     """
     transitions = [np.array(extreme) for extreme in joint.chains.extremes]
     if not transitions:
@@ -296,7 +296,7 @@ def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> t
 
 
 def _chain_of_two(losses: Floats, transition: Floats) -> MarkovChain:
-    """Return the chain that an attacker sees who knows at every tick that it is in one of the two worst states."""
+    """Return the chain as an attacker sees it who knows that every tick is in one of the two worst states."""
     odds = {
         (x, z): float(transition[x, x] * transition[z, z] / (transition[x, z] * transition[z, x]))
         for x, z in permutations(range(len(transition)), 2)
@@ -306,10 +306,10 @@ def _chain_of_two(losses: Floats, transition: Floats) -> MarkovChain:
 
 
 def _two_state_chain(losses: Floats, x: int, z: int, odds: float) -> MarkovChain:
-    """Return a chain of an odds ratio, nearly always in state x or z, whose outputs tell most for x against z.
+    """Return the chain of an odds ratio, nearly always in state x or z, whose outputs lose most about x against z.
 
-    Steps into x have the probability s that makes an endless past, or future, of outputs for x tell most. Let these be
-    u times likelier under x than under z one tick further away: then s / (1 - s) = (odds u)^(-1/2). Source:
+    Steps into x have the probability s for which an endless past, or future, of outputs loses most. Let these outputs
+    be u times likelier under x than under z one tick further away: then s / (1 - s) = (odds u)^(-1/2). Source:
     docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
     rate, leakage, step_odds = math.exp(float(losses[x, z])), 1.0, 1 / math.sqrt(odds)
@@ -327,9 +327,9 @@ def _two_state_chain(losses: Floats, x: int, z: int, odds: float) -> MarkovChain
 def mechanism_of(
     joint: JointStreams, symbols_heard: Sequence[bool], definitions: Sequence[Definition], radius: int, ticks: int = 1
 ) -> Mechanism:
-    """Return the mechanism around `ticks` secret ticks in a row, which as many windows as possible have in their midst.
+    """Return the mechanism around `ticks` secret ticks in a row, in the middle of as many windows as possible.
 
-    `symbols_heard` says of each policy whether its symbols are heard; at least `radius` ticks on each side are heard.
+    `symbols_heard` has for each policy whether symbols are heard. At least `radius` ticks on each side are included.
     """
     exclusive_counts = [definition for definition in definitions if definition.is_exclusive]
     first_secret = max((definition.start for definition in definitions), default=0) + 4 * max(
@@ -399,7 +399,7 @@ def certified_epsilon(
 def _tick_ratios(
     policy: Policy, index: int, symbols_heard: bool, definitions: Sequence[Definition]
 ) -> tuple[Fraction, Fraction]:
-    """Bound the likelihood ratios of all outputs that one tick of a stream changes, as `ratio_loss` takes them."""
+    """Bound the likelihood ratios of all outputs that one tick of a stream changes, in the form for `ratio_loss`."""
     counts = [definition for definition in definitions if definition.source == index]
     rate = sum((definition.rate for definition in counts if not definition.symbols), Fraction(0))
     if policy.table is not None and not symbols_heard:

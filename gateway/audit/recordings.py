@@ -78,14 +78,14 @@ Message = tuple[str, bytes]
 
 
 def stream_topics(policy: PolicyHeader) -> list[str]:
-    """Return all topics about a stream, for whatever audience."""
+    """Return all topics about a stream, for all audiences."""
     address = (policy.fleet, policy.device, policy.stream)
     kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
     return [*(topic_of(kind, *address) for kind in kinds), topic_of("release", policy.fleet, "+", "+")]
 
 
 def read_messages(path: Path) -> list[Message]:
-    """Read lines of a topic, a space, and a payload in hexadecimal digits. FuguError if a line's digits are not."""
+    """Read lines of a topic, a space and a hexadecimal payload. FuguError if a payload is not hexadecimal."""
     messages = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         topic, _, digits = line.partition(" ")
@@ -100,9 +100,9 @@ class Published(NamedTuple):
     """Messages of a stream and its truth, from the wall clock's tick `begin` on.
 
     Attributes:
-        states: (n,) true states, -1 where there is none, or no truth at all.
+        states: (n,) true states, -1 where the state is unknown.
         segments: (n,) numbers of the truth's segments.
-        symbols: (n,), -1 where none was heard.
+        symbols: (n,) symbols, -1 where none was heard.
         counts: frames of the device's windows, by name and index.
         releases: frames of the gateway, by entry.
     """
@@ -117,7 +117,7 @@ class Published(NamedTuple):
 
     @classmethod
     def read(cls, policy: Policy, messages: Iterable[Message], truth: Truth | None, *, loop: bool) -> Published:
-        """Read messages. With `loop` the ticks of the truth start again after the last."""
+        """Read messages. With `loop` the truth repeats after its last tick."""
         frames: list[SymbolFrame] = []
         windows: list[WindowFrame] = []
         release_frames: list[ReleaseFrame] = []
@@ -149,7 +149,7 @@ class Published(NamedTuple):
         return [frame for index in indices if (frame := self.counts[name, index]).observed == frame.length]
 
     def draws(self, definitions: Iterable[Definition]) -> Recorded:
-        """Recover the draws of the device, as far as there is a truth, and those of the gateway's releases."""
+        """Recover the device's draws where the true state is known, and the draws of the gateway's releases."""
         noises: dict[str, Ints] = {}
         for definition in definitions:
             if definition.kind == "release":
@@ -172,7 +172,7 @@ def _is_release(topic: str, fleet: str) -> bool:
 
 
 def _symbol_array(policy: Policy, frames: Sequence[SymbolFrame], ticks: int, begin: int) -> Ints:
-    """Return symbols (ticks,) from the tick `begin` of the wall clock on, -1 where there is none.
+    """Return symbols (ticks,) from the wall clock's tick `begin` on, -1 without a symbol.
 
     Raises FuguError if the policy's table has no such symbol.
     """

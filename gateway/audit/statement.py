@@ -1,6 +1,6 @@
-"""A statement about a policy: what is released to whom, the loss by that, and which claims were recomputed.
+"""A statement about a policy: its outputs, their readers, the losses, and which claims were recomputed.
 
-Losses come from the second certificate (`fugu.audit.exact`). They are compared with the first, which devices run.
+Losses come from the second certificate (`fugu.audit.exact`), and are compared with the first, which devices compute.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ASSUMPTIONS = (
 
 
 class Bound(NamedTuple):
-    """Loss under an assumption, `truth`, in nats, rounded up; `None` if no bound is known, for the reason `why`."""
+    """Loss in nats, rounded up, under the assumption `truth`; `None` without a bound, for the reason `why`."""
 
     truth: str
     epsilon: float | None
@@ -59,7 +59,7 @@ class Bound(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Notice to a reviewer: the name of the kind of finding, and a sentence.
+    """Notice to a reviewer: the kind of finding (`name`), and a sentence (`about`).
 
     `wrong` is True if the policy must not be trusted; otherwise its promises are still true.
     """
@@ -70,7 +70,7 @@ class Finding(NamedTuple):
 
 
 class When(NamedTuple):
-    """When a promise is true, near changes of policy, with the fields of `Described`; `words` is '' if always."""
+    """When a promise (`of`) is true near changes of policy, with fields as in `Described`; `words` is '' for always."""
 
     of: str
     since: int | None
@@ -80,7 +80,7 @@ class When(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A kind of message of a stream, in words, and the accounts that may read it; () if the broker is not known."""
+    """Messages of a stream in words, their topic, and the accounts that may read it; () without a broker's folder."""
 
     what: str
     topic: str
@@ -88,7 +88,7 @@ class Output(NamedTuple):
 
 
 class StatedClaim(NamedTuple):
-    """A claim and its recomputed loss in nats, rounded up; `None` if not recomputed, for the reason `why`."""
+    """A claim about an output (`of`), and its recomputed loss in nats, rounded up; `None` for the reason `why`."""
 
     of: str
     epsilon: float
@@ -104,9 +104,9 @@ class Statement(NamedTuple):
         digest: SHA-256 of the policy's bytes, in hexadecimal digits.
         outputs: all that is published, for the audience `site`.
         adversaries: loss by symbols and windows together against each kind of adversary; () for points.
-        windows: loss by windows alone, if there are symbols beside them.
+        windows: loss by windows alone, if the policy also has symbols.
         alternatives: loss by all outputs in other classes of chains.
-        when: since and until when each promise is true; () if it is not true at all.
+        when: the time from and to which each promise is true; () if it is false.
     """
 
     policy: AnyPolicy
@@ -121,7 +121,7 @@ class Statement(NamedTuple):
 
     @property
     def confirmed(self) -> bool:
-        """True if every claim was recomputed, and no finding is wrong."""
+        """True if no finding is wrong; a claim that was not recomputed is such a finding."""
         return not any(finding.wrong for finding in self.findings)
 
     @property
@@ -133,7 +133,7 @@ class Statement(NamedTuple):
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """Sentences, one for each sum of homes, that must hold for any promise to be true."""
+        """Conditions of all promises: a sentence for each sum of homes."""
         return tuple(shared.condition for shared in self.policy.sums) if isinstance(self.policy, Policy) else ()
 
     @property
@@ -186,9 +186,9 @@ def policy_statement(
 ) -> Statement:
     """Examine a policy in JSON, with a device's ceilings and pins (`enrolment`) and the broker's access list.
 
-    `store` is the gateway's, which knows the policies before and after this one; `None` if it is not to be read.
+    `store` is the gateway's store, with the policies before and after this one; `None` leaves them out.
 
-    Raises PolicyError if the policy cannot be read; FuguError if the broker's folder or the store cannot be.
+    Raises PolicyError if the policy cannot be read; FuguError if the broker's folder or the store cannot be read.
     """
     policy, document = read_policy(content), json.loads(content)
     try:
@@ -264,7 +264,7 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
 
 
 def _claim_findings(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
-    """Yield findings about one claim: not recomputed, or stated too small, perhaps as its windows overlap."""
+    """Yield findings if a claim is not recomputed, or too small, and whether overlap of windows is the cause."""
     if claim.loss is None:
         yield Finding(
             "not-recomputed", f"{claim.output}: epsilon {float(claim.stated):.10g} is NOT RECOMPUTED: {claim.reason}"
@@ -315,7 +315,7 @@ def _device_findings(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Fin
 
 
 def _class_findings(body: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield a finding if the noise is enough for a wider class than the policy names; a tenth wider is wrong."""
+    """Yield a finding if the noise is enough for a wider class than the policy's; it is wrong from 10 % wider on."""
     if body.get("kind") == "points" or not _wider_holds(body, 1.01):
         return
     low, high = 1.01, _MAX_FACTOR
@@ -381,9 +381,9 @@ def _bound(assumption: str, chains: Mapping[str, Any], ratios: tuple[Fraction, F
 
 
 def _widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    """Return a class whose chains may keep a state, or change it, `factor` times more rarely; `factor` is at least 1.
+    """Return a class wider by `factor` >= 1: its chains may keep or change a state `factor` times more rarely.
 
-    An odds ratio is a quotient of two such probabilities on each side for each of its steps.
+    An odds ratio has two such probabilities in its numerator and its denominator for each of its steps.
     """
     if chains["kind"] == "binary":
         limits = {name: (chains[name][0] / factor, 1 - (1 - chains[name][1]) / factor) for name in "qr"}

@@ -64,9 +64,9 @@ def attack_points(
 ) -> Iterator[Attacked]:
     """Attack what each audience may read of a stream of points; arguments as for `attack_audiences`.
 
-    A single point is compared with the epsilon of states that must be alike, all points with the policy's loss of the
-    stream. Tables are attacked as if each were used at every tick. A device may use the fallback so, or the table of
-    the states that are possible in the long run.
+    A single point is compared with the epsilon of neighbouring states, all points with the policy's loss of the stream.
+    Each table is attacked as if used at every tick. A device may do so with the fallback, or with the table of the
+    states that are possible in the long run.
     """
     shows = policy.shows or tuple(range(len(policy.coordinates)))
     readers = [audience for audience in audiences if f"{policy.device}/{policy.stream}" in audience.symbols]
@@ -108,7 +108,7 @@ def attack_points(
 
 
 def _possible_states(policy: MeasurePolicy) -> tuple[int, int]:
-    """Return the states that are possible at some tick, and at every tick in the long run, 0 if these vary; as bits."""
+    """Return bit masks of the states possible at some tick, and in the long run at every tick (0 if these vary)."""
     constraint_sets = ConstraintSets(policy.measurement)
     all_sets = constraint_sets.all()
     recurrent_sets = all_sets[constraint_sets.start :]
@@ -151,8 +151,8 @@ def attack_published(
 ) -> tuple[list[Trial], list[StretchTrial]]:
     """Attack what was published under a policy: symbols, each window whose counts do not overlap, and all together.
 
-    If the promise is about stretches, these are attacked as well, by each kind of output alone. Attackers know the true
-    state of every `known_one_in`-th tick. `source` names the truth. FuguError if nothing can be attacked.
+    If the promise is about stretches, attack stretches by each kind of output, too. Attackers know the true state of
+    every `known_one_in`-th tick. `source` names the truth. FuguError if nothing can be attacked.
     """
     policy, begin = published.policy, published.begin
     if not published.states.size:
@@ -185,11 +185,11 @@ def attack_published(
 
 
 _FORGETTING_TIMES = 12.0
-"""After that many of a chain's forgetting times, an attacker's knowledge of states makes no difference."""
+"""The number of a chain's forgetting times after which an attacker's knowledge of states makes no difference."""
 
 
 def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
-    """Attack what a policy would release of a path of its class; [] if its promise is about single ticks."""
+    """Attack stretches by simulated outputs of a policy; [] if its promise is about single ticks."""
     joint, ticks = JointStreams.of([policy]), policy.guarantee.stretch_ticks
     if ticks == 1 or joint.missing_streams:
         return []
@@ -240,15 +240,15 @@ def _refuted_finding(trial: Trial | StretchTrial, promise: str, lower_bound: str
 
 
 _FALSE_ALARMS = 1e-3
-"""Probability that symbols of a chain of the class are found to contradict the class."""
+"""Probability of a false finding that symbols contradict their class."""
 
 
 class StreamAudit(NamedTuple):
     """Audit of a stream: attacks on the mechanism as it is configured, and on recorded draws (`audiences`).
 
-    `trials` are attacks on what was published, on the true path; () without a truth. `stretches` are attacks on
-    stretches, if the promise is about these. `unattacked` names releases that are not attacked. `conditions` of sums of
-    homes must hold for any epsilon to be true.
+    `trials` are attacks on the published outputs of the true path; () without a truth. `stretches` are attacks on
+    stretches; () if the promise is about ticks. `unattacked` names releases that are not attacked. Every epsilon needs
+    the `conditions` of sums of homes.
     """
 
     audiences: tuple[Attacked, ...]
@@ -273,12 +273,11 @@ def audit_stream(
 ) -> StreamAudit:
     """Attack a stream, and streams that move together with it by its class (`documents`, the stream first).
 
-    Without messages the mechanism is attacked as it is configured, with simulated draws; points always are. With
-    messages, those of the first stream are also compared with the configuration. Noise must have its scale, as far as
-    true counts are known, and symbols must be possible in the class.
+    The configured mechanism is attacked with simulated draws. Messages of the first stream are compared with the
+    configuration. Noise must have its scale, as far as true counts are known, and symbols must be of the class.
 
-    With the truth, what was published is attacked, too. With `loop` the truth's ticks start again after the last.
-    Attackers know the true state of every `known_one_in`-th tick. `trials` are simulated, of each of two states.
+    With the truth, published outputs are attacked, too. With `loop` the truth repeats after its last tick. Attackers
+    know the true state of every `known_one_in`-th tick. `trials` of each of two states are simulated.
 
     Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """
@@ -312,7 +311,7 @@ def audit_stream(
 
 
 def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
-    """Name noises whose mean size does not fit their scale: as for ledgers, a false alarm is one in 10^9."""
+    """Describe noises whose mean size does not fit their scale, with false alarms of one in 10^9, as for ledgers."""
     lines = []
     for definition in definitions:
         noises = [recorded[name] for name in definition.names if name in recorded]
@@ -326,7 +325,7 @@ def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[De
 def _definitions(
     policies: Sequence[Policy], config: ReleaseConfig | None
 ) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
-    """Return all counts of some streams, and, in words, what is left out."""
+    """Return all counts of some streams, and sentences about releases and streams that are left out."""
     definitions: list[Definition] = []
     problems = [
         f"stream {name} moves together with these: give its policy, too"
