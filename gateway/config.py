@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Listen(NamedTuple):
-    """Where to listen."""
+    """An address to listen at."""
 
     host: str
     port: int
@@ -182,7 +182,7 @@ class PageConfig(Document):
 
     @model_validator(mode="after")
     def _refuse_exposure(self) -> Self:
-        """Refuse settings that would show the fleet to others, or send a password over the network unencrypted."""
+        """Refuse settings that would show the fleet to others, or send a password unencrypted over a network."""
         if (self.login_file is not None) + self.no_login + self.ingress != 1:
             raise ValueError("the page needs one of login_file, no_login = true and ingress = true")
         if (self.tls_cert is None) != (self.tls_key is None):

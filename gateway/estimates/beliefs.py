@@ -93,9 +93,8 @@ def _make_model(chains: ChainClass, column: int, table: NoiseTable | None, meani
 class Models(NamedTuple):
     """Models as kernels read them: one array of all numbers, and where each model's numbers are.
 
-    `facts` (models, 5) are the number of states k, an index of the meaning, and where three arrays begin in `numbers`.
-    These are the transition matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary distribution
-    (k,).
+    `facts` (models, 5) are the number of states k, an index of the meaning, and the offsets of three arrays in
+    `numbers`. These are the transition matrix (k, k), the symbols' likelihoods (m + 1, k), and the initial (k,).
     """
 
     facts: Ints
@@ -128,7 +127,7 @@ class Bank:
         return model_index
 
     def _append_numbers(self, matrix: Floats) -> int:
-        """Append a matrix to the numbers. Return where it begins."""
+        """Append a matrix to the numbers. Return its offset."""
         offset, numbers = self._size, np.ascontiguousarray(matrix, dtype=np.float64).ravel()
         self._numbers.append(numbers)
         self._size += len(numbers)
@@ -144,7 +143,7 @@ class Bank:
 
 
 NONE, GIVEN = -1, -2
-"""In place of a model's index: nothing is known; or the distribution is that of the next row's first tick."""
+"""In place of a model's index. `NONE`: nothing is known. `GIVEN`: the distribution is of the next row's first tick."""
 _MAX_SINGLE_TICKS = 64
 
 
@@ -276,7 +275,7 @@ def _predict(distribution: Floats, row: int, k: int, params: Floats, chain: int,
 
 @part
 def _condition_on(distribution: Floats, row: int, k: int, params: Floats, row_offset: int, initial: int) -> None:
-    """Condition a distribution on a symbol; if the symbol is impossible by it, the initial distribution."""
+    """Condition a distribution on a symbol; if the symbol is impossible by it, condition the initial distribution."""
     total = 0.0
     for x in range(k):
         total += distribution[row, x] * params[row_offset + x]

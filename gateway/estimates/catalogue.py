@@ -166,7 +166,7 @@ class Catalogue:
             self.charges += 1
 
     def charged_policies(self, device: str, stream: str) -> list[Policy]:
-        """Return the policies of a stream of symbols that are charged to audiences: those that it ran, or may run."""
+        """Return the policies of a stream of symbols that it ran or may run: audiences are charged for them."""
         versions_run = self._versions_run.get((device, stream), ())
         return [
             policy
@@ -175,10 +175,7 @@ class Catalogue:
         ]
 
     def running_policies(self, device: str, stream: str) -> list[Policy]:
-        """Return the policies of a stream of symbols that it ran, and those in files.
-
-        Their consequences last, whatever the device answers to a document.
-        """
+        """Return the policies of a stream of symbols that it ran or that are in files, whatever its device refuses."""
         versions = self._versions_run.get((device, stream), ())
         policies = self.policies(device, stream)
         return [policy for policy in policies if policy.version in versions or not self.pushed(device, policy.version)]
@@ -208,19 +205,19 @@ class Catalogue:
         return {version: model.policy for version, model in models.items()}
 
     def beside(self, device: str, stream: str, history_of: Callable[[str, str], History]) -> tuple[RelatedStream, ...]:
-        """Return the streams that move with a stream by a class of a policy; `history_of` gives their histories."""
+        """Return the streams that a policy relates to a stream, with their histories, which `history_of` gives."""
         names = {name: None for policy in self.versions(device, stream).values() for name in related_names(policy)}
-        related = []
+        related_streams = []
         for name in names:
             other_device, _, other_stream = name.partition("/")
             other_history = history_of(other_device, other_stream) if self.owns(other_device) else None
-            related.append(
+            related_streams.append(
                 RelatedStream(name, other_history, tuple(self.versions(other_device, other_stream).values()))
             )
-        return tuple(related)
+        return tuple(related_streams)
 
     def moving_with(self, device: str) -> set[str]:
-        """Return the devices with a stream that moves with one of a device's streams."""
+        """Return the devices with a stream that a policy relates to a stream of this device."""
         policies = (policy for stream in self.streams(device) for policy in self.versions(device, stream).values())
         return {name.partition("/")[0] for policy in policies for name in related_names(policy)}
 

@@ -34,7 +34,7 @@ class ValueRow(NamedTuple):
 
     Attributes:
         covariance: the entries on and above the diagonal, row by row.
-        protection: the least number of possible states that any one is hidden among; 0 if nothing was released.
+        protection: the least number of states among which a possible state is hidden; 0 if nothing was released.
         lag: ticks of later points that the estimate sees; a tick has one estimate with them and one without.
     """
 

@@ -1,4 +1,4 @@
-"""Past ticks by stored symbols, and the sealing of the journal into chunks, in one pass over all streams.
+"""Estimates of past ticks by stored symbols, and the sealing of the journal into chunks, in one pass over all streams.
 
 Most streams continue at their last sealed tick. If late frames have come, or the last chunk is small, the chunks from
 there on are made again, together with the new frames.
@@ -25,7 +25,7 @@ __all__ = ["Past", "TickProbabilities", "cut"]
 
 
 _PAGES = 4, 32
-"""Frames that are read at once, at first and at most: often the first few are enough."""
+"""Frames of the first page that is read, and of the largest: often the first page is enough."""
 _CHUNK_TICKS = 4_000
 _SMALL_TICKS = 1_000
 """A last chunk with fewer ticks is made again, together with the next rows."""
@@ -35,7 +35,7 @@ _CHUNK_SPAN = 1 << 16
 
 
 class TickProbabilities(NamedTuple):
-    """Probabilities (n, s) of a policy version's states at n ticks from `first` on; numbers are ahead by `shift`."""
+    """Probabilities (n, s) of a policy version's states at n ticks from `first` on, ahead by `shift`."""
 
     version: int
     first: int
@@ -103,7 +103,7 @@ class Past:
         return self._belief_before(key, int(rows.first[0]) if rows.rows else tick), rows
 
     def _first_known_tick(self, key: Place, tick: int) -> int:
-        """Return where to begin for the belief at a tick: chunks do not know of late frames in the journal."""
+        """Return the tick to read from for the belief at a tick: chunks lack the late frames of the journal."""
         earliest = self._frames.tail.first(key.number)
         return tick if earliest is None else min(tick, earliest)
 
@@ -154,7 +154,7 @@ class Past:
     def estimates(
         self, key: Place, first: int = 0, last: int = MAX_TICK, *, with_newest: bool = False
     ) -> Iterator[TickProbabilities]:
-        """Yield the probabilities of the ticks first..last, in tick order, given the symbols of up to `lag` later ones.
+        """Yield the probabilities of the ticks first..last, in tick order, given symbols up to `lag` ticks later.
 
         Symbols of another policy version, or from after the clock was set, do not count for the ticks before them. Of
         ticks without a symbol, fewer than `lag` in a row within a version have an estimate. With `with_newest`, so do
@@ -197,7 +197,7 @@ class Past:
     def _smoothed_ticks(
         self, key: Place, stretches: list[_Stretch], first: int, last: int, newest_tick: int
     ) -> Iterator[TickProbabilities]:
-        """Yield estimates of the first of some stretches, and of a short gap after it, at most to `newest_tick`."""
+        """Yield estimates of the first stretch and a short gap after it, for ticks first..last to `newest_tick`."""
         from fugu.chains.inference import fixed_lag_marginals  # here, because a gateway looks back in frames only
 
         head = stretches[0]

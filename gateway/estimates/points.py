@@ -58,8 +58,8 @@ class PointEstimates(NamedTuple):
     Attributes, by tick from `first` on:
         means: the posterior means, d numbers in the policy's unit.
         covariances: the entries on and above the diagonal of the posterior covariance, row by row.
-        protection: the least number of possible states that any one is hidden among; 0: nothing was released.
-        log_likelihoods: that of the released point, given all before; 0 if none was released.
+        protection: the least number of states among which a possible state is hidden; 0 without a released point.
+        log_likelihoods: of the released point, given all points before; 0 without one.
         shift: by how many ticks the rows' numbers are ahead of the wall clock.
     """
 
@@ -161,7 +161,7 @@ class MeasureModel:
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
     def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Tracking:
-        """Return the beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
+        """Return the beliefs at consecutive ticks, from the distribution of the first tick, without unknown points."""
         likelihoods = [point and self._likelihood(point, tables) for point in released]
         return follow(distribution, self._moves, self._matrix_indices(first, len(likelihoods)), likelihoods)
 
@@ -178,11 +178,11 @@ class MeasureModel:
 
         `later_points` are the released points after the frame, tick by tick; each estimate sees `lag` ticks of them.
         """
-        followed = self.follow(distribution, frame.first, (*frame.released, *later_points), tables)
+        tracking = self.follow(distribution, frame.first, (*frame.released, *later_points), tables)
         tick_range = range(len(frame.released))[ticks]
         rows = slice(tick_range.start, tick_range.stop)
-        matrix_indices = self._matrix_indices(frame.first, len(followed.beliefs))
-        beliefs = fixed_lag(followed, self._moves, matrix_indices, lag, rows)
+        matrix_indices = self._matrix_indices(frame.first, len(tracking.beliefs))
+        beliefs = fixed_lag(tracking, self._moves, matrix_indices, lag, rows)
         means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
         protection = [self.degree(frame.released[offset].table, frame.first + offset, tables) for offset in tick_range]
         return PointEstimates(
@@ -191,7 +191,7 @@ class MeasureModel:
             tuple(map(tuple, means.tolist())),
             tuple(map(tuple, covariances.tolist())),
             tuple(protection),
-            tuple(followed.log_likelihoods[rows].tolist()),
+            tuple(tracking.log_likelihoods[rows].tolist()),
             frame.shift,
         )
 
@@ -199,7 +199,7 @@ class MeasureModel:
         return np.array([self._matrix_index(tick) for tick in range(first, first + ticks - 1)], dtype=np.int64)
 
     def degree(self, table_number: int, tick: int, tables: Tables) -> int:
-        """Return the least number of states among which a table hides a possible one at a tick; 0 if it is unknown."""
+        """Return the least number of states among which a table hides a possible state at a tick; 0 if unknown."""
         constraint = self.reach.at(tick)
         key = (table_number, constraint)
         if key not in self._degrees:

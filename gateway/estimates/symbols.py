@@ -1,6 +1,6 @@
 """Symbols: frames with one symbol of a table for each tick; all streams are followed at once by their models.
 
-Frames that continue their stream without a gap are taken as arrays. The others are looked at one by one, like frames of
+Frames that continue their stream without a gap are taken as arrays. The others are checked one by one, like frames of
 other kinds, and end in the same journal. `warm` compiles the kernels that a round needs, so that no frame waits for
 them.
 """
@@ -48,7 +48,7 @@ _NO_ARRIVALS = Arrivals(_NO_ROWS, Columns.of(()), []), _NO_ROWS.astype(np.bool_)
 def take_following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
     """Take the frames that continue their stream, without a gap, under the same policy and clock.
 
-    From the first frame on that does not, no more of its stream are taken. Returns (n,) which rows are taken.
+    After a frame that does not, no frame of its stream is taken. Returns (n,) which rows are taken.
 
     Args:
         slots: (n,) the stream of each row in `marks`.
@@ -94,8 +94,8 @@ class Symbols(Kind[SymbolFrame]):
         self._catalogue = catalogue
         self.past = Past(store, catalogue, lag)
         self._keys: dict[int, Place] = {}
-        unread = store.symbols.unreported()
-        self.reports = Reports(catalogue, self.past.bank, lag, unread, self._stored_rows, self._key_of, counters)
+        numbers = store.symbols.unreported()
+        self.reports = Reports(catalogue, self.past.bank, lag, numbers, self._stored_rows, self._key_of, counters)
         self._marks = np.zeros((0, MARKS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
@@ -140,11 +140,11 @@ class Symbols(Kind[SymbolFrame]):
         frames = self._frames.holding(key.number, frame.first, frame.last)
         if new_frames or not frames:
             return next(iter(new_frames), None)
-        is_even = len({(other.policy_version, other.bits, other.shift) for other in frames}) == 1
-        is_full = frames[-1].last - frames[0].first + 1 == sum(len(other.symbols) for other in frames)
+        is_alike = len({(other.policy_version, other.bits, other.shift) for other in frames}) == 1
+        is_complete = frames[-1].last - frames[0].first + 1 == sum(len(other.symbols) for other in frames)
         return (
             replace(frames[0], symbols=b"".join(other.symbols for other in frames))
-            if is_even and is_full
+            if is_alike and is_complete
             else frames[0]
         )
 
@@ -164,10 +164,10 @@ class Symbols(Kind[SymbolFrame]):
         """Do nothing: `write` computes again what late frames change."""
 
     def set_mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
-        """Note that frames of a stream were looked at one by one, so that the next ones can be taken as arrays.
+        """Update a stream's mark after checks one by one, so that `begin` can take the stream's next frames as arrays.
 
-        `interval` is the last accounted one, (after, end], if any. `shift` is the newest frame's, and `is_known`
-        whether the stream had anything before this round.
+        `number` is the sequence's in the store, `interval` the last accounted interval (after, end], `shift` the newest
+        frame's. `is_known`: the store had frames of the stream before this round.
         """
         added_frames = self._round.checked_frames.get(slot)
         if is_known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:
@@ -271,7 +271,7 @@ class Symbols(Kind[SymbolFrame]):
         return self._frame_rows(key, rows.frame(rows.rows - 1), priors[-1]) if rows.rows else None
 
     def _stored_rows(self, number: int) -> _NewRows | None:
-        """Return the newest stored frame of a stream; of sealed symbols as many ticks as the policy's frames have."""
+        """Return a stream's newest stored frame, or `None`; a sealed one has at most the policy's frame length."""
         key = self._key_of(number)
         tail_frame, sealed_tick = self._frames.tail.newest(number), self._frames.last(number)
         if tail_frame is not None and tail_frame.last > sealed_tick:
@@ -404,7 +404,7 @@ class Reports:
         return len(self._waiting_rows) + len(self._unread_streams)
 
     def put(self, new_rows: _NewRows, numbers: list[int], rows: list[int], frame_count: int) -> None:
-        """Queue the newest frames of some streams, by number, and their rows; the round had `frame_count` frames."""
+        """Queue the newest frame of each numbered stream, by its row; the round had `frame_count` frames."""
         old_size = len(self._waiting_rows)
         self._waiting_rows.update(zip(numbers, zip(repeat(new_rows), rows), strict=False))
         self._counters["coalesced"] += frame_count - (len(self._waiting_rows) - old_size)
@@ -430,7 +430,7 @@ class Reports:
             self._waiting_rows.update((number, (needed_rows, row)) for row, number in enumerate(numbers))
 
     def take(self, capacity: int) -> list[_Report]:
-        """Remove up to `capacity` reports, in the order in which their streams changed first."""
+        """Remove and return up to `capacity` reports, in the order in which their streams changed first."""
         while self._unread_streams and len(self._waiting_rows) < capacity:
             number = next(iter(self._unread_streams))
             if (new_rows := self._stored_rows(number)) is not None:
@@ -448,7 +448,7 @@ class Reports:
 
     @staticmethod
     def _group_by_arrival(waiting_rows: dict[int, tuple[_NewRows, int]]) -> list[tuple[_NewRows, list[int], Ints]]:
-        """Group waiting reports by the rows that came together: these rows, the streams, and the row of each."""
+        """Group waiting reports by round. Return of each its new rows, stream numbers, and each stream's row."""
         groups: dict[int, tuple[_NewRows, list[int], list[int]]] = {}
         for number, (new_rows, row) in waiting_rows.items():
             _, numbers, rows = groups.setdefault(id(new_rows), (new_rows, [], []))

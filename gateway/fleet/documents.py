@@ -50,7 +50,7 @@ __all__ = [
 
 
 def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enrolment] = ()) -> tuple[Signed, bool]:
-    """Read a document, and judge it at Unix time `now` as devices will, with the owners' limits of these enrolments.
+    """Read a document, and judge it at Unix time `now` as devices do, with the owners' limits of `enrolments`.
 
     Returns the document, and whether it is valid at `now`; if not, devices take it later. Raises FuguError, which names
     the file, if too few policy keys have signed it, or no device would ever accept it.
@@ -81,7 +81,7 @@ def _addressed_devices(registry: Registry, address: Address) -> list[Device]:
 
 
 def former_version(device: Device) -> int | None:
-    """Return the version that a device has in force, else the one that it should have; `None` without both."""
+    """Return the version that a device has in force, else its desired version, else `None`."""
     if device.reported is not None and device.reported.in_force:
         return device.reported.in_force
     return None if device.desired is None else device.desired.version
@@ -133,7 +133,7 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
 
 
 def other_ticks(old_document: PolicyDocument, new_document: PolicyDocument) -> dict[str, str]:
-    """Return, by stream of both documents, why its ticks are other moments in the new one, which devices refuse."""
+    """Return, by stream of both documents, why its ticks are other moments in the new document, if they are."""
     old_policies, reasons = {policy.stream: policy for policy in old_document.templates()}, {}
     for policy in new_document.templates():
         old_policy = old_policies.get(policy.stream, policy)
@@ -152,9 +152,9 @@ def _window_ticks(policy: AnyPolicy) -> dict[str, tuple[int, int, int]]:
 
 
 def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
-    """Refuse a document in which ticks of a stream are other moments, because devices would refuse it.
+    """Refuse a document that moves the ticks of a stream, because devices would refuse it.
 
-    Raises FleetError, which names a version that devices have now, and the streams.
+    Raises FleetError, which names a version in force, and the streams.
     """
     for version in sorted({former_version(device) or 0 for device in _addressed_devices(registry, document.to)}):
         reasons: dict[str, str] = {}
@@ -220,8 +220,7 @@ class Worth(NamedTuple):
         accuracy: share of ticks whose state the gateway's estimate finds, for a typical chain of the policy's class.
         `None` without symbols, or if the class has no typical chain.
         error: root-mean-square error of a released point in the unit, for a typical state. With windows only, the
-            smallest
-        mean error of a window's share. `None` for symbols.
+            smallest mean error of a window's share. `None` for symbols.
         stretches: the loss of whole stretches of time; empty for measured streams (`fugu check policy` has it).
         bound: the loss of any stretch; `None` for measured streams.
         conditions: a sentence for each sum of homes, without which epsilon must not be shown.
@@ -247,10 +246,10 @@ class Worth(NamedTuple):
 
 
 class StreamChange(NamedTuple):
-    """A stream before and after a document; `None` where it does not run.
+    """A stream's worth before and after a document, `None` where the stream does not run.
 
     `other_ticks` says in words how ticks are other moments, so that devices which run the stream refuse the document.
-    `open_profile` is the length in days of the longest profile before, 0 without one: its current window is never
+    `open_profile` is the length in days of the old document's longest profile, or 0: its current window is never
     released.
     """
 
@@ -265,7 +264,7 @@ class Change(NamedTuple):
     """The change for the devices that have one version now.
 
     Attributes:
-        former: the version that they have now; `None` if none is known.
+        former: their version before the document; `None` if unknown.
         unknown: whether the former document is missing from the registry or unreadable, so that their streams are
             unknown.
         streams: by name, including unchanged ones.
@@ -278,7 +277,7 @@ class Change(NamedTuple):
 
 
 def changes(registry: Registry, document: PolicyDocument, device_names: Set[str] | None = None) -> list[Change]:
-    """Return the changes by a document on its devices, or on those of `device_names`.
+    """Return the changes that a document makes to its devices, or to those of `device_names`.
 
     FuguError if the registry is unreadable.
     """

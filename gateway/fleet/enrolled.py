@@ -81,11 +81,11 @@ class FleetPolicies:
 
     @property
     def devices(self) -> set[str]:
-        """All devices for which the registry ever had policies."""
+        """All devices for which the registry has had policies."""
         return {device for _, device in self._added_pairs}
 
     def refresh(self, devices: Sequence[Device]) -> bool:
-        """Add new policies of the registry for its devices to the catalogue. Return whether there were any.
+        """Add the registry's new policies for its devices to the catalogue. Return whether any was added.
 
         Raises RegistryError if the registry cannot be read.
         """
@@ -108,7 +108,7 @@ class FleetPolicies:
         return len(self._added_pairs) > count_before
 
     def _follow_registry(self, devices: Sequence[Device]) -> None:
-        """Read the documents sent since the last call, and the newest answers of all devices."""
+        """Note the documents sent since the last call, all new refusals, and the newest answers of devices."""
         sent_rows = self._registry.sent_documents(self._last_sent)
         self._last_sent = max([self._last_sent, *(number for number, _, _ in sent_rows)])
         self._sent_pairs.update((device, version) for _, device, version in sent_rows)
@@ -128,7 +128,7 @@ class FleetPolicies:
     def may_run(self, device: str, version: int) -> bool:
         """Return whether a version is in a file, or was sent and is not refused by the device's newest answer.
 
-        A version that the device has refused before does not count once a later one is in force: no device goes back.
+        A version that the device has refused may not run once a later version is in force: no device goes back.
         """
         pair = (device, version)
         if pair not in self._pushed_pairs:
@@ -175,7 +175,7 @@ class Signer:
     """Signs documents for one fleet.
 
     `key` is an encrypted PEM file; the first line of `passphrase_file` is its passphrase. Only their owner may be able
-    to read both. Raises FuguError with one line that says what is wrong with the files.
+    to read both. Raises FuguError for a wrong file.
     """
 
     def __init__(self, fleet: str, key: Path, passphrase_file: Path | None) -> None:

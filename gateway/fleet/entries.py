@@ -61,7 +61,7 @@ class Target(NamedTuple):
     name: str = ""
 
     def covers(self, device: str, groups: frozenset[str]) -> bool:
-        """Return whether a device is among the addressed ones."""
+        """Return whether the target includes a device."""
         return self.name in groups if self.kind == "group" else self.kind == "fleet" or self.name == device
 
     def __str__(self) -> str:
@@ -211,10 +211,10 @@ class RolloutPlan:
 
     Attributes:
         stages: one after the other; the last reaches all of the rollout's devices.
-        error: the share of a stage's devices that stops the rollout when it has refused, failed or is silent.
+        error: the share of a stage's devices whose refusals, failures or silence stop the rollout.
         pace: most devices that get the document in any minute, evenly spread.
         patience_seconds: time to wait for a device's answer.
-        groups: the groups whose devices the rollout is for; all devices if there are none.
+        groups: the groups whose devices the rollout is for; () for all devices.
         share: the share of these devices that the rollout goes to.
         seed: the seed of the choice of devices.
     """
@@ -272,7 +272,7 @@ def first_devices(devices: tuple[str, ...], share: Fraction) -> tuple[str, ...]:
 def stages_of(
     plan: RolloutPlan, devices: Mapping[str, frozenset[str]], target: Target = WHOLE_FLEET
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the devices that each stage adds, in the order in which they get the document, among those of `target`.
+    """Return the devices that each stage adds, in the order in which they get the document, out of those of `target`.
 
     Raises FleetError if the rollout, its first stage, or a stage that is a group has no device.
     """

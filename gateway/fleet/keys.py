@@ -107,7 +107,7 @@ _MIN_CHARACTERS = 8
 
 
 class Passphrases:
-    """The given passphrases; without any, the user is asked (FuguError without a terminal)."""
+    """The given passphrases; without them, the user is asked (FuguError without a terminal)."""
 
     def __init__(self, passphrases: Sequence[str], ask: Callable[[str], str]) -> None:
         self._passphrases = list(passphrases)
@@ -122,9 +122,9 @@ class Passphrases:
             yield self._passphrases[-1]
 
     def new(self) -> str:
-        """Return the passphrase for a new key: the first one, or one that the user types twice.
+        """Return the passphrase for a new key: the first given, or typed twice by the user.
 
-        FuguError if it is too short, or the two differ.
+        FuguError if it is too short, or the typed texts differ.
         """
         if not self._passphrases:
             passphrase = self._ask("Passphrase for the new keys: ")
@@ -165,8 +165,8 @@ _KEY_FILE = re.compile(rf"({'|'.join(ROLES)})-([0-9a-f]{{{_DIGITS}}})\.key")
 class KeyFile(NamedTuple):
     """A file with a private key.
 
-    `role` is the role that it was made for; the root says whether it still has it. `short_name` is the first digits of
-    the key's name.
+    `role` is the role that the key was made for, which a root may have taken from it since. `short_name` is the first
+    digits of the key's name.
     """
 
     path: Path
@@ -227,7 +227,7 @@ def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: 
 def unlock_keys(
     files: Sequence[KeyFile], names: Iterable[str], max_keys: int, passphrases: Passphrases
 ) -> list[Ed25519PrivateKey]:
-    """Return the private keys of some names, in their order, as far as there are files for them."""
+    """Return up to `max_keys` private keys, in the order of their names; a name without a file is skipped."""
     file_by_name = {file.short_name: file for file in files}
     keys: list[Ed25519PrivateKey] = []
     for name in names:
@@ -254,7 +254,7 @@ class Root(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a root. FuguError if it is none, or not signed by enough of its own keys."""
+        """Read a root. FuguError if it is no root, or not signed by enough of its own keys."""
         with naming(path, "the root"):
             payload = path.read_bytes()
             envelope = Envelope.decode(payload)
@@ -307,7 +307,7 @@ def rotate(
     count: int | None = None,
     threshold: int | None = None,
 ) -> tuple[Root, list[Path]]:
-    """Replace keys of a role by a root that enough old and new root keys sign. Return it, and the new keys' files.
+    """Replace keys of a role by a root that enough old and new root keys sign. Return the root and the new key files.
 
     Args:
         folders: of keys; the first has the root, and gets all new files.
@@ -330,8 +330,9 @@ def rotate(
     publics[role] = {n: public for n, public in publics[role].items() if n not in old_names} | _publics(new_keys)
     thresholds = {r: role_of(document, r).threshold for r in ROLES}
     thresholds[role] = thresholds[role] if threshold is None else threshold
-    new = _make_root(document.fleet, document.version + 1, publics, thresholds)
-    root = _sign_root(new, _signing_keys(document, new, files, new_keys if role == "root" else [], passphrases))
+    new_document = _make_root(document.fleet, document.version + 1, publics, thresholds)
+    root_keys = new_keys if role == "root" else []
+    root = _sign_root(new_document, _signing_keys(document, new_document, files, root_keys, passphrases))
     old_root.trust().judge(encode_roots([root.payload]), "root", 0)
     paths = [write_key(folders[0], role, private_key, new_passphrase) for private_key in new_keys]
     _write_root(folders[0], root)
@@ -354,7 +355,7 @@ def _names_to_replace(document: RootDocument, role: RoleName, key: str | None) -
 def _signing_keys(
     old: RootDocument, new: RootDocument, files: list[KeyFile], new_keys: list[Ed25519PrivateKey], secrets: Passphrases
 ) -> list[Ed25519PrivateKey]:
-    """Return enough keys of the old root, and enough of the new one; lasting keys count for both."""
+    """Return enough keys of the old root, and enough of the new root; lasting keys count for both."""
     lasting_names = [name for name in old.root.keys if name in new.root.keys]
     dropped_names = [name for name in old.root.keys if name not in new.root.keys]
     keys = unlock_keys(

@@ -96,7 +96,7 @@ _DOCUMENT = "version, kind, name, digest, payload, description, added_by, added_
 
 
 class Desired(NamedTuple):
-    """The version that a device should have, since when, and whether the broker has it."""
+    """The version that a device should have, its time, and whether the broker has acknowledged it."""
 
     version: int
     since_us: int
@@ -109,8 +109,7 @@ class Reported(NamedTuple):
     Attributes:
         in_force: the version that it says is in force, 0 for none; `None` if it never said so.
         version, outcome, reason: its newest answer; version 0 is a document that is not in this registry or, if
-            accepted,
-        no document at all.
+            accepted, no document at all.
         since_us: when this answer first came.
         stale: whether it says that it has heard of no new document for too long.
     """
@@ -167,7 +166,7 @@ class Registry:
         return self._translate_errors(transaction, "does not take the change, nothing was done")
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Let reads see one state of the registry, without blocking writers. RegistryError if it cannot be read."""
+        """Let all reads of the block see one state, without blocking writers. RegistryError if it cannot be read."""
         return self._translate_errors(snapshot, "cannot be read")
 
     @contextmanager
@@ -240,9 +239,9 @@ class Registry:
     # What devices say
 
     def note_sightings(self, sightings: Iterable[Sighting]) -> int:
-        """Store statuses in one transaction. Return how many are of devices that are not enrolled, which are ignored.
+        """Store statuses in one transaction, except those of devices that are not enrolled, whose number is returned.
 
-        A last will means that the device was connected until then, once: the broker repeats it for ever.
+        Only a device's first last will sets `last_seen_us`: the broker repeats it for ever.
         """
         stranger_count = 0
         with self.transaction():
@@ -257,7 +256,7 @@ class Registry:
         return stranger_count
 
     def note_reports(self, reports: Iterable[PolicyReport]) -> int:
-        """Store answers in one transaction; repeated ones change nothing. Return how many are of strangers."""
+        """Store answers in one transaction; repeated answers change nothing. Return how many are of strangers."""
         stranger_count = 0
         with self.transaction():
             for report in reports:
@@ -323,7 +322,7 @@ class Registry:
     # What devices should have
 
     def desire(self, devices: Iterable[str], version: int, *, actor: str, time_us: int) -> None:
-        """Let devices have a document, at once and without a rollout; a no-op for those that have it already.
+        """Let devices have a document at once, without a rollout; a no-op for devices that have it already.
 
         Raises FuguError if there is no such document, or a device is not enrolled. Raises FleetError if the document
         does not address a device, or a device should have a newer version already.
@@ -353,10 +352,9 @@ class Registry:
         )
 
     def unpublished(self, limit: int) -> list[Due]:
-        """Return documents that the broker has not acknowledged, those that wait longest first.
+        """Return up to `limit` documents that the broker has not acknowledged, the longest waiting first.
 
-        Documents of a paused rollout are held back. Those of a stopped or aborted one are never sent, unless they are
-        pushed.
+        Documents of a paused, stopped or aborted rollout are held back, unless they are pushed.
         """
         query = (
             "SELECT device, w.version, payload FROM intact_documents d "
@@ -367,23 +365,23 @@ class Registry:
         return [Due._make(row) for row in self._select(query, limit)]
 
     def note_sent(self, documents: Iterable[tuple[str, int]]) -> None:
-        """Note, once for each, that devices may have documents from now on."""
+        """Note that devices may have documents (device, version) from now on."""
         with self.transaction():
             query = "INSERT INTO sent (device, version) VALUES (?, ?) ON CONFLICT DO NOTHING"
             self.db.executemany(query, list(documents))
 
     def sent_documents(self, last_number: int = 0) -> list[tuple[int, str, int]]:
-        """Return number, device and version of all documents after a number that devices may have."""
+        """Return number, device and version of the sent documents after `last_number`."""
         return self._select("SELECT number, device, version FROM sent WHERE number>? ORDER BY number", last_number)
 
     def note_published(self, documents: Iterable[tuple[str, int]]) -> None:
-        """Note that the broker has these documents; a newer one that a device should have is still to be published."""
+        """Note that the broker has these documents (device, version); newer desired documents stay unpublished."""
         with self.transaction():
             query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
             self.db.executemany(query, list(documents))
 
     def publish_again(self, versions: Mapping[str, int]) -> int:
-        """Let documents that the broker has lost be published again, and count them; `versions` are the broker's."""
+        """Mark documents newer than the broker's `versions` by device as unpublished. Return their number."""
         with self.transaction():
             rows = self.db.execute("SELECT device, version FROM desired WHERE published").fetchall()
             documents = [(device, version) for device, version in rows if versions.get(device, 0) < version]

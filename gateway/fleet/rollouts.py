@@ -85,8 +85,7 @@ class DeviceReport(NamedTuple):
 class _Offer(NamedTuple):
     """The offer of the document to a device: `at_us` by the rollout's clock, `time_us` by the wall's.
 
-    `former` is the version to go back to. `reached_us` is when the device was first seen connected since, by the
-    rollout's clock.
+    `former` is the version to go back to, `reached_us` the rollout's time of the device's first connection since.
     """
 
     at_us: int
@@ -101,7 +100,7 @@ class RolloutState:
 
     Attributes:
         stages: the devices of each, in order; chosen at the start.
-        approved: gates up to this stage are open.
+        approved: index of the last stage whose gate is open.
         clock_us, seen_us: the rollout's clock, and the time of the last call.
         slot_us: when the pace allows the next device.
         cause: why it is in this phase, for people.
@@ -118,7 +117,7 @@ class RolloutState:
     cause: str = ""
 
     def way_back(self) -> dict[int | None, tuple[str, ...]]:
-        """Return the devices that were offered the document, by their version before, `None` for those without one."""
+        """Return the devices that were offered the document, by their former version, `None` without one."""
         devices: dict[int | None, tuple[str, ...]] = {}
         for name, offer in sorted(self.offers.items()):
             devices[offer.former] = (*devices.get(offer.former, ()), name)
@@ -144,13 +143,13 @@ class StageCounts(NamedTuple):
         return self.refused + self.failed + self.silent
 
     def reaches(self, success: Fraction) -> bool:
-        """Return whether the stage is done."""
+        """Return whether the stage is done, with `success` the share of devices that must accept."""
         if self.unoffered:
             return False
         return self.size == 0 or (self.accepted > 0 and self.accepted >= success * (self.size - self.absent))
 
     def is_success_lost(self, success: Fraction) -> bool:
-        """Return whether errors have put the success out of reach."""
+        """Return whether errors keep the stage from reaching the share `success`."""
         return self.size - self.errors < success * self.size
 
 
@@ -191,7 +190,7 @@ _PHASES_BEFORE: dict[str, tuple[Phase, ...]] = {
 
 
 def operate(state: RolloutState, action: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()) -> RolloutState:
-    """Return the state after an action of an operator; `stages` are a start's devices. FleetError in a wrong phase.
+    """Return the state after an action of an operator; `stages` are for `start`. FleetError in a wrong phase.
 
     A pause counts for neither patience nor pace. After an abort devices stay where they are.
     """
@@ -211,7 +210,7 @@ def operate(state: RolloutState, action: str, now_us: int, stages: tuple[tuple[s
 def advance(
     plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], now_us: int
 ) -> tuple[tuple[str, ...], RolloutState]:
-    """Do the due work. Return the devices that get the document, and the state to be stored together with that.
+    """Do the due work. Return the devices that get the document, and the state to store with their versions.
 
     `reports` has all enrolled devices.
     """
@@ -270,7 +269,7 @@ def _next_stage(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCount
 def _offer(
     plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], elapsed_us: int
 ) -> tuple[tuple[str, ...], RolloutState]:
-    """Offer the document to as many devices of the begun stages as the pace allows."""
+    """Offer the document to as many devices of the begun stages as the pace allows. Return them and the new state."""
     interval_us = -(-MINUTE_US // plan.pace)
     slot_us = max(state.slot_us, state.clock_us - min(elapsed_us, CATCH_UP_US))
     quota = plan.pace - sum(offer.at_us > state.clock_us - MINUTE_US for offer in state.offers.values())
@@ -399,7 +398,7 @@ class Rollouts:
     def due(self, time_us: int, limit: int = 100) -> list[Due]:
         """Do the due work of all rollouts. Return the documents to publish now, longest waiting first.
 
-        A document is due until `Registry.note_published` is told that the broker has it.
+        A document is due until `Registry.note_published`.
 
         Raises RegistryError if the file cannot be used; nothing was changed in the rollout that failed.
         """

@@ -58,7 +58,7 @@ class FleetService(Part):
     Args:
         operator: a link with the operator's credentials, for this service only, which subscribes, starts and stops it.
         link: the gateway's own link, by which devices are heard.
-        seconds_ahead: gives by how many seconds this clock is ahead of the devices', `None` if no device says.
+        seconds_ahead: returns the seconds by which this clock is ahead of the devices', or `None`.
         hold_alarm: is called with the names that have an alarm about the time: devices, and "" for the gateway.
         on_refused: is called with device and reason of an unreadable answer.
         is_synchronised: returns whether this clock is synchronised.
@@ -154,7 +154,7 @@ class FleetService(Part):
             self._doubting_devices.add(device)
 
     def _take_answer(self, device: str, message: Message) -> None:
-        """Note a device's answer to a document; of several within a second the last one counts."""
+        """Note a device's answer to a document, in place of an earlier answer that is not yet written."""
         try:
             answer = message.decode(PolicyStatus)
         except FuguError as error:
@@ -176,7 +176,7 @@ class FleetService(Part):
         return True
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Publish the time soon: the broker may have forgotten it."""
+        """Publish the time at the next `pump`: the broker may have lost it."""
         self._time_at = 0.0
 
     def pump(self, *, idle: bool = False) -> None:
@@ -239,19 +239,19 @@ class FleetService(Part):
         return self._version_of_digest.get(digest, 0)
 
     def _operator_connected(self) -> None:
-        """Forget the broker's documents, which it may have lost; called in the network thread."""
+        """Forget which documents the broker has: it may have lost them. The network thread calls this."""
         self._held_digests = {}
         self.connections += 1
 
     def _note_held(self, topic: str, payload: bytes, _retained: bool) -> None:
-        """Note the digest of a document that the broker has; called in the network thread."""
+        """Note the digest of a document that the broker has. The network thread calls this."""
         if not self._enrolled.has(device := parse_topic(topic).device):
             return
         self._held_digests[device] = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
         self._held_since = self._seconds()
 
     def _has_listened(self, now: float, is_connected: bool) -> bool:
-        """Return whether both connections are old enough, and the broker's documents were compared."""
+        """Return whether both connections last, and the broker's documents were compared with the registry's."""
         if not is_connected:
             self._listening_to = 0
             return False
@@ -266,7 +266,7 @@ class FleetService(Part):
         return self._has_compared
 
     def _publish_due(self, now: float) -> None:
-        """Let rollouts go on, and publish the documents that wait longest."""
+        """Do the due work of rollouts, and publish the documents that wait longest."""
         self._not_before = {device: retry_at for device, retry_at in self._not_before.items() if retry_at > now}
         in_flight = set(self._in_flight.values())
         due_documents = self._rollouts.due(self._now_us(), _STEP_DOCUMENTS + len(in_flight) + len(self._not_before))

@@ -139,7 +139,7 @@ class Signed(NamedTuple):
 
 
 class StreamPromise(NamedTuple):
-    """A policy's promise about its stream: epsilon in nats of the stream; of one point (no adversary) if measured.
+    """A policy's promise about its stream: epsilon in nats, of `ticks` in a row or of a point (no adversary).
 
     `bound` gives the loss of any stretch, `period_us` is the length of a tick; a point has neither.
     """
@@ -158,7 +158,7 @@ class StreamPromise(NamedTuple):
 
     @property
     def stretch_words(self) -> str:
-        """The number of ticks as the end of a sentence; '' for single ticks and points."""
+        """The number of ticks as the end of a sentence, '' if it is 1."""
         return f" about any {self.ticks} ticks in a row" if self.ticks > 1 else ""
 
     def loses(self, other: StreamPromise) -> float:
@@ -200,7 +200,7 @@ def _read_body(text: bytes, fleet: str, address: Address) -> dict[str, Any]:
 
 
 def _table_version(body: dict[str, Any]) -> int:
-    """Return the version that the tables of a measured stream name, 1 for other policies."""
+    """Return the version that a measured policy's tables name, 1 for other policies."""
     try:
         return TimedTable.of_text(body["fallback"]).policy_version if body.get("kind") == "points" else 1
     except (KeyError, TypeError, FrameError):
@@ -208,7 +208,7 @@ def _table_version(body: dict[str, Any]) -> int:
 
 
 def _restamp(body: dict[str, Any], version: int) -> dict[str, Any]:
-    """Return a policy with a version in its tables."""
+    """Return a policy whose tables, if it has any, name `version`."""
     if body.get("kind") != "points":
         return body
 
@@ -224,7 +224,7 @@ def content_of(document: PolicyDocument) -> tuple[str, str]:
 
 
 def content_lines(document: PolicyDocument) -> dict[str, str]:
-    """Return all fields of a document as text, by the name of the field, with its stream."""
+    """Return all fields of a document as text, by `stream: field`."""
     lines = {"to": str(document.to), "on_expiry": document.on_expiry}
     lines |= {name: str(getattr(document, name)) for name in ("valid_from", "valid_until")}
     for body in document.policies:
@@ -253,7 +253,7 @@ def weaker(old_document: PolicyDocument, new_document: PolicyDocument) -> list[s
 def make_document(
     fleet: str, version: int, address: Address, bodies: Iterable[dict[str, Any]], **terms: Any
 ) -> PolicyDocument:
-    """Make a document of some policies, whose guarantees are verified; `terms` are its fields about validity.
+    """Make a document of some policies, whose guarantees are verified; `terms` are its fields of validity.
 
     Raises FuguError if a guarantee does not hold, or two policies are for one stream; pydantic.ValidationError for a
     wrong field.
@@ -285,7 +285,7 @@ def _promise_of(policy: AnyPolicy) -> StreamPromise:
 
 
 def read_complete(content: bytes, roots: Sequence[Root]) -> PolicyDocument:
-    """Read a document that enough policy keys of one of some roots have signed. FleetError as for the first root."""
+    """Read a document that enough policy keys of one root have signed; else raise the first root's FleetError."""
     refusals = []
     for root in roots:
         try:

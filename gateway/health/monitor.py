@@ -61,7 +61,7 @@ _MOST_DETAIL = 190
 
 @dataclass(slots=True)
 class _Alarm:
-    """A finding that an operator has to look at; `since` is in Unix seconds, `detail` is that of the first time.
+    """A finding that an operator has to look at; `since` is in Unix seconds, `detail` is the first event's.
 
     `name` is a device or another thing that the code is about, or '' for the gateway itself and for too many names.
     """
@@ -128,7 +128,7 @@ class Alarms:
         by_code: dict[AlarmCode, list[_Alarm]] = {}
         for alarm in self.current():
             by_code.setdefault(alarm.code, []).append(alarm)
-        return tuple(_health_alarm(code, by_code) for code, by_code in by_code.items())
+        return tuple(_health_alarm(code, alarms) for code, alarms in by_code.items())
 
 
 def _health_alarm(code: AlarmCode, alarms: Sequence[_Alarm]) -> HealthAlarm:
@@ -299,7 +299,7 @@ class Monitor:
         self._held_names[code] = {name: (details or {}).get(name, "") for name in names}
 
     def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
-        """Note an event from before the start, with times in Unix seconds; to be called before `start`."""
+        """Note `times` events from before the start, in Unix seconds `since`..`last`; to be called before `start`."""
         now = self._wall()
         if now - last <= KINDS[code].holds:  # an alarm that ended before the start is not shown
             self.alarms.note(code, name, detail, times=times, age=now - since)
@@ -321,9 +321,9 @@ class Monitor:
             self._newest_frames[device] = _Newest(now, end if previous is None else max(end, previous.end), limit)
 
     def clock_ahead(self) -> float | None:
-        """Return the seconds by which this clock is ahead of a device that has just sent: of the nearest newest tick.
+        """Return the seconds by which this clock is ahead of the nearest newest tick of devices that sent lately.
 
-        `None` if no device has. A frame arrives after its last tick, later by its length and its wait in the outbox.
+        Returns `None` without such a device. A frame arrives after its last tick, and may have waited in the outbox.
         """
         now, wall = self._seconds(), self._wall()
         recent_frames = (newest for newest in self._newest_frames.values() if now - newest.arrival <= _SILENT_SECONDS)
@@ -406,8 +406,8 @@ class Monitor:
 
     def _check_silence(self, now: float, connected_since: float) -> None:
         """Note devices whose last frame is long ago, if the connection has lasted as long."""
-        for device, newest in list(self._newest_frames.items()):
-            if now - max(newest.arrival, connected_since) > newest.limit:
+        for device, frame in list(self._newest_frames.items()):
+            if now - max(frame.arrival, connected_since) > frame.limit:
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
         for device in [name for name in self._expected_devices if name in self._newest_frames]:
             self._expected_devices.discard(device)

@@ -66,7 +66,7 @@ def export_history(
         span: the span of wall-clock time to write.
         folder: must not exist, or be empty; it appears when it is complete.
         lag: ticks of later symbols or points that estimates see.
-        progress: called with each date when it begins, and the share of the dates that is done.
+        progress: called with each date before its export, and the share of the span before it.
 
     Raises FuguError if there is no such store or ledger, nothing is of that time, or the folder cannot be written.
     """
@@ -88,7 +88,7 @@ def export_history(
 
 
 def _export_day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: int) -> bool:
-    """Write the part of a span in one day. Return whether there was any."""
+    """Write the history of `span`, a part of one day. Return whether any row was written."""
     rows_before = sum(folder.rows.values())
     for stream in history.streams():
         pieces = history.pieces(stream, span)
@@ -134,21 +134,21 @@ def list_column(rows: NDArray[Any]) -> Any:
 
 
 def marginal_columns(beliefs: Floats, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the columns about states, from (n, s) probabilities, and the states' names."""
-    rounded = beliefs.astype(np.float32)
-    likely = rounded.argmax(axis=1)
+    """Return the columns about states, from (n, s) probabilities and the states' names."""
+    probabilities = beliefs.astype(np.float32)
+    states = probabilities.argmax(axis=1)
     return {
-        "state": pa.DictionaryArray.from_arrays(pa.array(likely.astype(np.int32)), pa.array(labels, pa.string())),
-        "probability": pa.array(np.take_along_axis(rounded, likely[:, None], axis=1)[:, 0]),
-        "probabilities": list_column(rounded),
+        "state": pa.DictionaryArray.from_arrays(pa.array(states.astype(np.int32)), pa.array(labels, pa.string())),
+        "probability": pa.array(np.take_along_axis(probabilities, states[:, None], axis=1)[:, 0]),
+        "probabilities": list_column(probabilities),
     }
 
 
 def record_batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
     """Return rows of a table from arrays.
 
-    `times` are (n,) microseconds of Unix time. `columns` has the others by name: arrow or numpy arrays, or one text or
-    integer for all rows.
+    `times` are (n,) microseconds of Unix time. `columns` has the other columns by name: arrow or numpy
+    arrays, or one text or integer for all rows.
     """
     schema, count = TABLES[table], len(times)
     arrays = []

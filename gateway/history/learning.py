@@ -63,14 +63,14 @@ class Sequences(NamedTuple):
 
     @classmethod
     def of(cls, symbols: Iterable[NDArray[Any]], ticks: Any, streams: Any, tables: Any, *columns: Any) -> Sequences:
-        """Create sequences of `ticks` ticks each; `symbols`, one after another, may be divided in another way."""
+        """Create sequences of `ticks` (s,) ticks each; the boundaries of the arrays in `symbols` say nothing."""
         starts, streams, tables = (
             np.asarray(column, dtype=np.int64) for column in (np.append(0, ticks), streams, tables)
         )
         return cls(np.concatenate([np.empty(0, dtype=np.int8), *symbols]), np.cumsum(starts), streams, tables, *columns)
 
     def take(self, indices: Sequence[int] | Ints) -> Sequences:
-        """Return some of the sequences."""
+        """Return the sequences of these indices."""
         parts = [self.symbols[self.starts[i] : self.starts[i + 1]] for i in indices]
         rows = np.asarray(indices, dtype=np.int64)
         return self.of(parts, [len(part) for part in parts], self.streams[rows], self.tables[rows], *self[4:])
@@ -115,12 +115,12 @@ def joined_sequences(parts: Sequence[Sequences]) -> Sequences:
 
 
 def e_step(part: Sequences, transition: Floats, initial: Floats) -> ExpectedCounts:
-    """Return the expected moves under a chain given symbols; each sequence begins with `initial` (k,)."""
-    total, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
+    """Return the expected counts under a chain, given symbols; each sequence begins with `initial` (k,)."""
+    log_likelihood, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
     for problem in _problems(part, transition, initial):
         step = expectations(problem)
-        total, first, moves = total + step.log_likelihood, first + step.first, moves + step.moves
-    return ExpectedCounts(total, first, moves)
+        log_likelihood, first, moves = log_likelihood + step.log_likelihood, first + step.first, moves + step.moves
+    return ExpectedCounts(log_likelihood, first, moves)
 
 
 def _problems(part: Sequences, transition: Floats, initial: Floats) -> Iterator[Problem]:
@@ -176,8 +176,8 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progres
 
     def evaluate(transition: Floats) -> tuple[float, Floats]:
         progress("finding the chain of all symbols")
-        moves = tasks.map(e_step, [(part, transition, initial) for part in parts])
-        return sum(part.log_likelihood for part in moves), np.asarray(sum(part.moves for part in moves))
+        counts = tasks.map(e_step, [(part, transition, initial) for part in parts])
+        return sum(part.log_likelihood for part in counts), np.asarray(sum(part.moves for part in counts))
 
     transition = _most_likely_chain(evaluate, start_chain, ticks)
     progress("measuring what is certain")
@@ -208,7 +208,7 @@ def _take_sample(part: Sequences, step: int) -> Sequences:
 
 
 def _common_policy(streams: list[SymbolStream]) -> Policy:
-    """Return a policy whose states and ticks all policies have. FuguError if there is none."""
+    """Return the first policy. FuguError if another policy has other states or ticks."""
     if len(names := sorted({stream.stream for stream in streams})) > 1:
         raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
     policies = [policy for stream in streams for policy in stream.policies.values()]
@@ -232,10 +232,10 @@ def _start_chain(sample: Sequences, k: int) -> Floats:
     for stay in _STAYS:
         chain = stay * np.eye(k) + (1.0 - stay) / k
         for _ in range(_FIRST_ROUNDS):
-            moves = e_step(sample, chain, uniform)
-            if moves.log_likelihood > best_chain[0]:
-                best_chain = moves.log_likelihood, chain
-            chain = np.maximum(moves.moves, 1e-12)
+            counts = e_step(sample, chain, uniform)
+            if counts.log_likelihood > best_chain[0]:
+                best_chain = counts.log_likelihood, chain
+            chain = np.maximum(counts.moves, 1e-12)
             chain /= chain.sum(axis=1, keepdims=True)
     return best_chain[1]
 
@@ -271,8 +271,8 @@ def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floa
     """Return a sample's information about the log-ratios: the curvature (d, d) of its log-likelihood."""
     ratios = log_ratios(transition)
 
-    def gradient(shifted: Floats) -> Floats:
-        chain = transition_of(shifted, len(transition))
+    def gradient(shifted_ratios: Floats) -> Floats:
+        chain = transition_of(shifted_ratios, len(transition))
         return _gradient(chain, e_step(sample, chain, initial).moves)
 
     steps = _STEP * np.eye(len(ratios))
@@ -318,8 +318,8 @@ def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> 
         sequences = part.take(np.flatnonzero(part.streams == stream))
 
         def evaluate(chain: Floats, sequences: Sequences = sequences) -> tuple[float, Floats]:
-            moves = e_step(sequences, chain, initial)
-            return moves.log_likelihood, moves.moves
+            counts = e_step(sequences, chain, initial)
+            return counts.log_likelihood, counts.moves
 
         own_chain = _most_likely_chain(evaluate, transition, sequences.ticks)
         information = _information(sequences, own_chain, initial) / sequences.ticks
@@ -330,7 +330,7 @@ def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> 
 
 
 def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
-    """Return the deviations of stretches, by one Newton step each: of sequences, of pairs, of fours, and so on."""
+    """Return the deviations of stretches, by one Newton step each: of sequences, then of pairs, fours and so on."""
     scores = tasks.map(_scores, [(part, chains, initial) for part in parts])
     gradients, ticks, streams = (np.concatenate(column) for column in zip(*scores, strict=True))
     levels: list[Deviations] = []

@@ -120,7 +120,7 @@ class ParquetFolder:
         self.rows = Counter[str]()
 
     def add(self, table: str, batch: Any) -> None:
-        """Add rows to a table, each to the date of its time."""
+        """Add a batch of rows to a table."""
         self.rows[table] += batch.num_rows
         batches = self._batches.setdefault(table, [])
         batches.append(batch)
@@ -202,7 +202,7 @@ _Rows = Ints
 
 
 class ExportedHistory:
-    """The symbols of a folder that `fugu gateway export` wrote. FuguError if it is none."""
+    """The symbols of a folder that `fugu gateway export` wrote. FuguError for another folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

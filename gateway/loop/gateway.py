@@ -1,12 +1,11 @@
 """The gateway process: one connection, one store, one worker; and a check of the store's file beside it.
 
 The network thread only fills the inbox. The worker takes what has piled up, stores all new frames in one transaction,
-and only then says so: watermarks first, then estimates. Nothing that arrives ends it, nor a full disk; what could not
-be stored is missing in the watermark, and its device sends it again. The process ends, with a line that says so, if a
-store or ledger is gone or damaged, or a store has taken nothing for a minute. The next start looks at the files, and
-goes on or says what to do.
+and only then publishes watermarks, then estimates. No message and no full disk ends the process. Ticks that could not
+be stored are missing in the watermark, and their device sends them again. The process ends, with a line of log, if a
+store or ledger is gone or damaged, or a store has taken nothing for a minute. The next start checks the files.
 
-A start reads what does not grow with the history; the whole file is read once while its gateway serves. Where damage is
+A start reads no part that grows with the history. The whole file is read once while the gateway serves. Where damage is
 found, the gateway ends, and leaves a mark beside the file. With it the next start reads everything first, and serves
 only if all of it is whole again.
 """
@@ -57,7 +56,7 @@ _LOOK_SECONDS = 0.1
 
 
 class HistoryCheck:
-    """The check of a store that is a file. `problem` says in a line what is wrong and what to do; '' if nothing is."""
+    """The check of a store that is a file. `problem` is one line with the fault and its remedy, or ''."""
 
     def __init__(self, location: Location) -> None:
         self._path = location if isinstance(location, Path) else None
@@ -253,7 +252,7 @@ class Gateway:
             self._monitor.note_refusal(device, reason)
 
     def _certificates(self) -> dict[str, float]:
-        """Return by name when each certificate ends, in seconds of Unix time."""
+        """Return the end of each certificate by its name, in Unix seconds."""
         broker, settings = self._duty.broker, self._settings
         files = {"authority": broker.ca_file, "gateway": broker.cert_file}
         files["operator"] = None if settings.signed is None else settings.operator.cert_file
@@ -265,7 +264,7 @@ class Gateway:
         return end_times
 
     def _store_bytes(self) -> int:
-        """Return the bytes of the store on its disk. Those of a server's store may be half a minute old."""
+        """Return the store's size on its disk in bytes; for a server's store, a size up to half a minute old."""
         now = time.monotonic()
         if isinstance(self._settings.store, Path) or now >= self._size_due:
             self._size, self._size_due = store_bytes(self._settings.store), now + _SIZE_SECONDS
@@ -418,7 +417,7 @@ class Gateway:
             self._use_store(self._recorder.seal)
 
     def _hear(self, message: Message) -> bool:
-        """Give a message to the parts until one takes it. Return whether one did."""
+        """Give a message to the parts until one takes it. Return whether a part took it."""
         start, is_taken = time.perf_counter(), False
         try:
             is_taken = any(part.heard(message) for part in self._parts_by_call["heard"])
@@ -494,7 +493,7 @@ class Gateway:
             raise UselessError(f"the store has taken nothing for {_FAILING_SECONDS:g} s ({error})")
 
     def _end_if_lost(self, error: Exception) -> None:
-        """Raise UselessError if a file is gone or damaged; the next start looks at the file, and says what to do."""
+        """Raise UselessError if the store or the ledger is gone or damaged."""
         if isinstance(error, FileLostError):
             raise UselessError(f"{error}: nothing is stored or called durable any more") from None
         if is_lost(error):

@@ -37,7 +37,7 @@ _OVERHEAD_BYTES = 200
 
 
 class Acknowledged(NamedTuple):
-    """The broker's answer to a message that the gateway published; one that is not accepted reaches nobody."""
+    """The broker's answer to a message that the gateway published; a message that is not accepted reaches nobody."""
 
     message_id: int
     accepted: bool = True
@@ -64,8 +64,7 @@ class Inbox:
     messages take long has fewer of them in a round.
 
     Args:
-        capacity, capacity_bytes: room in messages, and in their bytes in memory; a message that begins below it is
-            taken.
+        capacity, capacity_bytes: most messages, and most of their bytes in memory, which the last message may exceed.
         patience: seconds to wait for room; then the message is refused.
         pause: seconds between the turns of a device that has sent more than its share.
         knows: whether a name is a device's or reserved; any thread may call it.
@@ -131,16 +130,16 @@ class Inbox:
         return device if self._knows(device) else ""
 
     def note_costs(self, seconds: Mapping[str, float]) -> None:
-        """Note by device the seconds that the messages of a round took, which limit the messages of its next turns."""
+        """Note each device's seconds of a round, which limit the number of its messages in the next ones."""
         for device, count in self._served.items():
             cost = max(seconds.get(device, 0.0) / count, self._costs.pop(device, 0.0) / 2)
             if cost * _AT_ONCE > _SECONDS:
                 self._costs[device] = cost
         self._served.clear()
 
-    def _exceeds_share(self, waiting_count: int, size: int) -> bool:
+    def _exceeds_share(self, waiting_count: int, waiting_bytes: int) -> bool:
         max_messages, max_bytes = self._capacity - self._count, self._capacity_bytes - self._bytes
-        return waiting_count >= max(max_messages, _LEAST_MESSAGES) or size >= max(max_bytes, _LEAST_BYTES)
+        return waiting_count >= max(max_messages, _LEAST_MESSAGES) or waiting_bytes >= max(max_bytes, _LEAST_BYTES)
 
     def notify(self, event: Acknowledged | None) -> None:
         """Append an answer, or `None` for a new connection, even if full or closed: it takes little memory."""
@@ -149,7 +148,7 @@ class Inbox:
             self._changed.notify_all()
 
     def take(self, max_messages: int, timeout: float) -> list[_Event]:
-        """Remove all answers, and of each device its oldest messages. Empty after the timeout, or if closed and empty.
+        """Remove and return all answers and each device's oldest messages; nothing after the timeout, or if closed.
 
         Of `max_messages`, each device has only as many as keep a round short.
         """
@@ -160,7 +159,7 @@ class Inbox:
             return self._take(max_messages)
 
     def take_after_close(self, timeout: float) -> list[_Event]:
-        """Remove all answers and messages, after waiting for the first although the inbox is closed."""
+        """Remove and return all answers and messages; wait for the first although the inbox is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
             return self._take(self._count, self._count)
@@ -279,7 +278,7 @@ class Used(NamedTuple):
 class Usage:
     """Each device's use of the worker: seconds, and messages without a frame (statuses, answers, refused messages).
 
-    The time of symbol frames that are read all at once is not counted. `now` has the use since the last `take`.
+    Symbol frames that are parsed as arrays are not counted. `now` has the use since the last `take`.
     """
 
     def __init__(self, sender: Callable[[str], str] = lambda _topic: "") -> None:
@@ -302,7 +301,7 @@ class Usage:
 class Ingest:
     """The check of messages against the contract, the policies and the time.
 
-    `refused` is called with topic and reason of each refused message. `streams` learns of the streams of symbols.
+    `refused` is called with topic and reason of each refused message. `streams` receives the streams of symbols.
     `usage` counts the messages that are read one by one.
     """
 
@@ -326,8 +325,8 @@ class Ingest:
     def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[str]]:
         """Check messages. Return the frames to store, and the devices that have come online.
 
-        Frames on topics that have brought frames before are read and checked all at once. Every other message, and each
-        frame that fails there, is read one by one. A wrong message is refused with its reason.
+        Frames on topics that have brought frames before are parsed and checked as arrays. Every other message, and each
+        frame that fails these checks, is read one by one. A wrong message is refused with its reason.
         """
         slots = np.array([self._streams.topics.get(message.topic, -1) for message in messages], dtype=np.int64)
         rows = np.flatnonzero(slots >= 0)
@@ -352,13 +351,13 @@ class Ingest:
                     symbol_rows.append(row)
             elif isinstance(content, str):
                 births.append(content)
-        others = Arrivals.of(self._streams, received)
+        slow = Arrivals.of(self._streams, received)
         order = np.argsort(np.concatenate((fast_rows, np.array(symbol_rows, dtype=np.int64))))
-        symbols = Columns.joined((columns, others.symbols)).take(order)
-        return Arrivals(np.concatenate((slots[fast_rows], others.slots))[order], symbols, others.others), births
+        symbols = Columns.joined((columns, slow.symbols)).take(order)
+        return Arrivals(np.concatenate((slots[fast_rows], slow.slots))[order], symbols, slow.others), births
 
     def read(self, message: Message) -> Received | str | None:
-        """Return a message's frame, or the device that has come online; `None` if it is refused, or has neither."""
+        """Return a message's frame, or the name of the device that has come online; `None` if refused, or neither."""
         self._counters["received"] += 1
         try:
             return self._read(message)
@@ -389,13 +388,13 @@ class Ingest:
         return Received(parsed.device, parsed.stream, frame)
 
     def _follow_stream(self, topic: str, device: str, stream: str, version: int) -> None:
-        """Let further frames of a stream be read all at once."""
+        """Let `take` parse and check further frames of a stream as arrays."""
         model = self._catalogue.find(device, stream, version, SymbolModel)
         slot = self._streams.slot(device, stream)
         self._streams.follow(topic, slot, version, len(model.allowed), model.policy.clock)
 
     def _refuse_future(self, device: str, stream: str, frame: AnyFrame) -> None:
-        """Refuse a frame of ticks after this machine's clock, with a warning, because that clock may be wrong."""
+        """Refuse a frame of future ticks, and log a warning, because this machine's clock may be wrong."""
         clock, now = self._catalogue.policy(device, stream, frame.policy_version).clock, self._now_us()
         if (last_tick := frame.last - frame.shift) <= newest_tick(clock, now):
             return
@@ -411,7 +410,7 @@ class Ingest:
 
 
 def _frame_kind(topic_kind: str, payload: bytes) -> type[Kind[Any]] | None:
-    """Return the kind of frames on a kind of topic, `None` if it has none. Points come on the topics of symbols."""
+    """Return the kind of a topic's frames, or `None`. Topics of symbols also carry points."""
     if topic_kind == "window":
         return Windows
     if topic_kind == "symbols":

@@ -96,7 +96,7 @@ def serve(
 
 
 class _Compiler:
-    """A thread that compiles kernels while slower code takes the frames. If they were not stored, the log says so."""
+    """A thread that compiles kernels while slower code takes the frames. The log names their number."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "gateway-compiler")

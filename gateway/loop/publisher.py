@@ -71,7 +71,7 @@ MOST_WAITING = 32
 
 
 class Waiting:
-    """Frames and windows that wait to be reported, by sequence; the store has the same."""
+    """Frames and windows that wait to be reported, by sequence, as in the store's outbox."""
 
     def __init__(self) -> None:
         self._sequences: dict[
@@ -82,13 +82,13 @@ class Waiting:
         return sum(len(serials) for _, serials in self._sequences.values())
 
     def put(self, outgoing: Outgoing) -> int | None:
-        """Add a frame, in place of the same frame. Return the serial of a frame that is now one too many, or `None`."""
+        """Add a frame, in place of the same frame. Return the serial of a frame dropped for it, or `None`."""
         _, serials = self._sequences.setdefault(outgoing.key.number, (outgoing, {}))
         serials[outgoing.frame] = outgoing.serial
         return serials.pop(min(serials)) if len(serials) > MOST_WAITING else None
 
     def take(self, capacity: int) -> tuple[list[Outgoing], list[int]]:
-        """Remove up to `capacity` frames: the newest of each sequence in turn, in the order of their sequence.
+        """Remove and return up to `capacity` frames: the newest of each sequence in turn, the oldest of them first.
 
         Also returns the serials of older frames of these sequences, which are not reported any more.
         """
@@ -111,11 +111,9 @@ class Publisher(Part):
     """Publishes as much as the connection takes, and queues the rest.
 
     Args:
-        key: gives the key by which a device checks its watermarks, `None` if the device has none; `None` if no device
-            has.
+        key: returns the key by which a device checks its watermarks, or `None`; itself `None` without such devices.
         counters: counts `committed`, `estimates`, `counts` (of windows) and, under their `Reason`, frames that cannot
-            be
-        reported. `coalesced` frames are left out because a newer one was reported, or too many waited.
+            be reported. `coalesced` frames are left out because a newer one was reported, or too many waited.
 
     Attributes:
         MAX_IN_FLIGHT: most watermarks that the broker has not acknowledged; the same for reports.
@@ -263,7 +261,7 @@ class Publisher(Part):
         self._counters["coalesced"] += 1
 
     def _send_report(self, outgoing: Outgoing) -> bool:
-        """Publish the report of a frame, unless there is none or a newer one is out. Return whether it is done."""
+        """Publish the report of a frame, unless there is none or a newer one is out. Return False without room."""
         if (report := self._make_report(outgoing)) is None:
             self._done_serials.append(outgoing.serial)
             return True

@@ -103,7 +103,7 @@ class Recorder:
         self._lag = lag
 
     def record(self, arrivals: Arrivals) -> None:
-        """Store a round's new frames and their consequences, or nothing of them. Raises DatabaseError."""
+        """Store a round's new frames and their consequences, all or none. Raises DatabaseError."""
         groups: dict[tuple[Kind[Any], str, str, str], list[AnyFrame]] = {}
         for device, stream, frame in arrivals.others:
             kind = self._kind(type(frame))
@@ -226,7 +226,7 @@ class Recorder:
         return sequence.coverage, sequence.shifts
 
     def note_removed(self, device: str, sequence: str, begin: int) -> None:
-        """Note that a sequence's frames before a tick, or before a window's index, have been removed."""
+        """Note that a sequence's frames before `begin`, a tick or a window's index, have been removed."""
         sequence_state = self._load(device, sequence)
         sequence_state.begin = max(sequence_state.begin, begin)
 
@@ -339,7 +339,7 @@ class Recorder:
     def _account_for(
         self, sequence: _Sequence, kind: Kind[Any], key: Place, span: FrameSpan, *, is_stored: bool
     ) -> None:
-        """Account for a frame's ticks. With `is_stored` the frame itself is in the store already, or never will be."""
+        """Account for a frame's ticks. With `is_stored` no frame is to be stored for them."""
         if (merge := sequence.coverage.add(span.previous, span.last)) is None:
             return
         if kind is not self.symbols:

@@ -40,7 +40,7 @@ _LEAST_RATIO = 10
 
 
 class Releasing(Part):
-    """Makes the releases of the file `releases`; `progress` tells how far devices are.
+    """Makes the releases of the file `releases`; `progress` gives the ticks that devices have accounted for.
 
     If other processes have the devices (`shared`), the ledger's lease is taken from any former holder. `history` gives
     the history of a device's stream, by default the store's.

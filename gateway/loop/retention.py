@@ -58,7 +58,7 @@ class Retention(Part):
     """Removes old frames from all sequences of a store that the calling thread owns, again and again.
 
     `needed` gives by device and stream the first tick that is needed whatever its age. `may_forget` returns whether
-    that is known, `None` if it always is. Estimates see `lag` later ticks. `counters` counts `frames_removed`, in which
+    that tick is known, `None`: always. Estimates see `lag` later ticks. `counters` counts `frames_removed`, in which
     a chunk or the cut-off part of a chunk counts once.
     """
 
@@ -136,13 +136,13 @@ class Retention(Part):
         if self._newest_us is None or not max_rows:
             return None
         before_us = min(self._newest_us, self._now_us()) - self._ages[frames] * _HOUR_US
-        removable = partial(self._is_removable, sequence, before_us)
-        if not any(removable(frame) for frame in aged.oldest(frames, number, 1)):
+        is_removable = partial(self._is_removable, sequence, before_us)
+        if not any(is_removable(frame) for frame in aged.oldest(frames, number, 1)):
             if frames is SYMBOLS:
                 self._trim(sequence, partial(self._is_removable, sequence, before_us - _HOUR_US))
             return None
         first_needed = aged.needed_frame(frames, number, self._lag) if frames is _POINTS else None
-        oldest = takewhile(removable, aged.oldest(frames, number, max_rows))
+        oldest = takewhile(is_removable, aged.oldest(frames, number, max_rows))
         removable_frames = [frame for frame in oldest if first_needed is None or frame.key < first_needed]
         if not removable_frames:
             return None
@@ -152,21 +152,21 @@ class Retention(Part):
 
     def _is_removable(self, sequence: Place, before_us: int, frame: Aged) -> bool:
         """Return whether a frame has ended by a time, and no release needs it."""
-        needed = self._needed.get((sequence.device, sequence.stream), math.inf)
-        return self._end_us(sequence, frame) <= before_us and self._wall_tick(sequence, frame) < needed
+        needed_tick = self._needed.get((sequence.device, sequence.stream), math.inf)
+        return self._end_us(sequence, frame) <= before_us and self._wall_tick(sequence, frame) < needed_tick
 
-    def _trim(self, sequence: Place, removable: Callable[[Aged], bool]) -> None:
+    def _trim(self, sequence: Place, is_removable: Callable[[Aged], bool]) -> None:
         """Cut off the removable symbols at the start of a stream's first chunk, if there are any."""
         chunk = next(self._store.symbols.chunks(sequence.number, -1), None)
         if chunk is None:
             return
 
-        def stays(version: int, tick: int) -> bool:
-            return not removable(Aged(tick, tick, version))
+        def must_stay(version: int, tick: int) -> bool:
+            return not is_removable(Aged(tick, tick, version))
 
         for version, _, offset, ticks, _ in chunk.runs:
             run = range(chunk.first + offset, chunk.first + offset + ticks)
-            if (removable_count := bisect_left(run, True, key=partial(stays, version))) < ticks:
+            if (removable_count := bisect_left(run, True, key=partial(must_stay, version))) < ticks:
                 first = run[removable_count]
                 break
         else:

@@ -58,9 +58,9 @@ def _now_us() -> int:
 class Reports(Part):
     """Takes the reports of devices: those of a round become durable together, and are then acknowledged.
 
-    `owe` is called with each device whose watermark has moved, `refused` with device and reason of each invalid report,
-    `tell` with the ticks that a report covers. `counters` counts `report_` with `stored`, `late`, `duplicate` or
-    `conflict`.
+    `owe_watermark` is called with each device whose watermark has moved, `on_refused` with device and reason of each
+    invalid report, `tell` with the ticks that a report covers. `counters` counts `report_` with `stored`,
+    `late`, `duplicate` or `conflict`.
     """
 
     def __init__(
@@ -140,22 +140,22 @@ class Reports(Part):
 
     def _store_report(self, device_report: DeviceReport) -> str:
         """Store a report unless its window is settled or due. Return the counter of what became of it."""
-        report, through = device_report.report, self._store.sums.through(device_report.report.document)
-        is_late = through is not None and report.number <= through
+        report, closed_number = device_report.report, self._store.sums.through(device_report.report.document)
+        is_late = closed_number is not None and report.number <= closed_number
         if is_late or device_report.group.due_us(report.number) <= self._now_us():
             return "report_late"
         return f"report_{self._store.sums.add(report, device_report.device)}"
 
 
 class _Sending(NamedTuple):
-    asked: Opening
+    opening: Opening
     pages_left: Iterator[OpeningRequest]
 
 
 class Sums(Part):
     """Settles windows, asks the helper to open them, and releases their sums, in the process of the releases.
 
-    `lost` is called with the name of a group and the reason why a window has no sum. `counters` counts `sums`,
+    `on_lost` is called with the name of a group and the reason why a window has no sum. `counters` counts `sums`,
     `sums_lost` and `sums_asked`.
     """
 
@@ -243,7 +243,7 @@ class Sums(Part):
                 self._report_lost(group, number, reason)
 
     def _fix(self, digest: bytes, group: GroupDocument, number: int) -> str:
-        """Fix a window's set and return ''; or remove its reports, and return the reason."""
+        """Fix the set of a window and return ''. If it can have no sum, remove its reports and return the reason."""
         members: dict[bytes, StoredReport] = {}
         for report in self._store.sums.reports(digest, number):
             members.setdefault(report.sealed.member, report)
@@ -320,7 +320,7 @@ class Sums(Part):
             self._store.sums.remove(opening.document, opening.number)
         self._store.sums.erase()
         self._next_asks.pop(opening, None)
-        if self._sending is not None and self._sending.asked == opening:
+        if self._sending is not None and self._sending.opening == opening:
             self._sending = None
 
     def _send_pages(self) -> None:
@@ -340,13 +340,13 @@ class Sums(Part):
                 return
             self._sending = _Sending(opening, split_pages(opening.document, opening.number, sealed))
             self._next_asks[opening] = now + _AGAIN_SECONDS
-        topic = topic_of("group_request", self._catalogue.fleet, self._groups[self._sending.asked.document].name)
+        topic = topic_of("group_request", self._catalogue.fleet, self._groups[self._sending.opening.document].name)
         for _ in range(_PAGES):
             if (page := next(self._sending.pages_left, None)) is None:
                 self._sending = None
                 return
             if self._link.publish(topic, page.encode()) is None:
-                self._next_asks[self._sending.asked] = now + 1.0  # from its first page
+                self._next_asks[self._sending.opening] = now + 1.0  # from its first page
                 self._sending = None
                 return
 

@@ -21,7 +21,7 @@ __all__ = ["Connections"]
 
 HEAD_SECONDS = 10.0
 MOST_OF_NETWORK, MOST_STRANGERS, MOST_MEMBERS = 64, 256, 256
-"""With all else that is open, they stay below the 1024 files that a process may usually have."""
+"""With all other open files, the connections stay below the usual limit of 1024 files."""
 
 
 class Connections(socket.socket):
@@ -47,7 +47,7 @@ class Connections(socket.socket):
 
     @contextmanager
     def answering(self, peer: tuple[str, int], *, is_signed_in: bool) -> Iterator[None]:
-        """Count a peer's request as unanswered while the context lasts; then the next head's deadline begins."""
+        """Count a peer's request as unanswered within the context; the next head's deadline begins at its end."""
         if (connection := self._connections.get(peer)) is None:  # the connection has ended
             yield
             return
@@ -77,7 +77,7 @@ class _Connection(socket.socket):
         self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.end)
 
     def count_request(self, increment: int) -> None:
-        """Add 1 to the unanswered requests, or -1. If none is left, the next head's deadline begins."""
+        """Add 1 or -1 to the number of unanswered requests. At 0 the next head's deadline begins."""
         self._requests += increment
         self._deadline.cancel()
         if not self._requests and self._connections.get(self._peer) is self:

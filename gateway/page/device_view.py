@@ -36,7 +36,7 @@ __all__ = ["DeviceView"]
 
 
 def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float]:
-    """Return the least and greatest probability of state 1 at a tick over a class's chains, whatever a stream says.
+    """Return bounds of the probability of state 1 at a tick over a class's chains, whatever is released.
 
     Before any release a chain of the class is in state 1 with probability q / (q + r). Releases change these odds by a
     factor of at most e^epsilon, for an attacker who knows only the chain.
@@ -107,7 +107,7 @@ _MAX_MESSAGES = {
 _MOST_STATES_SHOWN = 64
 _POINTS_PLACED = 3
 _NEWEST, _MAX_STORED = 300, 144
-"""The most stored values, and the most stored messages with their bytes, that the page is sent."""
+"""The most stored values, and the most stored messages, that the page is sent."""
 
 
 class DeviceView:
@@ -128,7 +128,7 @@ class DeviceView:
     def take(self, topic: Topic, payload: bytes, heard_at: float = 0.0) -> dict[str, Any] | None:
         """Take a message, heard at a Unix time in seconds, and return the page's update.
 
-        Returns `None` if the message cannot be used, or says nothing new.
+        Returns `None` if the message cannot be used, or changes nothing.
         """
         if topic.stream not in self._streams and len(self._streams) >= _MAX_STREAMS:
             self.refused_count += 1
@@ -145,7 +145,7 @@ class DeviceView:
         return update
 
     def keep(self, update: dict[str, Any]) -> None:
-        """Keep an update for those who open the page later."""
+        """Keep an update for later watchers."""
         kind = update["kind"]
         self._messages.setdefault((update["stream"], kind), deque(maxlen=_MAX_MESSAGES[kind])).append(update)
 
@@ -184,18 +184,23 @@ class DeviceView:
         series = dict[str, dict[str, Any]]()
         for event in (report.event() for report in reports):
             series.setdefault(event["of"], {**event, "rows": []})["rows"].append(event["row"])
-        newest = [{**event, "rows": event["rows"][-_NEWEST:]} for event in series.values()]
-        update = {"kind": "stored", "stream": topic.stream, "messages": messages[-_MAX_STORED:], "series": newest}
+        newest_series = [{**event, "rows": event["rows"][-_NEWEST:]} for event in series.values()]
+        update = {
+            "kind": "stored",
+            "stream": topic.stream,
+            "messages": messages[-_MAX_STORED:],
+            "series": newest_series,
+        }
         update["counts"] = [{"kind": "count", **self._report_fields(topic, count)} for count in counts.values()]
         self.keep(update)
         return update, reports
 
     def attacks_due(self) -> list[Callable[[Ask], dict[str, Any]]]:
-        """Return functions that ask for the attacks on each stream with new messages."""
+        """Return a function for each stream with new messages, which asks for the attack on it."""
         return [attack for view in self._attack_views.values() if (attack := view.due_attack()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield all kept updates kind by kind, descriptions first, and those of one kind and stream as they came."""
+        """Yield all kept updates by kind, descriptions first, within a kind and stream in order of arrival."""
         kinds = list(_MAX_MESSAGES)[::-1]
         for key in sorted(self._messages, key=lambda stream_kind: kinds.index(stream_kind[1])):
             yield from self._messages[key]
@@ -270,7 +275,7 @@ class DeviceView:
         frame: SymbolFrame | MeasureFrame | WindowFrame,
         fields: dict[str, Any],
     ) -> dict[str, Any]:
-        """Add to the fields of a message its bytes, and the time of its first tick, or of the end of its window."""
+        """Return a message's fields with its bytes, and the time of its first tick, or of its window's end."""
         tick = frame.last + 1 if isinstance(frame, WindowFrame) else frame.first
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         time = None if description is None else description.time_of(tick, frame.shift)
@@ -368,7 +373,7 @@ def _promise_fields(promise: Described) -> dict[str, Any]:
 
 
 def _posterior_fields(description: Description) -> dict[str, Any] | None:
-    """Return the bounds that the promise sets to the probability of the second of two states; `None` without any."""
+    """Return the bounds that the promise sets to the second state's probability, or `None` without bounds."""
     chains, epsilon = description.chains, description.guarantee.tick_epsilon
     if not isinstance(chains, BinaryChains) or epsilon is None:
         return None

@@ -1,4 +1,4 @@
-"""The page's messages from the broker: one connection of one account, subscribed to what somebody looks at."""
+"""The page's messages from the broker: one connection of one account, subscribed to the devices that are shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ATTACK_SECONDS, _LEDGER_SECONDS, _MEMORY_SECONDS = 1.0, 2.0, 1.0
 
 
 class Watcher:
-    """Somebody who looks at a device, in an event loop.
+    """A reader of a device's page, in an event loop.
 
     `waiting` holds updates that have not been taken, and drops the oldest when full. `wake` is set when one waits.
     """
@@ -137,7 +137,7 @@ class Feed:
             return list(self._releases.values())[::-1]
 
     def watch(self, device: str) -> Watcher:
-        """Begin to look at a device. All that is known of the device waits for the new watcher.
+        """Begin to look at a device. The device's kept updates wait for the new watcher.
 
         Raises TopicError if `device` is no device's name.
         """
@@ -169,7 +169,7 @@ class Feed:
             return self._take_waiting(watcher)
 
     def take_and_show(self, watcher: Watcher) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return and remove all waiting updates, and return all that is known of the device at the same moment."""
+        """Return and remove all waiting updates; also return the device's kept updates at the same moment."""
         with self._lock:
             updates, device = self._take_waiting(watcher), watcher.device
             self._memory.read()
@@ -182,7 +182,7 @@ class Feed:
         return updates
 
     def leave(self, watcher: Watcher) -> None:
-        """Remove a watcher. The last watcher of a device takes the device's view and topics along."""
+        """Remove a watcher; with a device's last watcher also the device's view and subscriptions."""
         with self._lock:
             watchers = self._watchers[watcher.device]
             watchers.remove(watcher)
@@ -197,7 +197,7 @@ class Feed:
         self.link.subscribe([topic for name in new_devices for topic in report_topics(self.fleet, name)])
 
     def _remember_devices(self) -> None:
-        """Remember devices before anybody looks at them, as long as there is room; forget devices if there is none."""
+        """Remember unwatched devices as long as there is room; without room, forget some."""
         with self._lock:
             self._memory.read()
             names = [] if self._memory.is_full else self._view.names(MOST_REMEMBERED)

@@ -32,7 +32,7 @@ _NO_TROUBLE = {StatusCode.CONNECTION_LOST, StatusCode.PAUSED}
 
 
 class FleetQuery(NamedTuple):
-    """Which devices are asked for: `search` is a part of the name, an empty `condition` means all, `page` is from 0."""
+    """Devices to show: `search` is a part of the name, an empty `condition` means all, `page` counts from 0."""
 
     search: str = ""
     condition: str = ""
@@ -40,7 +40,7 @@ class FleetQuery(NamedTuple):
 
     @classmethod
     def of_request(cls, search: str, condition: str, page: int) -> Self:
-        """Make a query of what a browser sends, which may be anything."""
+        """Make a query from a request's unchecked parameters."""
         return cls(search[:64], condition if condition in _CONDITIONS else "", page)
 
 
@@ -52,7 +52,7 @@ class Member:
         online: `None` until the device's status has come.
         streams: name and policy version of each stream.
         sent_digest: start of the digest of the document that the device was sent; `None` if unknown to this account.
-        sent_version: the version that this document states; `None` if it states none that can be used.
+        sent_version: the version that this document states; `None` without a valid one.
         running: version of the document in force; `None` if unknown to this account.
         judged: start of the digest of the newest document that the device has judged.
         refusal: why the device refused the judged document; '' if it did not.
@@ -125,7 +125,7 @@ class FleetView:
         return None if member is None else _row_fields(self._condition(member, self._devices_with_alarm()), member)
 
     def names(self, limit: int) -> list[str]:
-        """Return the names of the first devices that were heard of, at most `limit`."""
+        """Return the names of the first `limit` devices."""
         return list(islice(self._members, limit))
 
     def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
@@ -210,7 +210,7 @@ class FleetView:
         return {name for alarm in self._alarms() for name in alarm.names}
 
     def _waves(self) -> list[dict[str, Any]]:
-        """Count the devices of each sent policy version by how far they have come, the newest version first."""
+        """Count the devices of each sent policy version by their `Wave`, the newest version first."""
         counters: dict[int, Counter[Wave]] = {}
         for member in self._members.values():
             if member.sent_version is not None:

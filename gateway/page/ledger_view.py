@@ -26,7 +26,7 @@ _ENTRY_FIELDS = (
     *("first", "last", "reason", "state"),
 )
 _FRESH_SECONDS = 1.0
-"""An answer serves all who ask the same for this long."""
+"""Age of an answer from which the ledger is read again."""
 _MAX_ANSWERS = 64
 _NO_LEDGER = (
     "This page has no ledger: the gateway beside it makes no releases, or fugu gateway dashboard was started without "
@@ -35,7 +35,7 @@ _NO_LEDGER = (
 
 
 class LedgerView:
-    """Opens the ledger for each look, so that a ledger that is missing, restored or damaged is seen as it is then.
+    """Opens the ledger for each answer, so that a missing, restored or damaged ledger is noticed.
 
     `location` is `None` if the page has no ledger. `audience` is `None` if the page shows all audiences.
     """
@@ -64,11 +64,11 @@ class LedgerView:
 
     def _cached(self, key: object, query: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
-            looked_at, answer = self._answers.pop(key, (-math.inf, {}))
-            if time.monotonic() - looked_at >= _FRESH_SECONDS:
+            read_at, answer = self._answers.pop(key, (-math.inf, {}))
+            if time.monotonic() - read_at >= _FRESH_SECONDS:
                 answer = self._ask_ledger(query)
-                looked_at = time.monotonic()
-            self._answers[key] = looked_at, answer
+                read_at = time.monotonic()
+            self._answers[key] = read_at, answer
             if len(self._answers) > _MAX_ANSWERS:
                 del self._answers[next(iter(self._answers))]
             return answer

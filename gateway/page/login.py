@@ -51,7 +51,7 @@ class Login:
     """Checks a password against the hash in a file's first line, and keeps sessions.
 
     Five failures within a minute shut out the network that they came from, and no other. At most 4096 networks are
-    kept; the network whose last failure is the oldest gives way. Raises FuguError if the file cannot be used.
+    kept; a further one displaces the network whose last failure is the oldest. Raises FuguError for a wrong file.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Login:
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait_seconds(self, peer: str) -> float:
-        """Return for how many seconds a peer's network is shut out, after five failures in a minute; 0 if it is not."""
+        """Return the seconds for which a peer's network is still shut out after five failures in a minute, or 0."""
         failures = self._failures.get(network_of(peer), deque[float]())
         if len(failures) < _MOST_FAILURES:
             return 0.0

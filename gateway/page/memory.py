@@ -1,7 +1,7 @@
-"""Memory of what an account has received of devices: the newest values, and a week of them, bounded.
+"""Memory of the messages of devices that an account has received: a bounded number of values of a week.
 
-The memory is not stored, and begins when the page starts. Devices that nobody has looked at for the longest time give
-way to others. If there are still too many numbers, even devices that somebody looks at lose their history.
+The memory is not stored, and begins when the page starts. To make room, the devices that were not shown
+for the longest time are removed. If there are still too many numbers, even watched devices lose their history.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ReportNumbers(NamedTuple):
     Attributes:
         window: the window's name; '' for an estimate.
         time: Unix seconds.
-        names: what each number is about; '' for the only number of a measurement.
+        names: the label of each number; '' for the only number of a measurement.
         numbers: for each name a value and the ends of its interval, NaN if there is none; shares are from 0 to 1.
         useful: whether the plan found the report better than a guess.
     """
@@ -77,8 +77,10 @@ def report_numbers(report: Estimate | WindowCount, windows: Iterable[DescribedWi
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
     columns = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
-    clipped = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[columns]]
-    numbers = tuple((value, low, high) for value, low, high in clipped)
+    clipped_rows = [
+        [min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[columns]
+    ]
+    numbers = tuple((value, low, high) for value, low, high in clipped_rows)
     return ReportNumbers(report.window, time, names[columns], _SHARE, numbers, report.useful)
 
 
@@ -95,9 +97,9 @@ class Memory:
         return len(self._devices) >= MOST_REMEMBERED or self._size() > _MOST_NUMBERS * 3 // 4
 
     def remember(self, devices: Iterable[str], exempt: Container[str] = ()) -> tuple[list[str], list[str]]:
-        """Remember devices that somebody looks at. Return the new devices, and those that gave way.
+        """Remember devices that are shown. Return the names of new devices, and of devices removed to make room.
 
-        A device in `exempt` does not give way, but can lose its history.
+        A device in `exempt` is not removed, but can lose its history.
         """
         names = list(devices)[:MOST_REMEMBERED]
         old_names = [*self._devices]
@@ -134,13 +136,13 @@ class Memory:
         self.changes += 1
 
     def read(self) -> None:
-        """Read the newest estimate of each stream. Called at intervals, so that many messages cost no more."""
+        """Read the newest estimate of each stream. Many messages cost no more than one."""
         for streams in self._devices.values():
             for stream in streams.values():
                 stream.read()
 
     def prepend_stored(self, device: str, stream: str, reports: Iterable[ReportNumbers]) -> None:
-        """Put a stream's stored reports before those that have come."""
+        """Put a stream's stored reports before the received reports."""
         if (stream_memory := self._devices.get(device, {}).get(stream)) is not None:
             stream_memory.prepend_stored(reports)
 
@@ -205,7 +207,7 @@ class _Stream:
             series.forget()
 
     def prepend_stored(self, reports: Iterable[ReportNumbers]) -> None:
-        """Put stored reports of windows before those that have come."""
+        """Put stored reports of windows before the received reports."""
         series_of_window = dict[str, _Series]()
         for report in sorted(reports, key=lambda report: report.time):
             series_of_window.setdefault(report.window, _Series(report)).add(report)

@@ -84,10 +84,10 @@ class InForce:
             self._waiting_statuses[device] = status
         elif streams:
             self._waiting_statuses.pop(device, None)
-        changed = [
+        changes = [
             self.note_version(device, stream.stream, stream.policy_version, stream.next_tick) for stream in streams
         ]
-        return any(changed)
+        return any(changes)
 
     def renew(self) -> None:
         """Take again the statuses that waited for policies."""
@@ -96,7 +96,7 @@ class InForce:
             self.take_status(device, status)
 
     def note_version(self, device: str, stream: str, version: int, tick: int) -> bool:
-        """Take a stream's version at a tick. Return whether its newest version, or the set of all, has changed."""
+        """Note a stream's version at a tick. Return whether its newest version, or its set of versions, has changed."""
         if not self._catalogue.has(device, stream):
             return False
         self._catalogue.note_run(device, stream, version)
@@ -200,18 +200,18 @@ class Described(NamedTuple):
 
 
 def digest(payload: bytes) -> bytes:
-    """Return the digest of a description that the broker has retained, b"" for an empty payload."""
+    """Return the SHA-256 digest of a description's message, b"" for an empty one."""
     return hashlib.sha256(payload).digest() if payload else b""
 
 
 class Describing(Part):
     """Publishes descriptions; used by the gateway's worker.
 
-    With `shared` other processes store the frames, so that each status is a reason to look at the store. A message only
+    With `shared` other processes store the frames, so that each status marks its device. A message only
     marks its device; the next `pump` looks at marked devices, and describes each stream once.
 
     `counters` counts `descriptions`: messages, including those that clear a description. `has_left` returns whether a
-    device has left the fleet, `enrolled` whether it is in the registry. `refusing` is called with all devices that
+    device has left the fleet, `enrolled` whether it is in the registry. `on_refusals` is called with all devices that
     refuse their newest document, `changed` when descriptions have changed.
     """
 
@@ -260,7 +260,7 @@ class Describing(Part):
         self.due = self._quiet_at = time.monotonic() + QUIET_SECONDS
 
     def renew(self) -> None:
-        """Look at all devices again: the catalogue may have changed."""
+        """Mark all devices: the catalogue may have changed."""
         self.in_force.renew()
         self._marked_devices.update(self._catalogue.names(), self._described)
         self._refusals_due = True
@@ -304,7 +304,7 @@ class Describing(Part):
         self._look_soon()
 
     def _mark_device(self, device: str) -> None:
-        """Mark a device, and those whose streams move with its streams, to be described."""
+        """Mark a device and the devices with related streams, to be described."""
         self._marked_devices.update(filter(self._catalogue.has, {device, *self._catalogue.moving_with(device)}))
         self._look_soon()
 
@@ -312,7 +312,7 @@ class Describing(Part):
         self.due = max(self._quiet_at, self._rested_at)
 
     def _first_share(self) -> str:
-        """Return in words when the first of all devices has shared something, if it runs."""
+        """Return in words when the first device will have shared something, if it runs."""
         streams = [
             policy
             for device in filterfalse(self._has_left, self._catalogue.names())
@@ -371,20 +371,20 @@ class Describing(Part):
             if (start := time.perf_counter()) >= slice_end:
                 break
             slice_end = min(slice_end, start + SLICE_SECONDS)
-            old = self._described.get(device, {})
-            new: dict[str, Described] = {}
+            old_streams = self._described.get(device, {})
+            new_streams: dict[str, Described] = {}
             for stream in () if self._has_left(device) else self._catalogue.streams(device):
                 if (running := self.in_force.running_policy(device, stream)) is not None:
-                    former = old.get(stream)
-                    new[stream] = former if former is not None and former.running == running else Described.of(running)
-            if new:
-                self._described[device] = new
+                    old = old_streams.get(stream)
+                    new_streams[stream] = old if old is not None and old.running == running else Described.of(running)
+            if new_streams:
+                self._described[device] = new_streams
             else:
                 self._described.pop(device, None)
-            streams = [stream for stream in old | new if old.get(stream) is not new.get(stream)]
-            self._unsent_streams.update((device, stream) for stream in streams)
-            is_changed |= bool(streams)
-            if streams:
+            changed_streams = [s for s in old_streams | new_streams if old_streams.get(s) is not new_streams.get(s)]
+            self._unsent_streams.update((device, stream) for stream in changed_streams)
+            is_changed |= bool(changed_streams)
+            if changed_streams:
                 self._rest_ends[device] = now + _RESTS * (time.perf_counter() - start)
             self._marked_devices.discard(device)
         if not (self._marked_devices or self._is_complete):

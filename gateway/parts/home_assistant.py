@@ -5,8 +5,8 @@ templates they are literals of letters, digits and escapes only, so that none ca
 is shown with its interval. A likely state is shown only for a stream that its plan calls useful for that.
 
 Documents are published again whenever Home Assistant starts. The store knows them, so that they are cleared with the
-device, or when discovery is switched off. A document also names components that are gone, so that Home Assistant
-removes a single one.
+device, or when discovery is switched off. A document also names components that are gone, so that Home
+Assistant removes them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STATUS_TOPIC = "homeassistant/status"
 LIKELY = 0.8
 """A state whose probability is lower is shown as unknown."""
 MOST_STATES = 16
-"""Most states of a stream whose shares are shown; of more states, only shares of sets are."""
+"""Most states of a stream whose shares are shown; of more states, only the shares of sets are shown."""
 GATEWAY = "health"
 """Name of the gateway's document, which no device can have."""
 
@@ -88,17 +88,17 @@ def device_document(descriptions: Iterable[Description], page_url: str | None = 
 def _document(
     fleet: str, device: str, name: str, components: Mapping[str, Component], page_url: str | None
 ) -> dict[str, Any]:
-    info: dict[str, Any] = {"identifiers": [_fugu_id(fleet, device)], "name": name, "manufacturer": "Fugu Edge"}
+    device_info: dict[str, Any] = {"identifiers": [_fugu_id(fleet, device)], "name": name, "manufacturer": "Fugu Edge"}
     if page_url is not None:
-        info["configuration_url"] = page_url
+        device_info["configuration_url"] = page_url
     if device != GATEWAY:
-        info["via_device"] = _fugu_id(fleet, GATEWAY)
+        device_info["via_device"] = _fugu_id(fleet, GATEWAY)
     for key, component in components.items():
         domain = component["platform"]
         component["unique_id"] = f"{_fugu_id(fleet, device)}.{key}"
         component["default_entity_id"] = f"{domain}.{_slug(fleet)}_{_slug(device)}_{_slug(key)}"
     return {
-        "dev": info,
+        "dev": device_info,
         "o": {"name": "fugu-edge", "sw_version": _version("fugu-edge")},
         "availability": [
             {"topic": topic_of("health", fleet), "value_template": "{{ 'online' if value_json.online else 'offline' }}"}
@@ -131,8 +131,8 @@ def _components(description: Description) -> dict[str, Component]:
         Stretch(row.name, row.ticks, math.inf if row.epsilon is None else row.epsilon, row.floor, seconds.get(row.name))
         for row in description.guarantee.stretches
     ]
-    words = promised_words(description.guarantee.epsilon, ticks, rows)
-    promise = "; ".join([words, *(shared.condition for shared in description.sums)])
+    promise_text = promised_words(description.guarantee.epsilon, ticks, rows)
+    promise = "; ".join([promise_text, *(shared.condition for shared in description.sums)])
     components = {
         "privacy": _entity(
             *("sensor", f"{description.stream} privacy", _topic("description", description), _SURENESS),
@@ -186,16 +186,16 @@ def _number_sensor(
 
 
 def _count_sensors(description: Description) -> dict[str, Component]:
-    """Return a sensor for each share that the windows of a stream count."""
+    """Return by key a sensor for each share that a stream's windows count."""
     topic, is_single, components = _topic("count", description), len(description.windows) == 1, {}
     for window in description.windows:
         if window.query.each:
             shares = {f".{index}": (f"_{label}", label) for index, label in _shown_states(description.states)}
         else:
-            states, *others = window.groups(description.states)
+            states, *other_groups = window.groups(description.states)
             group_label = " or ".join(states) if len(states) <= _MOST_NAMED else f"{len(states)} states"
             shares = {"": ("", group_label)}
-            if others:  # a profile, whose blocks have equal parts of the day
+            if other_groups:  # a profile, whose blocks have equal parts of the day
                 names = window.count_names(description.states)
                 shares = {f".{index}": (f"_{name}", f"{group_label} {name}") for index, name in enumerate(names)}
         scale = f" * {len(shares)}" if window.blocks else ""
@@ -216,7 +216,7 @@ def _count_sensors(description: Description) -> dict[str, Component]:
 
 
 def _share_sensors(description: Description) -> dict[str, Component]:
-    """Return a sensor for each share of a state that is estimated from a stream's symbols."""
+    """Return by key a sensor for each state's share, estimated from a stream's symbols."""
     topic, attributes = _topic("estimate", description), _members("since", "time", "useful")
     components = {}
     for index, label in _shown_states(description.states):
@@ -229,7 +229,7 @@ def _share_sensors(description: Description) -> dict[str, Component]:
 
 
 def _state_entity(description: Description) -> Component:
-    """Return the binary sensor of the likely one of two states."""
+    """Return the binary sensor of a stream with two states."""
     label = description.states[_on_state(description.states)]
     state = _entity(
         *("binary_sensor", f"{description.stream} {label}", _topic("estimate", description)),
@@ -242,7 +242,7 @@ def _state_entity(description: Description) -> Component:
 
 
 def _point_entity(description: Description) -> dict[str, Component]:
-    """Return a place on the map with its accuracy, or a value with its interval."""
+    """Return by key the entity of a place with its accuracy, or of a value with its interval."""
     topic = _topic("estimate", description)
     if description.place is not None:
         attributes = _members("time", "useful") | {"gps_accuracy": "value_json.accuracy"}
@@ -266,13 +266,13 @@ def _if_useful(expression: str) -> str:
 
 
 def _shown_states(states: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Return the numbered states whose shares are shown: of two the one that is on, of too many none."""
-    numbered = list(enumerate(states))
-    return numbered[_on_state(states) :][:1] if len(states) == 2 else numbered if len(states) <= MOST_STATES else []
+    """Return index and name of the states whose shares are shown: of two the "on" state, of too many none."""
+    pairs = list(enumerate(states))
+    return pairs[_on_state(states) :][:1] if len(states) == 2 else pairs if len(states) <= MOST_STATES else []
 
 
 def _on_state(states: tuple[str, ...]) -> int:
-    """Return which of two states is the one that is on: the second, unless a name says otherwise."""
+    """Return the index of the "on" state of two: the second, unless a name says otherwise."""
     return next((index for index, label in enumerate(states) if label.casefold() in _ON_LABELS), 1)
 
 
@@ -305,9 +305,9 @@ _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 10.0
 class HomeAssistant(Part):
     """Publishes discovery documents; used by the gateway's worker.
 
-    `describe` gives the descriptions of each device's streams, `None` as long as there are none. If `describe` itself
-    is `None`, all published documents are cleared. It is called in the `pump` after a `renew`, and devices whose
-    descriptions have changed get new documents. `pause` gives the seconds to wait after Home Assistant has started.
+    `describe` gives the descriptions of each device's streams, or `None` until there are any. If `describe` itself is
+    `None`, all published documents are cleared. The `pump` after a `renew` calls it, and makes new documents of changed
+    descriptions. `pause` gives the seconds to wait after Home Assistant has started.
     `counters` counts `discovery`: documents that were published or cleared. `knows` returns whether a device may get a
     document.
     """

@@ -1,8 +1,8 @@
 """Tables of a measured stream, made from its policy and nothing secret, and sent ahead of their ticks.
 
-Each set of possible states without a table in the policy gets a table. With a delta, so do the likely states that the
-newest belief leaves of the set. A table is stored before it is sent, because frames name it by its number. A device
-that comes online is sent all tables again. Until then, and whenever no table fits, it uses its fallback.
+Each set of possible states without a table in the policy gets a table. With a delta, the likely states of the set, by
+the newest belief, get one too. A table is stored before it is sent, because frames name it by its number. A device that
+comes online is sent all tables again. Without a fitting table, it uses its fallback.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ FOR_EVER = MAX_TICK + 1
 
 
 class TableSender(Part):
-    """Looks regularly at the tables that each device needs, briefly; the stream that waits longest comes first.
+    """Makes and sends the tables that each device needs, in short steps; the stream that waits longest comes first.
 
     `counters` counts `tables_made`, `tables_sent`, `tables_failed`. `table_bytes` gives the bytes of a table for a
     stream of a device; without it, the table's plain message is sent.
@@ -219,19 +219,20 @@ class TableSender(Part):
                 yield table
 
     def _likely_tables(
-        self, key: _Key, model: MeasureModel, newest_frame: Measured, tick: int, ahead: int
+        self, key: _Key, model: MeasureModel, newest_frame: Measured, tick: int, ticks_ahead: int
     ) -> Iterator[TimedTable]:
         """Yield the table of the likely states of the next ticks, if they are fewer than the possible ones."""
         if self._catalogue.recall(*key, newest_frame.frame.policy_version, MeasureModel).meaning != model.meaning:
             return
         possible = model.possible_states(tick)
         distribution = model.predict_ahead(newest_frame.belief, newest_frame.frame.last, tick - newest_frame.frame.last)
-        beliefs = map(model.measured_belief, (distribution, model.predict_ahead(distribution, tick, ahead)))
+        beliefs = map(model.measured_belief, (distribution, model.predict_ahead(distribution, tick, ticks_ahead)))
         likely = np.logical_or(*(delta_set(belief, model.policy.delta) for belief in beliefs)) & possible
         if likely.sum() < 2 or np.array_equal(likely, possible):
             return
         # validity in whole steps, so that the same table is not sent again for every tick
-        table = self._obtain_table(key, model, possible, likely, (tick, (tick // ahead + 2) * ahead), MOST_HELD)
+        until = (tick // ticks_ahead + 2) * ticks_ahead
+        table = self._obtain_table(key, model, possible, likely, (tick, until), MOST_HELD)
         if table is not None:
             yield table
 
@@ -240,7 +241,7 @@ class TableSender(Part):
     ) -> TimedTable | None:
         """Return the table for some states, stored or newly made; `None` if the device has no room for it.
 
-        So a device never has to drop a table that is still valid: it could not tell which table it lacks then.
+        So a device never drops a valid table, whose absence it could not name.
         """
         policy = model.policy
         name = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
