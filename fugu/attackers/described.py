@@ -131,7 +131,7 @@ class _Question(NamedTuple):
         }
 
     def _read_by_chain(self, transition: Floats, shows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Group probabilities by a chain: of each row (rows, g), given the newest row alone (g,), and prior (g,)."""
+        """Compute group probabilities by a chain: for each row (rows, g), by the newest row alone (g,), and prior."""
         members = np.array([[x in group for group in self.groups] for x in shows], dtype=np.float64)
 
         def read_groups(attacker: Attacker, rows: Ints) -> Floats:

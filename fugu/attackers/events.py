@@ -193,7 +193,7 @@ def _ratio_statistic(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -
 
 
 def _weighted_sum(heard: Heard, other_heard: Heard) -> tuple[Statistic, int]:
-    """Find the sum of counts that best separates two states (Fisher), on half of the trials; also return the half."""
+    """Fit the weighted sum of counts that best separates two states (Fisher). Return it and the trials used for it."""
     half_trials = len(heard.counts) // 2
     counts, other_counts = (
         heard.counts[:half_trials].astype(np.float64),

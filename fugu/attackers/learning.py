@@ -47,13 +47,13 @@ def smoothing(outputs: Outputs, knowledge: Knowledge, chain: Floats | None = Non
     others are approximated by `tilted_marginals`.
     """
     initial, transition = knowledge.distribution, knowledge.transition if chain is None else chain
-    heard = outputs.beside_symbols() if isinstance(outputs, CountOutputs) else outputs
-    symbols, table = knowledge.learn_from(heard.symbols, heard.emission)
+    symbol_outputs = outputs.beside_symbols() if isinstance(outputs, CountOutputs) else outputs
+    symbols, table = knowledge.learn_from(symbol_outputs.symbols, symbol_outputs.emission)
     if isinstance(outputs, SymbolOutputs) or not outputs.counts.size:
         return posterior_marginals(symbols, initial, transition, table, lengths=knowledge.lengths)
     is_partition = len(outputs.groups) == 2 and sorted(sum(outputs.groups, ())) == [*range(outputs.states)]
-    complete = is_partition and outputs.present.all()
-    if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or complete):
+    covers_ticks = is_partition and outputs.present.all()
+    if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or covers_ticks):
         return tilted_marginals(outputs, symbols, table, initial, transition, knowledge.lengths)
     adds = np.zeros((outputs.ticks, outputs.states), dtype=np.int64)
     adds[:, outputs.groups[-1]] = outputs.present[:, None]
@@ -297,13 +297,13 @@ def truth_learner(outputs: Outputs, knowledge: Knowledge, truth: Ints) -> Floats
     prior = knowledge.prior
     if not (truth >= 0).any():
         return prior
-    taught = np.flatnonzero(truth >= 0)
-    taught = taught[:: -(-taught.size // _MOST_TICKS)]
+    ticks = np.flatnonzero(truth >= 0)
+    ticks = ticks[:: -(-ticks.size // _MOST_TICKS)]
     posteriors = np.empty_like(prior)
     for x in range(outputs.states):
         odds = np.log(np.clip(prior[:, x], 1e-9, 1.0)) - np.log(np.clip(1 - prior[:, x], 1e-9, 1.0))
         features = np.column_stack([np.ones(outputs.ticks), odds - odds.mean(), *_features(outputs, knowledge, x)])
-        posteriors[:, x] = np.clip(expit(features @ _regression(features[taught], truth[taught] == x)), 1e-12, 1.0)
+        posteriors[:, x] = np.clip(expit(features @ _regression(features[ticks], truth[ticks] == x)), 1e-12, 1.0)
     return np.asarray(posteriors / posteriors.sum(axis=1, keepdims=True))
 
 

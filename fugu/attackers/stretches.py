@@ -118,7 +118,7 @@ def attack_stretches(
 
 
 def secret_answers(course: Bools, usual_count: float) -> tuple[bool, bool, bool]:
-    """The true answers to the secrets of a stretch; `course` says of the tick before it and of its ticks if counted."""
+    """The true answers about a stretch; `course` is true where the tick before it, and each of its ticks, counts."""
     hits = course[1:]
     return (bool(hits.sum() > usual_count), bool(2 * hits.sum() >= hits.size), bool((hits & ~course[:-1]).any()))
 
@@ -186,7 +186,7 @@ class Odds:
         return self._priors[shape]
 
     def posterior_odds(self, stretch: _Span, start: int, end: int) -> Floats:
-        """The log-odds (secrets,) by these states and the outputs."""
+        """The log-odds (secrets,) by the states outside the unknown ticks and by the outputs."""
         return self._weigh_stretch(stretch, start, end, heard=True)
 
     def _weigh_stretch(self, stretch: _Span, start: int, end: int, *, heard: bool) -> Floats:

@@ -417,9 +417,9 @@ def _cells(
     if isinstance(output, str):
         return count_cells(draws, _scale(policy, output))
     if (table := _table(policy, output)) is not None:
-        likely = table.noise.likely if isinstance(table.noise, StaircaseNoise) else 1
+        likely_set = table.noise.likely if isinstance(table.noise, StaircaseNoise) else 1
         assert isinstance(policy, MeasurePolicy)
-        return point_cells(draws, table.noise, state, policy.measurement.centres(likely)[state])
+        return point_cells(draws, table.noise, state, policy.measurement.centres(likely_set)[state])
     assert isinstance(policy, Policy)
     assert policy.table is not None
     return np.frombuffer(bytes(draws), dtype=np.uint8), symbol_distribution(policy.table, state)
@@ -443,28 +443,28 @@ def _unknown_table(number: int, draws: int) -> DrawTest:
 
 def _change_test(
     policy: AnyPolicy,
-    key: str | int,
+    output: str | int,
     ticks: Sequence[int],
     draws: Sequence[Any],
     script: NDArray[np.int64],
     false_alarms: float,
 ) -> DrawTest:
     """Test that draws depend only on their own tick's state, not on the states of ticks before or after it."""
-    if isinstance(key, int) and isinstance(policy, MeasurePolicy) and _table(policy, key) is None:
-        return _unknown_table(key, len(draws))
+    if isinstance(output, int) and isinstance(policy, MeasurePolicy) and _table(policy, output) is None:
+        return _unknown_table(output, len(draws))
     names, tick_array = policy.discretiser.states, np.asarray(ticks, dtype=np.int64)
     script_states, groups = np.unique(script).tolist(), []
     for state in script_states:
         mask = script[tick_array % script.size] == state
         per_tick = len(draws) // tick_array.size
-        cells, distribution = _cells(policy, key, state, list(compress(draws, np.repeat(mask, per_tick).tolist())))
+        cells, distribution = _cells(policy, output, state, list(compress(draws, np.repeat(mask, per_tick).tolist())))
         cells = cells.reshape(-1, per_tick)
         for lag in (*range(-_MAX_DISTANCE, 0), *range(1, _MAX_DISTANCE + 1)):
             distant_states = script[(tick_array[mask] + lag) % script.size]
-            for other in script_states:
-                subject = f"{names[state]}, {abs(lag)} ticks {'after' if lag < 0 else 'before'} {names[other]}"
-                for count_words, columns in _count_columns(per_tick, state, other):
-                    samples = cells[distant_states == other][:, columns].ravel()
+            for other_state in script_states:
+                subject = f"{names[state]}, {abs(lag)} ticks {'after' if lag < 0 else 'before'} {names[other_state]}"
+                for count_words, columns in _count_columns(per_tick, state, other_state):
+                    samples = cells[distant_states == other_state][:, columns].ravel()
                     if samples.size:
                         counts = np.bincount(samples, minlength=distribution.size)
                         groups.append((count_words + subject, counts, distribution))
@@ -476,11 +476,11 @@ def _change_test(
     ]
     smallest = max(smallest_error(int(counts.sum()), distribution, 3 * rate) for _, counts, distribution in groups)
     name = (
-        f"window {key}"
-        if isinstance(key, str)
+        f"window {output}"
+        if isinstance(output, str)
         else "symbols"
         if isinstance(policy, Policy)
-        else f"points of table {key}"
+        else f"points of table {output}"
     )
     return DrawTest(f"{name} at changes", len(draws), tuple(alarms), min(1.0, smallest), None)
 

@@ -202,9 +202,9 @@ def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
 def _store_messages(
     inputs: _Inputs, left: int, right: int, ticks: int, a: Message, b: Message, messages: Floats
 ) -> tuple[Message, Message]:
-    """Store forward messages from `a` at `left` on, and backward messages from `b` at `right` back.
+    """Store forward messages, `a` first, from tick `left` on, and backward messages, `b` first, from `right` back.
 
-    Returns the messages after that many `ticks`.
+    Returns both messages after `ticks` steps.
     """
     done_ticks = 0
     while done_ticks < ticks:
@@ -222,7 +222,7 @@ def _store_messages(
 def _combine_middle(
     inputs: _Inputs, middle_tick: int, last: int, a: Message, b: Message, messages: Floats
 ) -> tuple[bool, Message, Message]:  # fmt: skip
-    """Store the posterior of the tick where both messages meet. Return False if it is 0, and the next messages."""
+    """Store the posterior of the tick where both messages meet. Return if it is above 0, and the next messages."""
     store(messages, middle_tick, a)
     is_possible = combine(messages, middle_tick, b)
     a = predict_and_condition(a, inputs.forward, inputs.symbols, min(middle_tick + 1, last))

@@ -90,7 +90,7 @@ def _jit(function: AnyFunction, options: dict[str, bool]) -> AnyFunction:
 
 
 def compile_beside(submit: Callable[[Callable[[], bool]], object] | None) -> None:
-    """From now on run kernels that are not compiled as plain functions, unless an array is large.
+    """From now on run uncompiled kernels as plain Python functions, unless an array is large.
 
     `submit` gets a function that compiles the kernel, to be called elsewhere, once for each kernel and types. That
     function returns True if the kernel was not on the disk. With `None`, calls wait for the compilation again.

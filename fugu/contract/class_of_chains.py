@@ -128,7 +128,7 @@ class ClassOfChains(Document):
         return self  # type: ignore[return-value]  # a union of all subclasses
 
     def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
-        """Return the ratios that a mechanism is held to, so that mechanisms may take turns in one stream.
+        """Return the ratios that count for a mechanism if others may follow it in the same stream.
 
         With q+r <= 1 a direction's loss depends on its own ratio only, and the mechanism with the largest ratio bounds
         all others. If some chain has q+r > 1, neighbouring ticks work in opposite directions. Two mechanisms, each

@@ -435,7 +435,7 @@ class _Powers:
         self._squares: list[tuple[Decimal, ...]] = [(root * step, Decimal(1), step, root)]
 
     def image(self, ticks: int, value: Decimal) -> Decimal:
-        """Return the image of a value after some ticks."""
+        """Apply the map of one tick `ticks` times to a value."""
         level = 0
         while ticks >> level:
             if level == len(self._squares):

@@ -159,7 +159,7 @@ class TickClock:
 def common_multiple(numbers: "Iterable[int]") -> int:
     """Return the least common multiple of numbers; 1 if it is above 2^42.
 
-    A hundred shifts by it have to stay below the largest tick.
+    A hundred times this bound is still below the largest tick.
     """
     multiple = 1
     for number in numbers:

@@ -293,14 +293,14 @@ def _useless_words(plan: AutoPlan) -> list[str]:
     return lines
 
 
-def _limit_words(best: Candidate) -> str:
+def _limit_words(candidate: Candidate) -> str:
     """Bound how often anybody can name the state now, however the symbols are used."""
-    majority = 1.0 - best.guess_error
-    limit = float(success_bound([majority, best.guess_error], best.epsilon))
+    majority = 1.0 - candidate.guess_error
+    limit = float(success_bound([majority, candidate.guess_error], candidate.epsilon))
     guess_words = f"naming the likelier state is right {percent(majority)} of the time"
     if limit <= majority + 1e-9:
-        return f"At epsilon {best.epsilon:g} no symbol can beat that: {guess_words}."
-    return f"At epsilon {best.epsilon:g} nobody can be right more often than {percent(limit)}; {guess_words}."
+        return f"At epsilon {candidate.epsilon:g} no symbol can beat that: {guess_words}."
+    return f"At epsilon {candidate.epsilon:g} nobody can be right more often than {percent(limit)}; {guess_words}."
 
 
 def _answer_at(plan: AutoPlan, epsilon: float) -> str:
@@ -337,15 +337,15 @@ def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
     ]
 
 
-def _day_error(plan: AutoPlan, best: Candidate) -> float | None:
+def _day_error(plan: AutoPlan, candidate: Candidate) -> float | None:
     """Mean error that the noise alone makes over a day; `None` if no longer window can be asked for."""
     readings = plan.readings
-    if not readings.steady or best.scale is None or best.window_ticks is None:
+    if not readings.steady or candidate.scale is None or candidate.window_ticks is None:
         return None
     day_ticks = round(86_400.0 / readings.period)
-    if day_ticks <= best.window_ticks or plan.question.latency_seconds is not None:
+    if day_ticks <= candidate.window_ticks or plan.question.latency_seconds is not None:
         return None
-    return group_error(best.scale, day_ticks, best.devices)[0]
+    return group_error(candidate.scale, day_ticks, candidate.devices)[0]
 
 
 def _best_candidate(plan: AutoPlan, kind: str, *, relative: bool = False) -> Candidate | None:

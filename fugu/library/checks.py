@@ -107,7 +107,7 @@ def check(
         recording: Readings, as for `plan`; the check says whether they are in the policy's class.
         ceiling: Largest accepted epsilon, about a tick (1) or about any stretch of a length ("1@1h").
         read_as: How the recording is read, as for `plan`: `time`, `column`, `only`, `zone`, `missing_values`, `rows`,
-            `period`, `gap`, `as_it_is`. A log of changes is looked at once a tick of the policy.
+            `period`, `gap`, `as_it_is`. A log of changes is sampled once per tick.
 
     Raises:
         GuaranteeError: the promise does not hold, or is above the ceiling.
@@ -137,13 +137,13 @@ def check(
     policy.verify(None if limit is None else limit.epsilon)
     if recording is not None:
         raise UsageError("a recording is for streams of symbols and windows")
-    if (claimed := policy.stream_loss.epsilon) is None:
+    if (claimed_epsilon := policy.stream_loss.epsilon) is None:
         return Check(policy, None, (), None, None, None)
     from fugu.places.composition import measured_stretches, verify_stream
 
-    derived = verify_stream(policy)
-    rows = measured_stretches(policy.measurement, claimed, policy.clock.period_us)
-    return Check(policy, derived.epsilon, rows, None, derived, None)
+    stream_loss = verify_stream(policy)
+    rows = measured_stretches(policy.measurement, claimed_epsilon, policy.clock.period_us)
+    return Check(policy, stream_loss.epsilon, rows, None, stream_loss, None)
 
 
 def attack(
@@ -194,7 +194,7 @@ def checked_policy(check: Check) -> Result:
 
 
 def _policy_document(
-    policy: Policy, loss: Loss, windows_loss: Loss | None, recorded: RecordedClass | None
+    policy: Policy, loss: Loss, windows_loss: Loss | None, comparison: RecordedClass | None
 ) -> dict[str, object]:
     document = {
         **loss._asdict(),
@@ -221,10 +221,10 @@ def _policy_document(
         document["sums"] = {
             shared.group.name: {"rate": str(shared.group.rate), "condition": shared.condition} for shared in policy.sums
         }
-    if recorded is not None:
+    if comparison is not None:
         document["recording"] = {
-            **recorded._asdict(),
-            "epsilon": recorded.epsilon if math.isfinite(recorded.epsilon) else None,
+            **comparison._asdict(),
+            "epsilon": comparison.epsilon if math.isfinite(comparison.epsilon) else None,
         }
     return document
 
@@ -233,20 +233,20 @@ def _stretches(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...
     return () if bound is None else bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
 
 
-def _recording_sentence(recorded: RecordedClass) -> str:
+def _recording_sentence(comparison: RecordedClass) -> str:
     """Say whether a recording is in the class; its epsilon gets as many digits as distinguish it from the promise."""
-    epsilon_digits = next((d for d in range(2, 9) if f"{recorded.epsilon:.{d}g}" != f"{recorded.claimed:.{d}g}"), 2)
+    epsilon_digits = next((d for d in range(2, 9) if f"{comparison.epsilon:.{d}g}" != f"{comparison.claimed:.{d}g}"), 2)
     needed, declared, epsilon, claimed = (
         f"{float(f'{number:.{digits}g}'):g}"
         for number, digits in (
-            (recorded.odds_ratio, 2),
-            (recorded.declared, 2),
-            (recorded.epsilon, epsilon_digits),
-            (recorded.claimed, epsilon_digits),
+            (comparison.odds_ratio, 2),
+            (comparison.declared, 2),
+            (comparison.epsilon, epsilon_digits),
+            (comparison.claimed, epsilon_digits),
         )
     )
     steps_words = f"this recording needs odds ratio {needed}, and the class has {declared}"
-    if recorded.inside:
+    if comparison.inside:
         return f"in the class: {steps_words}"
     return f"not in the class: {steps_words}. Then epsilon is {epsilon}, not {claimed}"
 
@@ -258,10 +258,10 @@ def _window_error(window: Window, policy: Policy) -> WindowAccuracy:
 
 
 def _policy_report(
-    policy: Policy, loss: Loss, windows_loss: Loss | None, recorded: RecordedClass | None
+    policy: Policy, loss: Loss, windows_loss: Loss | None, comparison: RecordedClass | None
 ) -> Iterator[Part]:
-    if recorded is not None:
-        yield Line(_recording_sentence(recorded))
+    if comparison is not None:
+        yield Line(_recording_sentence(comparison))
     verdict = "the guarantee holds" if windows_loss is None else "both guarantees hold"
     yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {verdict}")
     yield Line(f"  {policy.privacy}")
@@ -337,7 +337,7 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
         yield Line(f"  {name}: {noise}, for {states} possible states, from tick {table['first']}{until}")
 
 
-def _stream_loss_words(policy: MeasurePolicy, derived: Any) -> str:
+def _stream_loss_words(policy: MeasurePolicy, loss: Any) -> str:
     """Describe the loss of a whole measured stream."""
     from fugu.places.composition import START_WORDS
 
@@ -346,7 +346,7 @@ def _stream_loss_words(policy: MeasurePolicy, derived: Any) -> str:
         return "no bound is claimed"
     return (
         f"epsilon {stream.epsilon:.10g} about a single tick, {stream.adversary} adversary, "
-        f"{START_WORDS[stream.start]} (derived: {derived.epsilon:.10g}, {derived.bound})"
+        f"{START_WORDS[stream.start]} (derived: {loss.epsilon:.10g}, {loss.bound})"
     )
 
 
@@ -380,14 +380,14 @@ def _table_documents(policy: MeasurePolicy) -> list[dict[str, Any]]:
 
 
 def _guarantee_lines(
-    policy: Policy, claimed: Guarantee, derived: Loss, scope: str, bound: StretchBound | None
+    policy: Policy, guarantee: Guarantee, loss: Loss, scope: str, bound: StretchBound | None
 ) -> Iterator[Part]:
-    ticks = claimed.stretch_ticks
+    ticks = guarantee.stretch_ticks
     stretch_words = f" about any {ticks} ticks in a row" if ticks > 1 else ""
-    epsilon = derived.epsilon if bound is None else bound.epsilon(ticks)
-    yield Line(f"  claimed  epsilon {claimed.epsilon:.10g}{stretch_words}, {claimed.adversary} adversary{scope}")
-    yield Line(f"  derived  epsilon {epsilon:.10g} ({derived.bound})")
+    epsilon = loss.epsilon if bound is None else bound.epsilon(ticks)
+    yield Line(f"  claimed  epsilon {guarantee.epsilon:.10g}{stretch_words}, {guarantee.adversary} adversary{scope}")
+    yield Line(f"  derived  epsilon {epsilon:.10g} ({loss.bound})")
     for line in stretch_lines(_stretches(policy, bound), policy.discretiser):
         yield Line(f"  {line}")
-    period, slack = policy.clock.period_us / 1_000_000, max(claimed.epsilon - epsilon, 0.0)
-    yield Line(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")
+    period, slack = policy.clock.period_us / 1_000_000, max(guarantee.epsilon - epsilon, 0.0)
+    yield Line(f"  {change_words(policy.chains, guarantee.epsilon, period, slack)}")

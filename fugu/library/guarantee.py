@@ -32,7 +32,7 @@ _COLUMNS = ("stretch", "ticks", "epsilon", "if the rest is known")
 
 
 def promise_words(epsilon: float | None, seconds: int, stretches: Sequence[Stretch] = ()) -> str:
-    """The verdict on privacy for a promise about any stretch of `seconds`; `stretches` holds the losses of others."""
+    """The verdict on privacy for a promise about any stretch of `seconds`, with the losses of other stretches."""
     return privacy_sentence(epsilon, stretch_words(seconds), stretches)
 
 

@@ -67,22 +67,22 @@ def _measure_document(plan: MeasurePlan) -> dict[str, Any]:
     }
 
 
-def _set_document(planned: SetPlan) -> dict[str, Any]:
-    protection = planned.protection
+def _set_document(set_plan: SetPlan) -> dict[str, Any]:
+    protection = set_plan.protection
     return {
-        "first_tick": planned.first,
-        "repeats": planned.repeats,
-        "possible": np.flatnonzero(planned.possible).tolist(),
-        "likely": np.flatnonzero(planned.likely).tolist(),
-        "hull": _vertices(planned.hull),
-        "area": float(planned.area),
-        "degree_of_protection": planned.degrees.tolist(),
-        "exposed": list(planned.exposed),
+        "first_tick": set_plan.first,
+        "repeats": set_plan.repeats,
+        "possible": np.flatnonzero(set_plan.possible).tolist(),
+        "likely": np.flatnonzero(set_plan.likely).tolist(),
+        "hull": _vertices(set_plan.hull),
+        "area": float(set_plan.area),
+        "degree_of_protection": set_plan.degrees.tolist(),
+        "exposed": list(set_plan.exposed),
         "added_edges": [list(edge) for edge in protection.added],
         "capped": protection.capped,
-        "factor": 1.0 if planned.fallback else float(protection.factor),
-        "fallback": planned.fallback,
-        "knorm_rmse_at_epsilon_1": math.sqrt(noise_error(planned.hull)),
+        "factor": 1.0 if set_plan.fallback else float(protection.factor),
+        "fallback": set_plan.fallback,
+        "knorm_rmse_at_epsilon_1": math.sqrt(noise_error(set_plan.hull)),
     }
 
 
@@ -187,30 +187,30 @@ def _possible_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
 
 
 def _protection_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
-    spec, planned = plan.spec, plan.worst
-    shape = ("a point", "a segment", "a polygon", "a solid")[planned.hull.rank]
-    size = "flat" if planned.hull.rank < planned.hull.dimensions else f"{float(planned.area):g}"
-    corners = _vertices(planned.hull)
+    spec, set_plan = plan.spec, plan.worst
+    shape = ("a point", "a segment", "a polygon", "a solid")[set_plan.hull.rank]
+    size = "flat" if set_plan.hull.rank < set_plan.hull.dimensions else f"{float(set_plan.area):g}"
+    corners = _vertices(set_plan.hull)
     corner_words = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
     omission = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
-    inside = planned.degrees[planned.possible]
+    inside = set_plan.degrees[set_plan.possible]
     rows = [
         ("sensitivity hull", f"{shape} with {len(corners)} corners"),
         ("its corners", corner_words + omission),
-        (("its size", "its length", "its area", "its volume")[planned.hull.dimensions], size),
-        ("exposed by the graph alone", _names([spec.names[state] for state in planned.exposed])),
-        ("edges added for them", _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in planned.protection.added])),
+        (("its size", "its length", "its area", "its volume")[set_plan.hull.dimensions], size),
+        ("exposed by the graph alone", _names([spec.names[state] for state in set_plan.exposed])),
+        ("edges added for them", _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in set_plan.protection.added])),
     ]
     if spec.states <= _MOST_NAMED:
-        degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(planned.degrees.tolist()) if count)
-        factors = zip(spec.names, planned.possible.tolist(), plan.unbounded_factors, strict=True)
+        degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(set_plan.degrees.tolist()) if count)
+        factors = zip(spec.names, set_plan.possible.tolist(), plan.unbounded_factors, strict=True)
         factors_text = "  ".join(f"{name}: {float(factor):.4g}" for name, possible, factor in factors if possible)
         rows += [("degree of protection", degrees), ("factor against absence (unbounded)", factors_text)]
     else:
         low, middle, high = int(inside.min()), float(np.median(inside)), int(inside.max())
         rows.append(("degree of protection", f"{low} to {high} states, median {middle:g}"))
         largest_factor = max(
-            factor for factor, possible in zip(plan.unbounded_factors, planned.possible, strict=True) if possible
+            factor for factor, possible in zip(plan.unbounded_factors, set_plan.possible, strict=True) if possible
         )
         rows.append(("factor against absence (unbounded)", f"up to {float(largest_factor):.4g}"))
     return rows
@@ -263,8 +263,8 @@ def _set_parts(plan: MeasurePlan) -> Iterator[Part]:
             for planned in listed_sets
         ],
     )
-    unlisted = len(plan.schedule.constraints) - len(listed_sets)
-    yield Line("* comes back for ever." + (f" {unlisted} more sets are not shown." if unlisted > 0 else ""))
+    unlisted_count = len(plan.schedule.constraints) - len(listed_sets)
+    yield Line("* comes back for ever." + (f" {unlisted_count} more sets are not shown." if unlisted_count > 0 else ""))
 
 
 def _unit(plan: MeasurePlan) -> tuple[float, str]:

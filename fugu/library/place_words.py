@@ -66,11 +66,11 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
     if plan.reasons:
         reasons = [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]]
         return [f"Not useful: {plan.reasons[0]}.", promise, *reasons]
-    best = min(plan.candidates, key=lambda candidate: candidate.expected_error)
+    best_candidate = min(plan.candidates, key=lambda candidate: candidate.expected_error)
     lines = [
-        f"Not useful: {place_words(plan, best)}, {_quality_words(best, at_least=True)}.",
+        f"Not useful: {place_words(plan, best_candidate)}, {_quality_words(best_candidate, at_least=True)}.",
         promise,
-        f"95 % of places are off by at most {best.error_95:.0f} m.",
+        f"95 % of places are off by at most {best_candidate.error_95:.0f} m.",
     ]
     if plan.least_epsilon is not None:
         return [*lines, f"Nothing useful below epsilon {plan.least_epsilon:g}."]
@@ -84,7 +84,7 @@ def _quality_words(candidate: Candidate, *, at_least: bool = False) -> str:
 
 
 def place_words(plan: PlacePlan, candidate: Candidate) -> str:
-    """Describe the answer of a candidate: how often there is a point, and for cells of which side."""
+    """Name a candidate by the interval between its points and the side of its cells."""
     cell_side = plan.sides[next(i for i, other in enumerate(plan.candidates) if other.same_release(candidate))]
     return f"a point {_interval(plan, candidate.every)} for cells of {cell_side:g} m"
 

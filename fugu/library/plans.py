@@ -104,7 +104,7 @@ class Plan:
     Attributes:
         details: everything that was compared, as `fugu.planning` has it; it holds the recording.
         file: the CSV file of the recording, if there is one.
-        whose: the stream that the policy is for.
+        target: the stream that the policy is for.
     """
 
     details: AutoPlan | PlacePlan = field(repr=False)
@@ -433,7 +433,7 @@ def plan(
         zone: Zone of times without a zone, as "Europe/Berlin".
         missing_values: Cells that count as missing readings, as -127 and 85.
         rows: What rows are: "events", "samples" or "changes".
-        period: Seconds from row to row, if there are no times; for a log of changes, how often to look.
+        period: Seconds from row to row, if there are no times; for a log of changes, seconds between samples.
         gap: Longest time for which a value of a log of changes holds, as "8h".
         as_it_is: Names of rules that do not ask, but read the recording as it is.
         fleet: Fleet of the policy.
@@ -472,8 +472,8 @@ def _python_option_names() -> Iterator[None]:
     try:
         yield
     except FuguError as error:
-        words = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda match: f"{match[1].replace('-', '_')}=", str(error))
-        error.args = (words,)
+        text = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda match: f"{match[1].replace('-', '_')}=", str(error))
+        error.args = (text,)
         raise
 
 

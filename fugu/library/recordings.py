@@ -55,18 +55,18 @@ def read(recording: Source, **options: Any) -> Recording:
 
 
 def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> Readings:
-    """Read recordings as a plan does, and join them one after another.
+    """Read recordings as `plan` does, and concatenate their readings.
 
     Raises:
         FuguError: a recording does not fit: one line says why, where, and what to do.
         QuestionError: a recording can be read in more than one way.
     """
-    recordings = []
+    all_readings = []
     for loaded in (recorded(source, options) for source in sources):
         readings = read_readings(loaded, options if loaded.has_times else replace(options, period=None))
-        # Without times nobody knows the time of day.
-        recordings.append(readings if loaded.has_times else readings._replace(moments=None))
-    return joined(recordings)
+        # A recording without times has no times of day.
+        all_readings.append(readings if loaded.has_times else readings._replace(moments=None))
+    return joined(all_readings)
 
 
 def recorded(source: Source, options: ReadOptions) -> Loaded:
@@ -117,19 +117,19 @@ def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptio
     has_dates = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
     if has_dates and times is not None and options.time is None:
         raise UsageError(f"{name} has times in its index and in column {times!r}: drop one, or name that by time=")
-    timed = has_dates or times is not None
-    if not timed and options.period is None:
+    has_times = has_dates or times is not None
+    if not has_times and options.period is None:
         raise UsageError(f"{name} has no times: give it an index of times (a DatetimeIndex), or period= in seconds")
     if has_dates and times is None:
         times, cells = _TIME, {_TIME: _texts(index, _TIME, True), **cells}
     length = len(next(iter(cells.values()), []))
-    if not timed:
+    if not has_times:
         times, cells = (_TIME, {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **cells})
     if not length:
         raise FuguError(f"{name} has no rows")
-    changes = None if timed else False
+    changes = None if has_times else False
     table = Table("a table in memory", cells, range(1, length + 1), time=times, changes=changes)
-    return Loaded(name, table, has_times=timed)
+    return Loaded(name, table, has_times=has_times)
 
 
 def _texts(values: Iterable[Any], column: str, are_times: bool = False) -> list[str]:

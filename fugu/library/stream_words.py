@@ -407,9 +407,9 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
         yield Line(f"{note[0].upper()}{note[1:]}.")
     for stream in request.model.streams:
         yield Line(f"{stream.name}. {protected_sentence(stream.discretiser)}")
-    together = "" if len(plan.streams) == 1 else ", all streams together"
-    achieved = f"epsilon achieved: {epsilon:.10f} of {request.epsilon:g}"
-    yield Line(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
+    scope_words = "" if len(plan.streams) == 1 else ", all streams together"
+    achieved_words = f"epsilon achieved: {epsilon:.10f} of {request.epsilon:g}"
+    yield Line(f"{achieved_words} ({request.adversary}; {plan.loss.bound}){scope_words}")
     if symbols := [(stream, stream.utility) for stream in plan.streams if stream.utility is not None]:
         yield Table(
             "Symbols, one every tick",

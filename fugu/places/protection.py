@@ -59,10 +59,10 @@ def cheapest(hull: Hull, differences: Ints, *, by_error: bool) -> int:
 
 
 def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
-    """Estimate E|n|^2 at epsilon 1 with the hull Conv(K and +-v), for each of n differences v.
+    """Estimate the mean squared K-norm noise at epsilon 1 with the hull Conv(K and +-v), for each difference v.
 
-    For v off the span of K that hull is a double pyramid over K: its simplices are those of K with one more corner,
-    +-v, all of one height. So the mean of |c|^2 summed over the corners and of |sum c|^2 grows by 2 |v|^2.
+    If v is outside the span of K, this hull is a double pyramid over K: its simplices are those of K with one more
+    corner, v or -v. The second moment of a simplex, sum |c|^2 + |sum c|^2 over its corners c, grows by 2 |v|^2.
     """
     squared_lengths: NDArray[np.float64] = np.sum(differences.astype(np.float64) ** 2, axis=1)
     estimates = float(noise_error(hull)) + 2.0 * squared_lengths

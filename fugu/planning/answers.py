@@ -41,7 +41,7 @@ class Shares(NamedTuple):
         return np.abs(self.counts / self.length - self.truth)
 
     def joined(self, other: Shares) -> Shares:
-        """Append the counts and shares of other windows; `first` remains that of the first ones."""
+        """Append the counts and shares of another object's windows; `first` is not extended."""
         pairs = zip((self.counts, self.truth), (other.counts, other.truth), strict=True)
         counts, truth = (np.concatenate(pair) for pair in pairs)
         return self._replace(counts=counts, truth=truth)
@@ -59,8 +59,8 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
     all_states = range(states.max(initial=-1) + 1)
     sums, first = window_counts(states, segments, length, (*bins, all_states))
     counts, with_state = sums[:, :-1], sums[:, -1]
-    enough = with_state >= _LEAST_STATED * length
-    return Shares(counts[enough], counts[enough] / np.maximum(with_state[enough], 1)[:, None], first[enough], length)
+    mask = with_state >= _LEAST_STATED * length
+    return Shares(counts[mask], counts[mask] / np.maximum(with_state[mask], 1)[:, None], first[mask], length)
 
 
 def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> Floats:
@@ -83,21 +83,21 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     e^(-1/s); Chebyshev's inequality where the distribution has too many values.
     """
     decay = 1.0 / float(scale)
-    longest = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
-    if longest > _LONGEST_REACH:  # too long a distribution to compute: bound the errors by its second moment
+    longest_reach = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
+    if longest_reach > _LONGEST_REACH:  # too long a distribution to compute: bound the errors by its second moment
         error_bound = float(scale) * math.sqrt(2.0 * devices) / (devices * length)
         return min(error_bound, 1.0), min(error_bound / math.sqrt(1.0 - _CONFIDENCE), 1.0)
-    size = 1 << math.ceil(math.log2(2.0 * longest + 2.0))
+    size = 1 << math.ceil(math.log2(2.0 * longest_reach + 2.0))
     angles = 2.0 * math.pi * np.arange(size // 2 + 1) / size
     ratio = math.exp(-decay)
-    powers = math.expm1(-decay) ** 2 / (math.expm1(-decay) ** 2 + 4.0 * ratio * np.sin(angles / 2.0) ** 2)
-    distribution = np.fft.irfft(powers**devices, size)
-    absolute = np.concatenate([distribution[:1], distribution[1 : size // 2] + distribution[: size // 2 : -1]])
-    absolute = np.clip(absolute, 0.0, None)
+    transform = math.expm1(-decay) ** 2 / (math.expm1(-decay) ** 2 + 4.0 * ratio * np.sin(angles / 2.0) ** 2)
+    distribution = np.fft.irfft(transform**devices, size)
+    abs_distribution = np.concatenate([distribution[:1], distribution[1 : size // 2] + distribution[: size // 2 : -1]])
+    abs_distribution = np.clip(abs_distribution, 0.0, None)
     all_ticks = devices * length
-    share_errors = np.minimum(np.arange(len(absolute)), all_ticks) / all_ticks
-    reach = int(np.searchsorted(np.cumsum(absolute), _CONFIDENCE + 1e-9))
-    return float(absolute @ share_errors), min(reach, all_ticks) / all_ticks
+    share_errors = np.minimum(np.arange(len(abs_distribution)), all_ticks) / all_ticks
+    reach = int(np.searchsorted(np.cumsum(abs_distribution), _CONFIDENCE + 1e-9))
+    return float(abs_distribution @ share_errors), min(reach, all_ticks) / all_ticks
 
 
 class WindowAccuracy(NamedTuple):

@@ -321,8 +321,8 @@ def _compare(problem: _Problem, progress: Progress) -> _Outcome:
     is_chosen_by_user = question.want is not None or question.window is not None
     if is_chosen_by_user or outcome.recommended.kind != "none" or not problem.readings.timed:
         return outcome
-    daily = problem.of_profiles()
-    profiles = _outcome(daily, chains, _choice(daily, chains))
+    day_problem = problem.of_profiles()
+    profiles = _outcome(day_problem, chains, _choice(day_problem, chains))
     if not profiles.candidates:
         return outcome
     candidates = outcome.candidates + profiles.candidates
@@ -360,8 +360,8 @@ def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) 
         outcome, failures = _judge(problem, pick)
         if not failures and outcome.scale is not None:
             shares = problem.shares(outcome, "test")
-            noisy = noisy_shares(shares, outcome.scale, outcome.devices, problem.rng, 1)[0]
-            example = Example(shares.truth[-_SHOWN_WINDOWS:], noisy[-_SHOWN_WINDOWS:])
+            noisy_truth = noisy_shares(shares, outcome.scale, outcome.devices, problem.rng, 1)[0]
+            example = Example(shares.truth[-_SHOWN_WINDOWS:], noisy_truth[-_SHOWN_WINDOWS:])
         candidates = tuple(outcome if candidate.same_release(outcome) else candidate for candidate in candidates)
         recommended, chains, reasons = (None if failures else outcome, pick.chains, reasons + failures)
     recommended = recommended or no_candidate(problem.samples(1).discretiser, chains, problem.task.question)

@@ -79,7 +79,7 @@ class PlacePlan(NamedTuple):
 
 
 class _Set(NamedTuple):
-    """A set with one taken place per stride: its cells, the place of every row, and the newest taken place by index."""
+    """A set: cells of one sampled place per stride, every row's place, and the index of its newest sampled place."""
 
     cut: Cut
     places: Floats
@@ -248,9 +248,9 @@ def _cell_sizes(places: Floats) -> list[float]:
 
 def _middle_errors(places: Floats, recorded_places: Floats) -> tuple[float, float]:
     """Distances in metres from places (n, 2) to the median of recorded places: the mean and the 95 % quantile."""
-    middle = np.median(recorded_places, axis=0)
-    axis_factors = np.array([1.0, math.cos(math.radians(float(middle[0])))])
-    distances = METRES_PER_DEGREE * _distances((places[~np.isnan(places[:, 0])] - middle) * axis_factors)
+    median = np.median(recorded_places, axis=0)
+    axis_factors = np.array([1.0, math.cos(math.radians(float(median[0])))])
+    distances = METRES_PER_DEGREE * _distances((places[~np.isnan(places[:, 0])] - median) * axis_factors)
     return (float(distances.mean()), float(np.quantile(distances, 0.95))) if len(distances) else (math.nan, math.nan)
 
 
@@ -274,22 +274,22 @@ def _fit_cells(traces: Traces, parts: Sequence[Part], metres: float, stride: int
 def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
     """Keep the cells that traces leave often enough to estimate steps; other places count as in the nearest cell."""
     places = fit_traces.places[~np.isnan(fit_traces.places[:, 0])]
-    present_traces = fit_traces.trace[~np.isnan(fit_traces.places[:, 0])]
+    traces = fit_traces.trace[~np.isnan(fit_traces.places[:, 0])]
     lattice = np.floor((places - model.origin) / model.step)[:, ::-1]
     touched_cells, cell_of_row = np.unique(lattice, axis=0, return_inverse=True)
     while True:
         nearest_cells = ((touched_cells[:, None] - model.cells) ** 2).sum(axis=2).argmin(axis=1)[cell_of_row.ravel()]
-        is_move = (np.diff(nearest_cells) != 0) & (np.diff(present_traces) == 0)
+        is_move = (np.diff(nearest_cells) != 0) & (np.diff(traces) == 0)
         departures = np.bincount(nearest_cells[:-1][is_move], minlength=len(model.cells))
         is_rare = departures < _FEWEST_DEPARTURES
         is_rare[model.missing if model.missing is not None else int(departures.argmax())] = False
         if not is_rare.any() or len(model.cells) <= 2:
             return model
-        mask = ~is_rare | (departures > np.median(departures[is_rare]))
-        mask[np.argsort(departures, kind="stable")[-2:]] = True
-        if mask.all():
+        is_common = ~is_rare | (departures > np.median(departures[is_rare]))
+        is_common[np.argsort(departures, kind="stable")[-2:]] = True
+        if is_common.all():
             return model
-        model = model.restricted(np.flatnonzero(mask))
+        model = model.restricted(np.flatnonzero(is_common))
 
 
 def _guess_errors(grid: _Grid) -> tuple[float, float]:
@@ -304,9 +304,9 @@ def _distances(differences: Floats) -> Floats:
 
 
 def _point_epsilon(chains: CoveringChains, epsilon: float) -> float:
-    """The largest epsilon of one point with which all points together lose at most `epsilon` about one tick.
+    """Find the largest epsilon of a single point for which all points together lose at most `epsilon` about a tick.
 
-    The odds-ratio bound of the class holds against any side information, for any start, and for chains that change.
+    The odds-ratio bound of the class holds for any side information and start, and for chains that change over time.
     """
     odds, low, high = chains.odds_bound, 0.0, min(epsilon, _MOST_POINT_EPSILON)
     for _ in range(_HALVINGS):

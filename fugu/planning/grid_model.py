@@ -81,47 +81,47 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     # whole degrees: the height of a cell shall not tell where exactly the traces are
     latitude = math.radians(min(85.0, abs(round(float(np.nanmedian(traces.places[:, 0]))))))
     step = np.array([metres / METRES_PER_DEGREE, metres / (METRES_PER_DEGREE * math.cos(latitude))])
-    present = ~np.isnan(traces.places[:, 0])
-    lattice, places = np.unique(np.floor(traces.places[present] / step).astype(np.int64), axis=0, return_inverse=True)
+    has_place = ~np.isnan(traces.places[:, 0])
+    lattice, places = np.unique(np.floor(traces.places[has_place] / step).astype(np.int64), axis=0, return_inverse=True)
     visits = np.bincount(places.ravel(), minlength=len(lattice))
     missing_state = int(visits.argmax())
-    codes = np.full(len(present), missing_state, dtype=np.int64)
-    codes[present] = places.ravel()
+    codes = np.full(len(has_place), missing_state, dtype=np.int64)
+    codes[has_place] = places.ravel()
     is_step = traces.trace[1:] == traces.trace[:-1]
     before, after = codes[:-1][is_step], codes[1:][is_step]
     steps, labels = _connected_steps(before, after, len(lattice))
     # the component with the most cells; of equal ones the most visited
     sizes, weights = np.bincount(labels), np.bincount(labels, weights=visits)
-    selected = np.flatnonzero(labels == max(range(len(sizes)), key=lambda label: (sizes[label], weights[label])))
+    chain_cells = np.flatnonzero(labels == max(range(len(sizes)), key=lambda label: (sizes[label], weights[label])))
     if len(lattice) < 2:
         raise PlanningError(f"{traces.source}: all places lie in one cell of {metres:g} m: take smaller cells")
-    if len(selected) < 2:
+    if len(chain_cells) < 2:
         raise PlanningError(
             f"{traces.source}: no trace goes from a cell of {metres:g} m to another one and back: there is no chain of "
             "two cells to fit"
         )
-    if not present.all() and missing_state not in selected:
+    if not has_place.all() and missing_state not in chain_cells:
         raise PlanningError(
             f"{traces.source}: {traces.missing} rows have no place. The most visited cell of {metres:g} m should stand "
             "in for them, but is not among cells that can all be reached from one another. Take larger cells"
         )
-    if len(selected) > _MOST_CELLS:
+    if len(chain_cells) > _MOST_CELLS:
         raise PlanningError(
-            f"{traces.source}: {len(selected)} cells of {metres:g} m; at most {_MOST_CELLS}: take larger cells"
+            f"{traces.source}: {len(chain_cells)} cells of {metres:g} m; at most {_MOST_CELLS}: take larger cells"
         )
-    corner_cell = lattice[selected].min(axis=0)
+    corner_cell = lattice[chain_cells].min(axis=0)
     corner = corner_cell * step
     return GridModel(
-        cells=(lattice[selected] - corner_cell)[:, ::-1],
-        counts=steps[selected][:, selected].toarray().astype(np.int64),
-        visits=visits[selected],
+        cells=(lattice[chain_cells] - corner_cell)[:, ::-1],
+        counts=steps[chain_cells][:, chain_cells].toarray().astype(np.int64),
+        visits=visits[chain_cells],
         metres=metres,
         origin=(float(corner[0]), float(corner[1])),
         step=(float(step[0]), float(step[1])),
         visited=len(lattice),
-        outside=int(visits.sum() - visits[selected].sum()),
+        outside=int(visits.sum() - visits[chain_cells].sum()),
         period_seconds=traces.median_step if period_seconds is None else period_seconds,
-        missing=int(np.searchsorted(selected, missing_state)) if not present.all() else None,
+        missing=int(np.searchsorted(chain_cells, missing_state)) if not has_place.all() else None,
     )
 
 

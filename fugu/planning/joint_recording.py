@@ -153,11 +153,11 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
     states = np.stack([stream.states[row] for stream, row in zip(streams, rows, strict=True)], axis=1)
     for stream, row in zip(streams, rows, strict=True):
         breaks = breaks + np.cumsum(np.diff(stream.readings.segments[row], prepend=0) != 0)
-    selected = (states >= 0).all(axis=1)
-    segments = (breaks + np.cumsum(~selected))[selected]
-    longest = max(int((stream.states >= 0).sum()) for stream in streams)
-    left_out = max(longest - int(selected.sum()), 0)
-    return JointRecording(states[selected], segments, streams[0].readings.period_seconds, streams, left_out)
+    has_states = (states >= 0).all(axis=1)
+    segments = (breaks + np.cumsum(~has_states))[has_states]
+    most_ticks = max(int((stream.states >= 0).sum()) for stream in streams)
+    left_out = max(most_ticks - int(has_states.sum()), 0)
+    return JointRecording(states[has_states], segments, streams[0].readings.period_seconds, streams, left_out)
 
 
 def _equal(moments: Floats | None, other_moments: Floats | None) -> bool:

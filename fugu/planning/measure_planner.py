@@ -135,10 +135,10 @@ def prior_within(distribution: Floats, name: str, worst: SetPlan) -> tuple[Float
     return masses / masses.sum(), name + ("" if worst.possible.all() else " within the possible states")
 
 
-def optimum(spec: MeasureSpec, planned: SetPlan, prior: Floats) -> TableWeights:
+def optimum(spec: MeasureSpec, plan: SetPlan, prior: Floats) -> TableWeights:
     """Compute the table with the least expected error for the states of a set."""
-    states = np.ones(spec.states, dtype=np.bool_) if planned.fallback else planned.likely
-    return optimal_table(planned.hull, spec.values, states, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)
+    states = np.ones(spec.states, dtype=np.bool_) if plan.fallback else plan.likely
+    return optimal_table(plan.hull, spec.values, states, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)
 
 
 _SEED = 20202
@@ -170,14 +170,14 @@ def assess(
     generator = np.random.default_rng(_SEED)
     walk = walk_of(spec.transition, prior, generator) if endless else None
 
-    def errors_of(raw: float | None, distribution: Emission) -> Errors:
-        released, single = _point_errors(distribution, values, prior)
+    def errors_of(noise_rmse: float | None, distribution: Emission) -> Errors:
+        point_rmses = _point_errors(distribution, values, prior)
         if walk is None:
-            return Errors(raw, released, single, None)
+            return Errors(noise_rmse, *point_rmses, None)
         points = np.argmax(
             generator.random(len(walk))[:, None] < np.cumsum(distribution.probabilities, axis=1)[walk], axis=1
         )
-        return Errors(raw, released, single, _filter_rmse(spec, prior, walk, distribution.probabilities.T[points]))
+        return Errors(noise_rmse, *point_rmses, _filter_rmse(spec, prior, walk, distribution.probabilities.T[points]))
 
     errors: dict[str, Errors] = {}
     reasons: dict[str, str] = {}
@@ -390,16 +390,16 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
 def _set_noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:
     fallback = fallback_noise(spec.values, spec.epsilon)
     noises = []
-    for planned in sets:
-        if planned.fallback:
+    for plan in sets:
+        if plan.fallback:
             noises.append(fallback)
         elif spec.mechanism == "optimal":
-            optimal = optimum(spec, planned, prior_within(distribution, "", planned)[0])
+            optimal = optimum(spec, plan, prior_within(distribution, "", plan)[0])
             if len(optimal.outputs) < 2:
                 raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
             noises.append(noise_table(optimal))
         else:
-            noises.append(compile_noise(planned.hull, spec.values, planned.possible, spec.epsilon, planned.likely))
+            noises.append(compile_noise(plan.hull, spec.values, plan.possible, spec.epsilon, plan.likely))
     return fallback, tuple(noises)
 
 
@@ -413,17 +413,17 @@ def _promised_factor(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan]
 
     Rounding of tables and of the device's bounds can need one step more, so the device's own check decides.
     """
-    own_noises = [(planned, noise) for planned, noise in zip(sets, noises, strict=True) if not planned.fallback]
-    least_factor = max((math.ceil(planned.protection.factor) for planned, _ in own_noises), default=1)
+    own_noises = [(plan, noise) for plan, noise in zip(sets, noises, strict=True) if not plan.fallback]
+    least_factor = max((math.ceil(plan.protection.factor) for plan, _ in own_noises), default=1)
     limit = least_factor
-    for planned, noise in own_noises:
-        pairs = np.ix_(planned.possible, planned.possible)
+    for plan, noise in own_noises:
+        pairs = np.ix_(plan.possible, plan.possible)
         limit = max(limit, math.ceil(float(noise_loss(noise, spec.values)[pairs].max()) / spec.epsilon))
     for factor in range(least_factor, limit + 1):
         measurement = _measurement(spec, initial, factor)
         try:
-            for planned, noise in own_noises:
-                check_noise(measurement, noise, set_of(np.flatnonzero(planned.possible).tolist()))
+            for plan, noise in own_noises:
+                check_noise(measurement, noise, set_of(np.flatnonzero(plan.possible).tolist()))
         except GuaranteeError:
             continue
         return factor

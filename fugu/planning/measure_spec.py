@@ -162,11 +162,11 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
         model = {key: value for key, value in model.items() if key not in _PLACES}
     fields = {**model, **fields, "transition": model["transition"] if model else fields.get("transition")}
     values, resolution = _parse_coordinates(fields, fitted="coordinates" in model)
-    count = len(values)
-    shows = _parse_shows(fields.get("shows"), count)
-    transition = _parse_transition(fields, len(shows) or count)
+    states = len(values)
+    shows = _parse_shows(fields.get("shows"), states)
+    transition = _parse_transition(fields, len(shows) or states)
     cycle, changes = _parse_changes(fields, folder, len(transition))
-    names = _parse_names(fields.get("names"), count)
+    names = _parse_names(fields.get("names"), states)
     rule = _parse_rule(fields["graph"], names)
     if changes and fields.get("initial") == "stationary":
         raise PlanningError(
@@ -175,12 +175,12 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
     initial, start = _parse_initial(fields.get("initial"), transition)
     notes = [f"About the fitted chain: {model['warning']}."] if "warning" in model else []
     if shows:
-        notes.append(f"The chain has {len(shows)} states; what is promised is about the {count} that they show.")
+        notes.append(f"The chain has {len(shows)} states; what is promised is about the {states} that they show.")
     if changes:
         notes.append(f"Steps change {len(changes)} times in each cycle of {cycle} ticks.")
     next_states = np.concatenate([transition, *(matrix for _, matrix in changes)])
     if shows:
-        next_states = next_states @ np.eye(count)[list(shows)]
+        next_states = next_states @ np.eye(states)[list(shows)]
     return MeasureSpec(
         values=values,
         transition=transition,
@@ -259,14 +259,14 @@ def _grid_size(size: Any) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _parse_transition(fields: dict[str, Any], count: int) -> Floats:
+def _parse_transition(fields: dict[str, Any], states: int) -> Floats:
     if fields.get("transition") is None:
         if fields.get("grid") is None:
             raise PlanningError("transition is missing: a matrix, or the name of a file of 'fugu plan model --grid'")
         return _random_walk(*_grid_size(fields["grid"]))
     matrix = _parse_table(fields["transition"], "transition", "a matrix with a row for each state")
-    if matrix.shape != (count, count):
-        raise PlanningError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {count} states")
+    if matrix.shape != (states, states):
+        raise PlanningError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {states} states")
     if matrix.min() < 0.0:
         raise PlanningError("transition holds a negative probability")
     sums = matrix.sum(axis=1)
@@ -275,17 +275,17 @@ def _parse_transition(fields: dict[str, Any], count: int) -> Floats:
     return np.asarray(matrix / sums[:, None], dtype=np.float64)
 
 
-def _parse_shows(shows: Any, count: int) -> tuple[int, ...]:
+def _parse_shows(shows: Any, states: int) -> tuple[int, ...]:
     if shows is None:
         return ()
     if not isinstance(shows, list) or not all(type(state) is int for state in shows):
         raise PlanningError("shows must be a list of states, counted from 0: what each state of the chain shows")
-    if set(shows) != set(range(count)) or len(shows) > _MOST_STATES:
-        raise PlanningError(f"shows must name all of the {count} states, for at most {_MOST_STATES} of the chain")
+    if set(shows) != set(range(states)) or len(shows) > _MOST_STATES:
+        raise PlanningError(f"shows must name all of the {states} states, for at most {_MOST_STATES} of the chain")
     return tuple(shows)
 
 
-def _parse_changes(fields: dict[str, Any], folder: Path, count: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
+def _parse_changes(fields: dict[str, Any], folder: Path, states: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
     cycle, changes = fields.get("cycle", 1), fields.get("changes", [])
     if type(cycle) is not int or not 1 <= cycle <= MAX_CYCLE:
         raise PlanningError(f"cycle must be a number of ticks from 1 to {MAX_CYCLE}")
@@ -303,7 +303,7 @@ def _parse_changes(fields: dict[str, Any], folder: Path, count: int) -> tuple[in
             raise error
         last_tick = change["tick"]
         model = _read_model(change["transition"], folder)
-        steps.append((last_tick, _parse_transition(model or change, count)))
+        steps.append((last_tick, _parse_transition(model or change, states)))
     return cycle, tuple(steps)
 
 
@@ -383,29 +383,29 @@ def _parse_graph(rule: Any, values: Ints, next_states: Floats) -> Bools:
 def _parse_initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:
     if distribution is None or distribution == "any":
         return None, "any"
-    count = len(transition)
+    states = len(transition)
     if distribution == "stationary":
         try:
             return MarkovChain.stationary(transition).initial, "stationary"
         except ChainClassError as error:
             raise PlanningError(f"initial: {error}") from None
     if isinstance(distribution, str):
-        raise PlanningError(f'initial must be {count} probabilities, "stationary" or "any", got {distribution!r:.40}')
+        raise PlanningError(f'initial must be {states} probabilities, "stationary" or "any", got {distribution!r:.40}')
     row = _parse_table([distribution], "initial", "a probability for each state")[0]
-    if len(row) != count or row.min() < 0.0 or abs(math.fsum(row) - 1.0) > _SUM_TOLERANCE:
-        raise PlanningError(f"initial must be {count} probabilities that sum to 1")
+    if len(row) != states or row.min() < 0.0 or abs(math.fsum(row) - 1.0) > _SUM_TOLERANCE:
+        raise PlanningError(f"initial must be {states} probabilities that sum to 1")
     return np.asarray(row / row.sum(), dtype=np.float64), "given"
 
 
-def _parse_names(names: Any, count: int) -> tuple[str, ...]:
+def _parse_names(names: Any, states: int) -> tuple[str, ...]:
     if names is None:
-        return tuple(f"s{state}" for state in range(count))
+        return tuple(f"s{state}" for state in range(states))
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise PlanningError("names must be a list of texts, one for each state")
     if not all(name.isprintable() for name in names):
         raise PlanningError("names must be printable: no line breaks, no control characters")
-    if len(names) != count or len(set(names)) != count:
-        raise PlanningError(f"names must be {count} different ones, one for each state")
+    if len(names) != states or len(set(names)) != states:
+        raise PlanningError(f"names must be {states} different ones, one for each state")
     return tuple(names)
 
 

@@ -89,8 +89,8 @@ def next_version(policy: AnyPolicy, old_text: str | None) -> AnyPolicy:
         return policy
     if old is None or (old.fleet, old.device, old.stream) != (policy.fleet, policy.device, policy.stream):
         return policy
-    same = policy.model_copy(update={"version": old.version})
-    return same if same == old else policy.model_copy(update={"version": max(policy.version, old.version + 1)})
+    copy = policy.model_copy(update={"version": old.version})
+    return copy if copy == old else policy.model_copy(update={"version": max(policy.version, old.version + 1)})
 
 
 def thresholds(

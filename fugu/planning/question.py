@@ -357,7 +357,7 @@ def merged_states(choice: ChosenStates, recordings: Sequence[Cut]) -> tuple[str,
 
 
 def _share_and_departures(group: list[int], recordings: Sequence[Cut]) -> tuple[float, float]:
-    """The least share of time in some states, and the least number of departures from them, over all donors."""
+    """The least share of time in a group of states, and the fewest departures from the group, over all recordings."""
     figures = []
     for states, segments in recordings:
         in_group = np.isin(states, group)
@@ -394,7 +394,7 @@ class ThreeSets(NamedTuple):
 
 
 def apart_ticks(baseline_ticks: int) -> int:
-    """The number of ticks that must lie between two sets: ten baselines, but at least 300."""
+    """The least distance in ticks between two of the three sets: ten baselines, but at least 300."""
     return max(BASELINES_APART * baseline_ticks, _LEAST_APART)
 
 

@@ -57,15 +57,15 @@ _MOST_TICKS = 20_000_000
 def states_by(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[Readings, Ints, Ints]:
     """Read a recording at a policy's clock. Return its readings, and the states and segments (n,) of ticks.
 
-    A log of changes is looked at once per tick. Of samples, one is taken per tick. Each event is a tick.
+    A log of changes is sampled once per tick, of samples one is taken per tick, and each event is a tick.
 
     Raises:
         PlanningError: a tick is no whole number of readings, or no reading has a state.
         FuguError: the recording cannot be read.
         QuestionError: the recording can be read in more than one way.
     """
-    readings, selected, states = _states_at_clock(policy, recording, options)
-    return readings, states, readings.segments[selected]
+    readings, is_at_tick, states = _states_at_clock(policy, recording, options)
+    return readings, states, readings.segments[is_at_tick]
 
 
 def _states_at_clock(
@@ -85,11 +85,11 @@ def _states_at_clock(
                 f"{readings.source} has a reading every {readings.period_seconds:g} s, and the policy a tick every "
                 f"{period:g} s: no whole number of readings is a tick"
             )
-    selected = one_in(readings.segments, tick_stride)
-    states = states_of(policy.discretiser, readings.values[selected], readings.segments[selected])
+    is_at_tick = one_in(readings.segments, tick_stride)
+    states = states_of(policy.discretiser, readings.values[is_at_tick], readings.segments[is_at_tick])
     if not (states >= 0).any():
         raise PlanningError(f"{readings.source}: no reading has a state under this policy")
-    return readings, selected, states
+    return readings, is_at_tick, states
 
 
 class Numbered(NamedTuple):
@@ -179,23 +179,23 @@ def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = A
         FuguError: the recording cannot be read.
         QuestionError: the recording can be read in more than one way.
     """
-    declared = policy.chains
-    if not isinstance(declared, BinaryChains | BoundedChains):
+    declared_class = policy.chains
+    if not isinstance(declared_class, BinaryChains | BoundedChains):
         raise PlanningError(
             "a recording is held against intervals of two states, or a largest odds ratio; here is neither"
         )
     _, states, segments = states_by(policy, recording, options)
-    covering = covering_class(states, segments, len(policy.discretiser.states)).chains
-    bounded = covering
-    if declared.changes:
-        bounded = BoundedChains(states=covering.states, odds_ratio=covering.odds_bound)
+    covering_chains = covering_class(states, segments, len(policy.discretiser.states)).chains
+    bounded_chains = covering_chains
+    if declared_class.changes:
+        bounded_chains = BoundedChains(states=covering_chains.states, odds_ratio=covering_chains.odds_bound)
     adversary = policy.guarantee.adversary
-    tick_epsilon = bounded.ratio_loss(*policy.outputs.ratios, adversary).epsilon
+    tick_epsilon = bounded_chains.ratio_loss(*policy.outputs.ratios, adversary).epsilon
     return RecordedClass(
-        contains(declared, covering),
-        covering.odds_bound,
-        declared.odds_bound,
-        policy.outputs.bound(bounded, adversary, tick_epsilon).epsilon(policy.guarantee.stretch_ticks),
+        contains(declared_class, covering_chains),
+        covering_chains.odds_bound,
+        declared_class.odds_bound,
+        policy.outputs.bound(bounded_chains, adversary, tick_epsilon).epsilon(policy.guarantee.stretch_ticks),
         policy.guarantee.epsilon,
         adversary,
     )

@@ -157,7 +157,7 @@ def _probability_range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | fl
 
 
 def _scatter_p_values(followers: Ints, k: int, block_count: int) -> Floats:
-    """Return p-values (k,) of the scatter of blocks of visits by Pearson's statistic, by next state; 1 if too few."""
+    """Return each next state's p-value (k,) for equal frequency in all blocks of visits; 1 if visits are too few."""
     size = followers.size // block_count
     p_value = np.ones(k)
     if size < 2 or block_count < 2:
@@ -332,7 +332,7 @@ def smooth_counts(counts: Ints, is_possible: Floats | float = 1.0) -> Floats:
 
 
 def smooth_pair_counts(counts: Ints) -> Floats:
-    """Return the chain (k^2, k^2) of pairs of states, previous and present, of pair counts, as `smooth_counts`."""
+    """Return the chain (k^2, k^2) of pairs (previous, present state) from their counts, as `smooth_counts` does."""
     k = math.isqrt(len(counts))
     return smooth_counts(counts, np.kron(np.ones((k, 1)), np.kron(np.eye(k), np.ones((1, k)))))  # 1 if y follows
 
@@ -364,7 +364,7 @@ def _refuse_short(counts: Ints) -> None:
 
 
 def stretch_lengths(rows: int) -> list[int]:
-    """Return lengths of stretches in ticks, each twice the last, as long as so many rows have enough of them."""
+    """Return stretch lengths in ticks, each double the one before, of which `rows` ticks hold enough stretches."""
     length = min(SHORTEST, rows // _FEWEST)
     return [length << i for i in range(64) if (length << i) * _FEWEST <= rows]
 
@@ -404,7 +404,7 @@ def _bounded_class(odds: float, transition: Floats) -> BoundedChains:
 
 
 def round_outward(low: float, high: float) -> tuple[float, float]:
-    """Round an interval inside (0, 1) outward to two digits; above 1/2 the upper end's distance to 1 has two."""
+    """Widen an interval inside (0, 1) to ends of two digits; an upper end above 1/2 lies two digits below 1."""
     if high <= 0.5:
         return float(_two_digits(low, ROUND_FLOOR)), float(_two_digits(high, ROUND_CEILING))
     return float(_two_digits(low, ROUND_FLOOR)), float(1 - _two_digits(1.0 - high, ROUND_FLOOR))

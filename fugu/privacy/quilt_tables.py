@@ -52,9 +52,9 @@ def grow_tables(
 ) -> int:
     """Fill the tables of the distances count + 1 .. target with ratios, not yet their logarithms.
 
-    Entry m - 1 of column and right, (at least target, k, k), is distance m; `power` (k, k) is that of `count` before,
-    and of the result after. Returns `target`, or the last distance before a positive entry falls below `floor`, where
-    ratios are inexact.
+    Entry m - 1 of column and right, (at least target, k, k), is for distance m. `power` (k, k) is P^count before the
+    call, and P^result after it. Returns `target`, or the last distance before a positive entry falls below `floor`,
+    where ratios are inexact.
     """
     k = transition.shape[0]
     transposed = np.empty((k, k))
@@ -106,7 +106,7 @@ def smallest_scale(
     seed_left: int,
     seed_right: int,
 ) -> tuple[float, int, int, float, float]:
-    """Find the smallest card / (epsilon - influence) over the quilts of a node, trying a seed (or 0, 0) first.
+    """Find a node's smallest card / (epsilon - influence) over its quilts; the seed's widths (0: none) come first.
 
     `start` (k, k) is the term of the node's own distribution, for quilts with a width to the left; `column` and `right`
     are (n, k, k). An endless side has more than 2^60 nodes. The empty quilt has the scale `empty_scale`, inf on an
@@ -196,14 +196,14 @@ def smallest_scale(
 def smallest_loss(
     start: Floats, column: Floats, right: Floats, node: int, sums: Floats
 ) -> tuple[float, int, int, float]:
-    """Find the smallest influence + charges nearby over the quilts of a node in 0..T-1.
+    """Find the quilt of a node in 0..T-1 with the smallest loss: its influence plus the charges of nearby nodes.
 
-    `sums` (T + 1,) are the running sums of the charges, from 0. Returns (loss, left width, right width, influence);
-    both widths 0 is the empty quilt.
+    `start`, `column` and `right` are as for `smallest_scale`; `sums` (T + 1,) are the running sums of the charges, from
+    0. Returns (loss, left width, right width, influence); both widths 0 is the empty quilt.
     """
     length = sums.shape[0] - 1
-    n = right.shape[0]
-    reach_left, reach_right = min(n, node), min(n, length - 1 - node)
+    max_width = right.shape[0]
+    reach_left, reach_right = min(max_width, node), min(max_width, length - 1 - node)
     best_loss, best_left, best_right, best_influence = sums[length] - sums[0], 0, 0, 0.0
     left = np.empty(start.shape)
     for a in range(reach_left + 1):
@@ -215,14 +215,14 @@ def smallest_loss(
         _add_left_width(start, column, a, left)
         left_only = _largest_sum(left, right, 0)[0]
         if a and left_only + sums[length] - sum_before < best_loss:
-            best_loss, best_left, best_right, best_influence = left_only + sums[length] - sum_before, a, 0, left_only
-        b, bound = reach_right, left_only
+            best_loss, best_left, best_right, best_influence = (left_only + sums[length] - sum_before, a, 0, left_only)
+        b, influence = reach_right, left_only
         while b >= 1:
-            if bound + sums[node + b] - sum_before < best_loss:
-                bound = _largest_sum(left, right, b)[0]
-                if bound + sums[node + b] - sum_before < best_loss:
-                    best_loss, best_left, best_right = bound + sums[node + b] - sum_before, a, b
-                    best_influence = bound
+            if influence + sums[node + b] - sum_before < best_loss:
+                influence = _largest_sum(left, right, b)[0]
+                if influence + sums[node + b] - sum_before < best_loss:
+                    best_loss, best_left, best_right = influence + sums[node + b] - sum_before, a, b
+                    best_influence = influence
             b -= 1
     return best_loss, best_left, best_right, best_influence
 

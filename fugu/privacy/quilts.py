@@ -198,7 +198,7 @@ def _middle_scale(tables: QuiltTables, chain: MarkovChain, epsilon: float, empty
 
 
 def _later_bound(middle_scale: QuiltScale, spread: float, epsilon: float, empty_scale: float) -> float:
-    """Bound the scales of all nodes from this one on. Near an end a node drops the width, and both terms fall."""
+    """Bound the scales of this node and all later ones, whose distributions are within `spread` of stationary."""
     if middle_scale.quilt == (None, None):
         return empty_scale
     epsilon_left = epsilon - spread - middle_scale.influence

@@ -184,7 +184,7 @@ def _find_root(excess: Callable[[float], float], low: float, high: float) -> flo
 
 
 def _round_up(value: Fraction) -> int:
-    """Round up to the next integer, past the error of a float; a whole number stays."""
+    """Round up to an integer, with a margin for the error of a float unless the value is whole."""
     return value.numerator if value.denominator == 1 else math.ceil(value * _OUTWARD)
 
 

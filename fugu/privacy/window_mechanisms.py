@@ -83,7 +83,7 @@ def _excess(scale: Fraction, request: WindowRequest, device_class: ChainClass) -
 
 
 def _raise_scale(scale: Fraction, request: WindowRequest, device_class: ChainClass) -> Fraction:
-    """Return a scale, or if the device refuses it the least larger lawful one that it accepts, to 10^-7 or so."""
+    """Return a scale, or if the device refuses it, the least larger scale that it accepts, to about 10^-7."""
 
     def excess(factor: float) -> float:
         return _excess(lawful_scale(scale * Fraction(factor)), request, device_class)
@@ -324,7 +324,7 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
 def compare_noise(
     request: WindowRequest, period_us: int | None, on_mechanism: Callable[[Mechanism], None]
 ) -> tuple[tuple[PlannedNoise, ...], PlannedNoise, dict[Mechanism, str]]:
-    """Return the noise of every mechanism that has enough, the least that composes, and the refusals of others.
+    """Return each possible mechanism's noise, the least noise that composes, and the other mechanisms' refusals.
 
     `on_mechanism` is called before each mechanism's search, which can take long.
 
@@ -404,7 +404,7 @@ def shift_to_front(request: WindowRequest, releases: Sequence[AnyRelease]) -> tu
 
 
 def joint_losses(request: WindowRequest, releases: Sequence[WindowRelease]) -> list[JointBound]:
-    """Return bounds on the joint loss of releases with independent noise; of the request, class and start count.
+    """Return bounds on the joint loss of releases with independent noise, for the request's class and start.
 
     Raises ChainClassError if there is no release, or the releases cover too many ticks.
     """

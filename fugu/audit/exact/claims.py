@@ -59,12 +59,12 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
         }
         promises.append(("windows alone", policy["windows_guarantee"], window_chains, (exp_up(rate),) * 2))
     claims = []
-    for promise_name, stated, promise_chains, ratios in promises:
+    for promise_name, guarantee, promise_chains, ratios in promises:
         symbols = Fraction(0)
         if "symbols" in promise_name:
             symbols = log_up(max(tick_ratios({**policy, "windows": (), "sums": ()})))
-        loss = partial(_stretch_loss, policy, promise_chains, ratios, stated, symbols)
-        claims.append(_claim(promise_name, stated["epsilon"], stated["adversary"], loss))
+        loss = partial(_stretch_loss, policy, promise_chains, ratios, guarantee, symbols)
+        claims.append(_claim(promise_name, guarantee["epsilon"], guarantee["adversary"], loss))
     return [*claims, *(Claim("a tick of the stream", Fraction(loss), "any", log_up(max(all_ratios))) for loss in rates)]
 
 
@@ -72,15 +72,15 @@ def _stretch_loss(
     policy: Mapping[str, Any],
     chains: Mapping[str, Any],
     ratios: Ratios,
-    stated: Mapping[str, Any],
+    guarantee: Mapping[str, Any],
     symbols_loss: Fraction,
 ) -> Fraction:
     """At least the loss about `stretch_ticks` in a row: the loss of one tick, and the rates of the others.
 
     For joint chains past and future may each add the loss of a whole tick, as different states may show the same.
     """
-    stretch_ticks: int = stated.get("stretch_ticks", 1)
-    tick_loss = stream_loss(chains, ratios, stated["adversary"])
+    stretch_ticks: int = guarantee.get("stretch_ticks", 1)
+    tick_loss = stream_loss(chains, ratios, guarantee["adversary"])
     if stretch_ticks == 1:
         return tick_loss
     # holds for any tick, whichever windows a change of policy or clock puts it into
@@ -91,14 +91,14 @@ def _stretch_loss(
     return Fraction(tick_loss + (stretch_ticks - 1) * rate)
 
 
-def _claim(name: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, is_sharp: bool = True) -> Claim:
+def _claim(name: str, limit: float, adversary: str, loss: Callable[[], Fraction], *, is_sharp: bool = True) -> Claim:
     try:
-        epsilon = loss()
+        true_loss = loss()
     except NotRecomputed as error:
-        return Claim(name, Fraction(stated), adversary, None, str(error))
-    if epsilon > stated and not is_sharp:
-        return Claim(name, Fraction(stated), adversary, None, f"only that it is at most {float(epsilon):.6g}")
-    return Claim(name, Fraction(stated), adversary, epsilon)
+        return Claim(name, Fraction(limit), adversary, None, str(error))
+    if true_loss > limit and not is_sharp:
+        return Claim(name, Fraction(limit), adversary, None, f"only that it is at most {float(true_loss):.6g}")
+    return Claim(name, Fraction(limit), adversary, true_loss)
 
 
 def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fraction:

@@ -178,13 +178,13 @@ def _sort(keys: Floats, row: int, order: Ints) -> None:
 
 
 @kernel
-def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: Floats, moves: Moves) -> Floats:
-    """Return bounds (a, a) by transport, or the given ones if these are better.
+def transport_step(kernel_matrix: Floats, bounds: Floats, valid_bounds: Floats, lower: Floats, moves: Moves) -> Floats:
+    """Return bounds (a, a) by transport, or `valid_bounds` where these are better.
 
     Args:
         kernel_matrix: (a, b) distributions over next states, b < 2^15.
         bounds: (b, b) closed bounds M.
-        start: (a, a) valid bounds, returned where no better bound is found.
+        valid_bounds: (a, a) returned where no better bound is found.
         lower: (a, a) only bounds below these are of use; they need not be valid.
         moves: moves of a similar earlier step, with which proofs begin, and which are replaced; or (0, 0, any) to begin
             each proof with the cheapest.
@@ -196,16 +196,16 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: 
     _exponentials(bounds, high, low)
     nearest = np.empty((columns, columns), dtype=np.int64)
     floats, ints = np.empty((3, columns)), np.empty((2, columns), dtype=np.int64)
-    work = (floats[0], floats[1], floats[2], ints[0], ints[1])
+    buffers = (floats[0], floats[1], floats[2], ints[0], ints[1])
     for y in range(columns):
         _sort(bounds, y, ints[0])
         for z in range(columns):  # an array assigned whole takes numba seconds more to compile
             nearest[y, z] = ints[0, z]
     pair_buffer = np.zeros(columns + 1, dtype=np.int32)
-    step_bounds = start.copy()
+    step_bounds = valid_bounds.copy()
     for x in range(rows):
         for other_row in range(rows):
-            log_bound = min(start[x, other_row], lower[x, other_row])
+            log_bound = min(valid_bounds[x, other_row], lower[x, other_row])
             if x == other_row or not 0.0 < log_bound < np.inf:
                 continue
             p_row, q_row = kernel_matrix[x], kernel_matrix[other_row]
@@ -214,7 +214,7 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: 
             floor, is_proven = 1.0, False
             for count in range(_MOST_RATIOS):
                 pair_buffer[0] = 0
-                is_proof, remaining, change = _transport(p_row, q_row, ratio, high, low, nearest, pair_moves, work)
+                is_proof, remaining, change = _transport(p_row, q_row, ratio, high, low, nearest, pair_moves, buffers)
                 if is_proof:
                     upper, is_proven = ratio, True
                 elif count == 0:
@@ -229,7 +229,7 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, lower: 
                     ratio = (floor + upper) / 2.0
             if is_proven:
                 proven_bound = log_bound if upper == first_ratio else np.log(upper)
-                step_bounds[x, other_row] = min(start[x, other_row], proven_bound + margin)
+                step_bounds[x, other_row] = min(valid_bounds[x, other_row], proven_bound + margin)
     return step_bounds
 
 
@@ -373,10 +373,10 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
 
 
 @kernel
-def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
-    """Return the maximum by the simplex method of `fugu.privacy.accountant.simplex`, from closed bounds M (b, b).
+def exact_step(kernel_matrix: Floats, bounds: Floats, valid_bounds: Floats) -> Floats:
+    """Bound log(K[x].h / K[x'].h) for each pair of rows x, x' by the simplex method, from closed bounds M (b, b).
 
-    Valid bounds `start` (a, a) are returned where no better bound is found.
+    The result (a, a) is nowhere above the known `valid_bounds` (a, a).
     """
     rows, columns = kernel_matrix.shape
     cone, steepest = np.empty(columns * columns), 0.0
@@ -387,7 +387,7 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
     margin = (16.0 * columns + 8.0 * columns * _largest(bounds) + 32.0) * UNIT
     ints, floats = np.empty((5, columns), dtype=np.int64), np.empty((2, columns))
     tree = Tree(ints[0], ints[1], ints[2], ints[3], ints[4], floats[0], floats[1])
-    step_bounds = start.copy()
+    step_bounds = valid_bounds.copy()
     for x in range(rows):
         for other_row in range(rows):
             if x != other_row:

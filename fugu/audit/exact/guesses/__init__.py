@@ -103,10 +103,10 @@ def _log_change(leakage: Matrix, other: Matrix) -> float:
 def useful_distances(
     rows: Rows, ratio: Callable[[int], int], quilt: Callable[[int, Matrix, Matrix], Matrix], unit: int, infinity: int
 ) -> Iterable[int]:
-    """The distances n for which a quilt of n ticks is the best for some two states; `rows` are those of the kernel.
+    """List the distances n at which a quilt gives some pair of states its least bound; `rows` are the kernel (k, k).
 
-    `ratio` is the largest ratio by the n - 1 nearest ticks. `quilt` bounds the leakage from that ratio and from known
-    states n and n + 1 ticks away. `unit` stands for a ratio of 1; `infinity` for an infinite one.
+    `ratio(n)` is the largest likelihood ratio by the n - 1 nearest ticks. `quilt` bounds the leakage (k, k) from this
+    ratio and from the ratios of known states n and n + 1 ticks away. `unit` and `infinity` encode the ratios 1 and oo.
     """
     power, columns = rows, list(zip(*rows, strict=True))
     near = _quotients(power, unit, infinity)
