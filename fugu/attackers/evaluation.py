@@ -284,12 +284,12 @@ def attack(
         success = float(is_right.mean())
         low, high = max(0.0, success + low_gain), min(1.0, success + high_gain)
         ceiling = min(1.0, max(guess, best_guess) + slack)
-        bound = epsilon_bound(truth, prior, evidence, epsilon, level)
+        epsilon_low = epsilon_bound(truth, prior, evidence, epsilon, level)
         figures: tuple[float, float] | tuple[None, None] = (None, None)
         if not (posterior.max(axis=1) == 1.0).all():
             factors = _log_odds_range(posterior, baseline)
             figures = (float((factors > epsilon * (1 + 1e-9)).mean()), math.exp(min(_LARGEST_LOG, factors.max())))
-        attacks.append(Attack(name, success, low, high, ceiling, guess, bound, *figures))
+        attacks.append(Attack(name, success, low, high, ceiling, guess, epsilon_low, *figures))
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 

@@ -193,7 +193,7 @@ def _ratio_statistic(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -
 
 
 def _weighted_sum(heard: Heard, other_heard: Heard) -> tuple[Statistic, int]:
-    """Fit the weighted sum of counts that best separates two states (Fisher). Return it and the count of trials used."""
+    """Fit the weighted sum of counts that best separates two states (Fisher), and count the trials used."""
     half_trials = len(heard.counts) // 2
     counts, other_counts = (
         heard.counts[:half_trials].astype(np.float64),

@@ -215,23 +215,23 @@ def _level_models(outputs: CountOutputs, counts: Ints, grid: Floats) -> Iterator
     length, noise, uniform = outputs.length, 2 * float(outputs.scale) ** 2, np.full(grid.size, 1 / grid.size)
     for spread in _SPREADS:
         variance = spread * length * grid * (1 - grid) + noise
-        symbols, table, total = _table(
+        symbols, table, log_factor = _table(
             -((counts[:, None] - length * grid) ** 2) / (2 * variance) - np.log(variance) / 2
         )
         for step in _LEVEL_STEPS:
             step_weights = np.exp(-((grid[:, None] - grid) ** 2) / (2 * step**2)) + 1e-4
             model = (symbols, uniform, step_weights / step_weights.sum(axis=1, keepdims=True), table)
-            yield filter_beliefs(*model).log_likelihood + total, posterior_marginals(*model)
+            yield filter_beliefs(*model).log_likelihood + log_factor, posterior_marginals(*model)
 
 
 def _table(logs: Floats) -> tuple[Ints, Floats, float]:
-    """Turn log-likelihoods (w, k) into symbols (w,) and a table of likelihoods. Return them and the lost log-factor.
+    """Turn log-likelihoods (w, k) into symbols (w,) and a table. Return both, and the log of the factor left out.
 
     Each symbol occurs once. A further symbol that never occurs makes the table's rows distributions.
     """
-    largest = logs.max(axis=1, keepdims=True)
-    table = np.exp(logs - largest).T / (len(logs) + 1)
-    return np.arange(len(logs)), np.hstack([table, 1 - table.sum(axis=1, keepdims=True)]), float(largest.sum())
+    largest_logs = logs.max(axis=1, keepdims=True)
+    table = np.exp(logs - largest_logs).T / (len(logs) + 1)
+    return np.arange(len(logs)), np.hstack([table, 1 - table.sum(axis=1, keepdims=True)]), float(largest_logs.sum())
 
 
 _EM_ROUNDS, _CHAIN_ROUNDS = 40, 3
@@ -250,33 +250,33 @@ def regime_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
     if len(outputs.counts) < 2:
         return knowledge.prior
     counts = outputs.counts.astype(np.float64)
-    noise = 2 * float(outputs.scale) ** 2
+    noise_var = 2 * float(outputs.scale) ** 2
     starts = product(_FIRST_QUANTILES, _FIRST_STAYS)
-    weights, means = max((_fit_two_regimes(counts, noise, *start) for start in starts), key=lambda fit: fit[0])[1:]
+    weights, means = max((_fit_two_regimes(counts, noise_var, *start) for start in starts), key=lambda fit: fit[0])[1:]
     shares = np.clip(weights @ means / outputs.length, _LEAST_SHARE, 1 - _LEAST_SHARE)
     return _multiply_odds(outputs, knowledge, shares.T)
 
 
-def _fit_two_regimes(counts: Floats, noise: float, quantile: float, stay: float) -> tuple[float, Floats, Floats]:
+def _fit_two_regimes(counts: Floats, noise_var: float, quantile: float, stay: float) -> tuple[float, Floats, Floats]:
     """Fit two regimes. Return the log-likelihood, the regimes' probabilities (w, 2), and their mean counts (2, g)."""
     w = len(counts)
     means = np.quantile(counts, (quantile, 1 - quantile), axis=0)
-    variances = np.full_like(means, noise + np.square(means[1] - means[0]).mean() / 4)
+    variances = np.full_like(means, noise_var + np.square(means[1] - means[0]).mean() / 4)
     initial, transition = np.full(2, 0.5), _sticky_chain(np.full(2, 0.5), stay)
     likelihood, weights = -np.inf, np.full((w, 2), 0.5)
     for _ in range(_EM_ROUNDS):
         deviations = (counts[:, None] - means) ** 2 / variances + np.log(variances)
-        symbols, table, total = _table(-deviations.sum(axis=2) / 2)
+        symbols, table, log_factor = _table(-deviations.sum(axis=2) / 2)
         fit = baum_welch(symbols, table, transition=transition, initial=initial, iterations=_CHAIN_ROUNDS)
         initial, transition = fit.initial, fit.transition
         weights = posterior_marginals(symbols, initial, transition, table)
-        previous, likelihood = likelihood, float(fit.log_likelihoods[-1] + total)
-        if likelihood - previous < _TOLERANCE * w:
+        previous_likelihood, likelihood = likelihood, float(fit.log_likelihoods[-1] + log_factor)
+        if likelihood - previous_likelihood < _TOLERANCE * w:
             break
         regime_sizes = np.maximum(weights.sum(axis=0), 1e-9)[:, None]
         means = weights.T @ counts / regime_sizes
         spread = np.einsum("wr,wrg->rg", weights, (counts[:, None] - means) ** 2) / regime_sizes
-        variances = np.maximum(spread, noise)
+        variances = np.maximum(spread, noise_var)
     return likelihood, weights, means
 
 
@@ -308,7 +308,7 @@ def truth_learner(outputs: Outputs, knowledge: Knowledge, truth: Ints) -> Floats
 
 
 def cross_validated(attacker: Callable[[Outputs, Knowledge, Ints], Floats], folds: int) -> Attacker:
-    """Make an attacker of one that learns from the truth, by contiguous folds.
+    """Wrap an attacker that learns from the truth in a cross-validation over contiguous folds.
 
     In the attack on a fold, the truth of the fold, and of a tenth of its length on both sides, is held back.
     """
@@ -330,10 +330,10 @@ def cross_validated(attacker: Callable[[Outputs, Knowledge, Ints], Floats], fold
 
 def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats]:
     """Yield standardised features (n,) for state x: scores of symbols, and counts that include x, else all counts."""
-    heard = outputs.beside if isinstance(outputs, CountOutputs) else outputs
-    if heard is not None:
-        scores = np.append(np.log(heard.emission[x]) - np.log(heard.emission.mean(axis=0)), 0.0)
-        yield from map(_standardise, _window_means(scores[heard.symbols], knowledge.segments, _WIDTHS))
+    symbol_outputs = outputs.beside if isinstance(outputs, CountOutputs) else outputs
+    if symbol_outputs is not None:
+        scores = np.append(np.log(symbol_outputs.emission[x]) - np.log(symbol_outputs.emission.mean(axis=0)), 0.0)
+        yield from map(_standardise, _window_means(scores[symbol_outputs.symbols], knowledge.segments, _WIDTHS))
     if isinstance(outputs, CountOutputs):
         windows = outputs.windows()
         holds_state = [x in group for group in outputs.groups]

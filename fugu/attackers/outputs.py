@@ -131,8 +131,8 @@ def release_counts(
     """
     counts, first = window_counts(states, segments, length, groups)
     noise = laplace_noise(scale, counts.shape, generator)
-    present = (states >= 0).astype(np.int64)
-    return CountOutputs(counts + noise, first, length, scale, groups, int(states.size), k, present)
+    has_state = (states >= 0).astype(np.int64)
+    return CountOutputs(counts + noise, first, length, scale, groups, int(states.size), k, has_state)
 
 
 def window_counts(states: Ints, segments: Ints, length: int, groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:

@@ -225,15 +225,15 @@ def window_lengths(period_seconds: float, steady: bool, question: Question) -> l
         PlanningError: the wanted length is out of range.
     """
     lengths = [seconds / period_seconds for seconds in _TIMES] if steady else [float(length) for length in _LENGTHS]
-    limit = np.inf
+    max_ticks = np.inf
     if question.window is not None:
         lengths = [question.window / period_seconds if question.window_is_time else question.window]
         if not SHORTEST <= round(lengths[0], 6) <= MAX_WINDOW_TICKS:
             raise PlanningError(f"a window of {lengths[0]:.3g} ticks is not from {SHORTEST} to {MAX_WINDOW_TICKS}")
     if question.latency_seconds is not None:
-        limit = question.latency_seconds / period_seconds * (1.0 + 1e-9)
-        lengths += [limit] if question.window is None else []
-    return sorted({int(round(length, 6)) for length in lengths if SHORTEST <= length <= limit})
+        max_ticks = question.latency_seconds / period_seconds * (1.0 + 1e-9)
+        lengths += [max_ticks] if question.window is None else []
+    return sorted({int(round(length, 6)) for length in lengths if SHORTEST <= length <= max_ticks})
 
 
 def wanted_window(length: int, bins: Bins) -> WantedWindow:
@@ -269,8 +269,8 @@ def window_candidates(
         if not len(fit.counts) or len(fit.counts) + len(choice.counts) < _LEAST_WINDOWS:
             continue
         all_shares = fit.joined(choice)
-        judged = choice if len(choice.counts) >= _LEAST_WINDOWS else all_shares
-        runs = max(_RUNS, _ANSWERS // len(judged.counts))
+        judged_shares = choice if len(choice.counts) >= _LEAST_WINDOWS else all_shares
+        runs = max(_RUNS, _ANSWERS // len(judged_shares.counts))
         message = partial(window_message, WINDOW, length, len(task.bins))
         seconds, times = length * task.period, None
         if moments is not None:
@@ -287,7 +287,7 @@ def window_candidates(
                     release,
                     devices=devices,
                     window_ticks=length,
-                    expected_error=judged.error(release.scale, devices, rng, runs),
+                    expected_error=judged_shares.error(release.scale, devices, rng, runs),
                     error_95=min(1.0, noise_95 + float(all_shares.bias.max())),
                     guess_error=guess_error(fit.truth, all_shares.truth, devices, rng, times),
                     judged=len(all_shares.counts),
@@ -314,9 +314,9 @@ def best_symbols(
     lengths_or_none: Sequence[int | None] = (None,) if wants_state_now else lengths
     for length in lengths_or_none:
         candidate = replace(release, answers="now" if wants_state_now else release.answers, window_ticks=length)
-        if (figures := candidate.assess(samples, samples.choose, rng)) is not None:
+        if (errors := candidate.assess(samples, samples.choose, rng)) is not None:
             latency = ticks * seconds + (length or 0) * task.period
-            candidates.append(replace(candidate, **figures._asdict(), **traffic(ticks * seconds, latency, message, 1)))
+            candidates.append(replace(candidate, **errors._asdict(), **traffic(ticks * seconds, latency, message, 1)))
     return min(
         candidates, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9), default=None
     )
@@ -337,17 +337,17 @@ def _symbol_message(ticks: int, symbols: int) -> bytes:
 
 
 def guess_error(
-    fitted: Floats, truth: Floats, devices: int, rng: np.random.Generator, times: tuple[Ints, Ints] | None = None
+    answers: Floats, truth: Floats, devices: int, rng: np.random.Generator, times: tuple[Ints, Ints] | None = None
 ) -> float:
-    """The mean absolute error of always guessing the median of the known answers (w, b), judged by `truth` (v, b).
+    """The mean absolute error of always guessing the median of `answers` (w, b), judged by `truth` (v, b).
 
     For a group, averages are guessed; each device is like a window drawn at random. Windows of a group have the same
     part of the day by `times`, (w,) and (v,), if given.
     """
     if devices > 1:
-        parts = (np.zeros(len(fitted)), np.zeros(len(truth))) if times is None else times
-        fitted, truth = (_group_means(*pair, devices, rng) for pair in zip((fitted, truth), parts, strict=True))
-    return float(np.abs(truth - np.median(fitted, axis=0)).mean())
+        parts = (np.zeros(len(answers)), np.zeros(len(truth))) if times is None else times
+        answers, truth = (_group_means(*pair, devices, rng) for pair in zip((answers, truth), parts, strict=True))
+    return float(np.abs(truth - np.median(answers, axis=0)).mean())
 
 
 def _group_means(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.Generator) -> Floats:
@@ -394,7 +394,7 @@ def assess_shares(
 
     The guess is learned from `fit`; the 95 % error is that on both sets.
     """
-    inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
+    inverse_table = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, truths = [], []
     for cut in (fit, choice):
         shares = true_shares(cut.states, cut.segments, length, bins)
@@ -405,7 +405,7 @@ def assess_shares(
         run_errors = []
         for _ in range(_SYMBOL_RUNS):
             symbols = np.bincount(cells + _draw_symbols(cut.states, table, rng)[rows], minlength=windows * m)
-            state_shares = symbols.reshape(windows, m) / length @ inverse
+            state_shares = symbols.reshape(windows, m) / length @ inverse_table
             answers = np.stack([state_shares[:, list(group)].sum(axis=1) for group in bins], axis=1)
             run_errors.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
         errors.append(np.concatenate(run_errors))

@@ -112,8 +112,8 @@ def _local_estimate(rows: Ints, from_states: Ints, to_states: Ints, k: int, leng
     stretch_count = max(1, (n + length // 2) // length)
     cell_indices = (np.minimum(rows // length, stretch_count - 1) * k + from_states) * k + to_states
     counts = np.bincount(cell_indices, minlength=stretch_count * k * k).reshape(stretch_count, k, k).astype(np.int64)
-    p_value = np.array([_scatter_p_values(to_states[from_states == x], k, stretch_count) for x in range(k)])
-    changes = p_value < _SIGNIFICANT / max(1, int((p_value < 1.0).sum()))
+    p_values = np.array([_scatter_p_values(to_states[from_states == x], k, stretch_count) for x in range(k)])
+    changes = p_values < _SIGNIFICANT / max(1, int((p_values < 1.0).sum()))
     low, high = np.empty(counts.shape), np.empty(counts.shape)
     for x, y in product(range(k), repeat=2):
         if k > 2 or x != y:
@@ -136,9 +136,9 @@ def largest_log_odds(low: Floats, high: Floats) -> float:
     return float(pairs.max())
 
 
-def _probability_range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats | float]:
+def _probability_range(counts: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats | float]:
     """Return a probability's range in each stretch: posterior quantiles under all stretches' mixing distribution."""
-    hits, trials = row[:, y], row.sum(axis=1)
+    hits, trials = counts[:, y], counts.sum(axis=1)
     if not changes:
         return constant_probability(int(hits.sum()), int(trials.sum()))
     logits = special.logit((hits + 0.5) / (trials + 1.0))[trials > 0]
@@ -156,20 +156,20 @@ def _probability_range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | fl
     return low, high
 
 
-def _scatter_p_values(followers: Ints, k: int, block_count: int) -> Floats:
+def _scatter_p_values(next_states: Ints, k: int, block_count: int) -> Floats:
     """Return each next state's p-value (k,) for equal frequency in all blocks of visits; 1 if visits are too few."""
-    size = followers.size // block_count
-    p_value = np.ones(k)
+    size = next_states.size // block_count
+    p_values = np.ones(k)
     if size < 2 or block_count < 2:
-        return p_value
-    blocks = followers[: size * block_count].reshape(block_count, size)
+        return p_values
+    blocks = next_states[: size * block_count].reshape(block_count, size)
     for y in range(k):
         hits = (blocks == y).sum(axis=1)
         probability = float(hits.mean()) / size
         if min(probability, 1.0 - probability) * size >= _LEAST_EXPECTED:
             statistic = float(((hits - size * probability) ** 2).sum()) / (size * probability * (1.0 - probability))
-            p_value[y] = special.chdtrc(block_count - 1, statistic)
-    return p_value
+            p_values[y] = special.chdtrc(block_count - 1, statistic)
+    return p_values
 
 
 def constant_probability(hits: int, trials: int, tail: float = TAIL) -> tuple[float, float]:

@@ -154,10 +154,10 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
         worst_scale = middle_scale
     else:
         # the middle node decides for all nodes far from both ends, so it is first
-        mid = max(length // 2 + 1, length - min(tables.count, length))
-        worst_scale = best_quilt(tables, node_terms(chain, mid).start, mid - 1, length - mid, epsilon)._replace(
-            node=mid
-        )
+        middle_node = max(length // 2 + 1, length - min(tables.count, length))
+        worst_scale = best_quilt(
+            tables, node_terms(chain, middle_node).start, middle_node - 1, length - middle_node, epsilon
+        )._replace(node=middle_node)
     seed, spread = worst_scale.quilt, float("inf")
     for node, terms in enumerate(walk(chain), 1):
         if node - 1 == length or worst_scale.scale >= empty_scale:
@@ -174,11 +174,11 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
             )
         spread = terms.spread
         nodes_right = ENDLESS if length is None else length - node
-        scale = best_quilt(
+        node_scale = best_quilt(
             tables, terms.start, node - 1, nodes_right, epsilon, scale_floor=worst_scale.scale, seed=seed
         )
-        if scale.scale > worst_scale.scale:
-            worst_scale = scale._replace(node=node)
+        if node_scale.scale > worst_scale.scale:
+            worst_scale = node_scale._replace(node=node)
             seed = worst_scale.quilt
     if not worst_scale.scale < float("inf"):
         raise ChainClassError(_NO_QUILT)
