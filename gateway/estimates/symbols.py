@@ -56,14 +56,14 @@ def take_following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> B
         marks: (streams, 5), changed in place by the taken rows.
     """
     is_taken = np.zeros(columns.rows, dtype=np.bool_)
-    _following(
+    _take_rows(
         order, slots, columns.version, columns.shift, columns.previous, columns.first, columns.ticks, marks, is_taken
     )
     return is_taken
 
 
 @kernel
-def _following(
+def _take_rows(
     order: Ints, slots: Ints, version: Ints, shift: Ints, previous: Ints, first: Ints, count: Ints, marks: Ints,
     is_taken: Bools,
 ) -> None:  # fmt: skip
@@ -189,7 +189,7 @@ class Symbols(Kind[SymbolFrame]):
     def write(self) -> None:
         """Append the round's frames to the journal, and follow them."""
         intake, columns = self._round, self._round.arrivals.symbols
-        rows = np.flatnonzero(intake.taken)
+        rows = np.flatnonzero(intake.is_taken)
         batch, slots, models = columns.take(rows), intake.arrivals.slots[rows], intake.models[rows]
         if intake.checked_frames or intake.accounted_ticks:
             triples = [(slot, *pair) for slot, pairs in intake.checked_frames.items() for pair in pairs]
@@ -294,7 +294,7 @@ class _Round:
     """Accepted frames of a round, until they are durable.
 
     Attributes:
-        taken, models: (n,) of each row of the arrivals whether it continues its stream, and its model.
+        is_taken, models: (n,) of each row of the arrivals whether it continues its stream, and its model.
         checked_frames: by slot the frames to be stored, with the number of their sequence.
         accounted_ticks: sequences and ticks (after, through] that are accounted for without a frame.
         stale_slots: slots whose belief has to be computed again from an earlier tick.
@@ -302,7 +302,7 @@ class _Round:
     """
 
     arrivals: Arrivals
-    taken: Bools
+    is_taken: Bools
     models: Ints
     checked_frames: dict[int, list[tuple[int, SymbolFrame]]] = field(default_factory=dict)
     accounted_ticks: list[tuple[int, int, int]] = field(default_factory=list)
@@ -313,7 +313,7 @@ class _Round:
         """Return the round's frames of a slot that share a tick with a frame."""
         symbols = self.arrivals.symbols
         overlaps = (symbols.first <= frame.last) & (symbols.last >= frame.first)
-        rows = np.flatnonzero(overlaps & self.taken & (self.arrivals.slots == slot)).tolist()
+        rows = np.flatnonzero(overlaps & self.is_taken & (self.arrivals.slots == slot)).tolist()
         checked_frames = (
             checked
             for _, checked in self.checked_frames.get(slot, ())

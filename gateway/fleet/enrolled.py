@@ -85,10 +85,7 @@ class FleetPolicies:
         return {device for _, device in self._added_pairs}
 
     def refresh(self, devices: Sequence[Device]) -> bool:
-        """Add the registry's new policies for its devices to the catalogue. Return whether any was added.
-
-        Raises RegistryError if the registry cannot be read.
-        """
+        """Add the registry's new policies to the catalogue. Return whether any was added. Raises RegistryError."""
         self._follow_registry(devices)
         count_before = len(self._added_pairs)
         for document in self._registry.documents():

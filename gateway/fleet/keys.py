@@ -122,10 +122,7 @@ class Passphrases:
             yield self._passphrases[-1]
 
     def new(self) -> str:
-        """Return the passphrase for a new key: the first given, or typed twice by the user.
-
-        FuguError if it is too short, or the typed texts differ.
-        """
+        """Return a new key's passphrase: the first given, or typed twice. FuguError if too short or not the same."""
         if not self._passphrases:
             passphrase = self._ask("Passphrase for the new keys: ")
             if self._ask("The same again: ") != passphrase:

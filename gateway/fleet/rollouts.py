@@ -190,10 +190,7 @@ _PHASES_BEFORE: dict[str, tuple[Phase, ...]] = {
 
 
 def operate(state: RolloutState, action: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()) -> RolloutState:
-    """Return the state after an action of an operator; `stages` are for `start`. FleetError in a wrong phase.
-
-    A pause counts for neither patience nor pace. After an abort devices stay where they are.
-    """
+    """Return the state after an action of an operator; `stages` are for `start`. FleetError in a wrong phase."""
     if state.phase not in _PHASES_BEFORE[action]:
         phases = " or ".join(_PHASES_BEFORE[action])
         raise FleetError(f"cannot {action} a rollout that is {state.phase}: only one that is {phases}")
@@ -210,10 +207,7 @@ def operate(state: RolloutState, action: str, now_us: int, stages: tuple[tuple[s
 def advance(
     plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], now_us: int
 ) -> tuple[tuple[str, ...], RolloutState]:
-    """Do the due work. Return the devices that get the document, and the state to store with their versions.
-
-    `reports` has all enrolled devices.
-    """
+    """Do the due work. Return the devices that get the document, and the state to store with their versions."""
     if state.phase not in ("running", "waiting"):
         return (), state
     elapsed_us = min(max(now_us - state.seen_us, 0), MINUTE_US)
@@ -397,8 +391,6 @@ class Rollouts:
 
     def due(self, time_us: int, limit: int = 100) -> list[Due]:
         """Do the due work of all rollouts. Return the documents to publish now, longest waiting first.
-
-        A document is due until `Registry.note_published`.
 
         Raises RegistryError if the file cannot be used; nothing was changed in the rollout that failed.
         """

@@ -98,7 +98,7 @@ class FleetService(Part):
         self._version_of_digest: dict[bytes, int] = {}
         self._in_flight: dict[int, tuple[str, int]] = {}
         self._answers: deque[tuple[int, bool]] = deque()
-        self._acknowledged: list[tuple[str, int]] = []
+        self._acknowledged_pairs: list[tuple[str, int]] = []
         self._not_before: dict[str, float] = {}
         self.connections = self._listening_to = self._root_sent_to = 0
         self._held_digests: dict[str, bytes] = {}
@@ -203,14 +203,14 @@ class FleetService(Part):
             message_id, accepted = self._answers.popleft()
             device_version = self._in_flight.pop(message_id, None)
             if device_version is not None and accepted:
-                self._acknowledged.append(device_version)
+                self._acknowledged_pairs.append(device_version)
             elif device_version is not None:
                 self._counters["policies_refused"] += 1
                 self._not_before[device_version[0]] = self._seconds() + _REFUSED_SECONDS
-        if self._acknowledged:
-            self._registry.note_published(self._acknowledged)
-            self._counters["policies_acknowledged"] += len(self._acknowledged)
-            self._acknowledged = []
+        if self._acknowledged_pairs:
+            self._registry.note_published(self._acknowledged_pairs)
+            self._counters["policies_acknowledged"] += len(self._acknowledged_pairs)
+            self._acknowledged_pairs = []
         if self._sightings:
             sightings = chain.from_iterable(self._sightings.values())
             self._counters["fleet_strangers"] += self._registry.note_sightings(sightings)

@@ -282,10 +282,7 @@ class Monitor:
             self._notes[code, name] = first_detail, count_before + times
 
     def note_frequent(self, code: AlarmCode, counts: Mapping[str, int]) -> None:
-        """Count each device's repeated or frameless messages of a round, and note those beyond the limit of a minute.
-
-        A few are normal: a device sends frames again after its connection was lost. Counts begin again every minute.
-        """
+        """Count each device's repeated or frameless messages of a round, and note those beyond a minute's limit."""
         if (now := self._seconds()) - self._repeats_since >= _FREQUENT_SECONDS:
             self._repeat_counts, self._repeats_since = Counter(), now
         for device, times in counts.items():
@@ -321,10 +318,7 @@ class Monitor:
             self._newest_frames[device] = _Newest(now, end if previous is None else max(end, previous.end), limit)
 
     def clock_ahead(self) -> float | None:
-        """Return the seconds by which this clock is ahead of the nearest newest tick of devices that sent lately.
-
-        Returns `None` without such a device. A frame arrives after its last tick, and may have waited in the outbox.
-        """
+        """Return this clock's seconds ahead of the nearest newest tick of recent frames, or `None` without any."""
         now, wall = self._seconds(), self._wall()
         recent_frames = (newest for newest in self._newest_frames.values() if now - newest.arrival <= _SILENT_SECONDS)
         return min((wall - (now - newest.arrival) - newest.end for newest in recent_frames), key=abs, default=None)

@@ -154,9 +154,9 @@ class Publisher(Part):
         """Publish the device's watermark as soon as possible."""
         self._owed_devices[device] = None
 
-    def stored(self, heard: Sequence[Heard]) -> None:
+    def stored(self, newest_frames: Sequence[Heard]) -> None:
         """Publish the watermarks of devices whose frames were stored, or refused for good."""
-        self._owed_devices.update(dict.fromkeys(heard_frame.device for heard_frame in heard))
+        self._owed_devices.update(dict.fromkeys(frame.device for frame in newest_frames))
 
     def connected(self, *, begun_anew: bool) -> None:
         """Drop messages that will never be acknowledged. Reports are published again, watermarks when they are owed."""

@@ -156,12 +156,12 @@ class Recorder:
     @contextmanager
     def _time_for(self, device: str) -> Iterator[None]:
         """Add the seconds of the block to the device's use."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         try:
             yield
         finally:
             seconds = self._usage.now.seconds
-            seconds[device] = seconds.get(device, 0.0) + time.perf_counter() - began
+            seconds[device] = seconds.get(device, 0.0) + time.perf_counter() - start
 
     def _record_symbols(self, slot: int, frames: list[SymbolFrame], counts: Counter[str]) -> None:
         device, stream = self.streams.names[slot]
@@ -264,9 +264,9 @@ class Recorder:
             span = kind.span(frame)
             is_late = span.first <= sequence.coverage.end
             overlaps = is_late and sequence.coverage.meets(span.first, span.last)
-            if overlaps and (stored := kind.overlapping(key, frame)) is not None:
+            if overlaps and (stored_frame := kind.overlapping(key, frame)) is not None:
                 self._usage.now.repeats[device] += 1
-                if kind.says_same(stored, frame):  # it may account for more ticks: of frames that were dropped since
+                if kind.says_same(stored_frame, frame):  # it may account for more ticks, of frames dropped since
                     counts[kind.counter + "duplicate"] += 1
                     self._account_for(sequence, kind, key, span, is_stored=True)
                 else:

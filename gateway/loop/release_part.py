@@ -102,7 +102,7 @@ class Releasing(Part):
         """Return by device and stream the first tick that a coming release needs. Raises DatabaseError, LedgerError."""
         return {} if self._halted else self._schedule.needed_ticks()
 
-    def stored(self, heard: Sequence[Heard] = ()) -> None:
+    def stored(self, newest_frames: Sequence[Heard] = ()) -> None:
         """Note that new frames are in the store."""
         if self._shared:  # other processes have received the frames
             for version in self._store.policy_versions():

@@ -131,8 +131,8 @@ class Retention(Part):
     def _find_removal(self, frames: Frames, sequence: Place, max_rows: int) -> _Removal | None:
         """Return the removal of a sequence's old frames, or `None`. Trim its first chunk if no frame is old."""
         aged, number = self._store.aged, sequence.number
-        if (newest := aged.newest(frames, number)) is not None:
-            self._seen_us = max(self._end_us(sequence, newest), self._seen_us or 0)
+        if (newest_frame := aged.newest(frames, number)) is not None:
+            self._seen_us = max(self._end_us(sequence, newest_frame), self._seen_us or 0)
         if self._newest_us is None or not max_rows:
             return None
         before_us = min(self._newest_us, self._now_us()) - self._ages[frames] * _HOUR_US
@@ -142,8 +142,8 @@ class Retention(Part):
                 self._trim(sequence, partial(self._is_removable, sequence, before_us - _HOUR_US))
             return None
         first_needed = aged.needed_frame(frames, number, self._lag) if frames is _POINTS else None
-        oldest = takewhile(is_removable, aged.oldest(frames, number, max_rows))
-        removable_frames = [frame for frame in oldest if first_needed is None or frame.key < first_needed]
+        oldest_frames = takewhile(is_removable, aged.oldest(frames, number, max_rows))
+        removable_frames = [frame for frame in oldest_frames if first_needed is None or frame.key < first_needed]
         if not removable_frames:
             return None
         last = removable_frames[-1]

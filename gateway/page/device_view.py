@@ -126,10 +126,7 @@ class DeviceView:
         self._recalled_versions: dict[str, int] = {}
 
     def take(self, topic: Topic, payload: bytes, heard_at: float = 0.0) -> dict[str, Any] | None:
-        """Take a message, heard at a Unix time in seconds, and return the page's update.
-
-        Returns `None` if the message cannot be used, or changes nothing.
-        """
+        """Take a message, heard at a Unix time in seconds. Return the page's update, or `None` without one."""
         if topic.stream not in self._streams and len(self._streams) >= _MAX_STREAMS:
             self.refused_count += 1
             return None
@@ -184,13 +181,8 @@ class DeviceView:
         series = dict[str, dict[str, Any]]()
         for event in (report.event() for report in reports):
             series.setdefault(event["of"], {**event, "rows": []})["rows"].append(event["row"])
-        newest_series = [{**event, "rows": event["rows"][-_NEWEST:]} for event in series.values()]
-        update = {
-            "kind": "stored",
-            "stream": topic.stream,
-            "messages": messages[-_MAX_STORED:],
-            "series": newest_series,
-        }
+        events = [{**event, "rows": event["rows"][-_NEWEST:]} for event in series.values()]
+        update = {"kind": "stored", "stream": topic.stream, "messages": messages[-_MAX_STORED:], "series": events}
         update["counts"] = [{"kind": "count", **self._report_fields(topic, count)} for count in counts.values()]
         self.keep(update)
         return update, reports

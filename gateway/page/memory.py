@@ -77,10 +77,8 @@ def report_numbers(report: Estimate | WindowCount, windows: Iterable[DescribedWi
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
     columns = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
-    clipped_rows = [
-        [min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[columns]
-    ]
-    numbers = tuple((value, low, high) for value, low, high in clipped_rows)
+    rows = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[columns]]
+    numbers = tuple((value, low, high) for value, low, high in rows)
     return ReportNumbers(report.window, time, names[columns], _SHARE, numbers, report.useful)
 
 

@@ -83,7 +83,7 @@ class Part:
     def born(self, device: str) -> None:
         """Note that a device has come online."""
 
-    def stored(self, heard: Sequence[Heard]) -> None:
+    def stored(self, newest_frames: Sequence[Heard]) -> None:
         """Note that frames of streams are durable, or refused for good."""
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:

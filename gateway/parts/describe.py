@@ -274,15 +274,15 @@ class Describing(Part):
                 if parsed.fleet == self._catalogue.fleet and message.payload:
                     self._note_digest((parsed.device, parsed.stream), message.payload)
                 return True
-            changed = False
+            is_changed = False
             if parsed.fleet == self._catalogue.fleet and parsed.kind == "status":
-                changed = self.in_force.take_status(parsed.device, message.decode(Status))
+                is_changed = self.in_force.take_status(parsed.device, message.decode(Status))
             elif parsed.fleet == self._catalogue.fleet and parsed.kind == "policy_status":
-                changed = self.in_force.take_answer(parsed.device, message.decode(PolicyStatus))
-                self._refusals_due |= changed
+                is_changed = self.in_force.take_answer(parsed.device, message.decode(PolicyStatus))
+                self._refusals_due |= is_changed
         except FuguError:
             return False  # counted by another reader of the message
-        if changed or (self._shared and parsed.kind == "status"):
+        if is_changed or (self._shared and parsed.kind == "status"):
             self._mark_device(parsed.device)
         return False
 

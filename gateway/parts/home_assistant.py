@@ -334,15 +334,15 @@ class HomeAssistant(Part):
         self._seconds = seconds
         self._pause = pause
         self._knows = knows
-        self._known = store.discovered.all_components()
+        self._components_of = store.discovered.all_components()
         self._documents: dict[str, dict[str, Any]] = {}
         self._described: dict[str, Sequence[Description]] = {}
-        self._stale = True
-        self._due: set[str] = set()
-        self._online: dict[str, bool] = {}
-        self._moved: set[str] = set()
-        self._clearing: dict[int, str] = {}
-        self._again_at: float | None = None
+        self._is_stale = True
+        self._due_devices: set[str] = set()
+        self._is_online: dict[str, bool] = {}
+        self._moved_devices: set[str] = set()
+        self._cleared_devices: dict[int, str] = {}
+        self._publish_at: float | None = None
         self.topics = () if describe is None else (STATUS_TOPIC, topic_of("status", fleet, "+"))
 
     def heard(self, message: Message) -> bool:
@@ -351,8 +351,8 @@ class HomeAssistant(Part):
             if self._describe is not None:
                 self._note_status(message)
             return False
-        if message.payload == b"online" and self._again_at is None:
-            self._again_at = self._seconds() + self._pause()
+        if message.payload == b"online" and self._publish_at is None:
+            self._publish_at = self._seconds() + self._pause()
         return True
 
     def _note_status(self, message: Message) -> None:
@@ -361,19 +361,19 @@ class HomeAssistant(Part):
             if parsed.kind != "status" or not self._knows(parsed.device):
                 return
             status = message.decode(Status)
-            if self._online.get(parsed.device) != status.online:
-                self._online[parsed.device] = status.online
-                self._moved.add(parsed.device)
+            if self._is_online.get(parsed.device) != status.online:
+                self._is_online[parsed.device] = status.online
+                self._moved_devices.add(parsed.device)
 
     def connected(self, *, begun_anew: bool = False) -> None:
         """Note a new connection, to a broker that may have lost its retained messages."""
-        self._moved |= self._online.keys()
-        self._clearing.clear()
-        self._due = {*self._documents, *self._known}
+        self._moved_devices |= self._is_online.keys()
+        self._cleared_devices.clear()
+        self._due_devices = {*self._documents, *self._components_of}
 
     def renew(self) -> None:
         """Note that descriptions have changed, or devices have come or gone."""
-        self._stale = True
+        self._is_stale = True
 
     def _make_documents(self) -> None:
         """Make new documents of devices whose descriptions have changed, once there are descriptions."""
@@ -382,49 +382,49 @@ class HomeAssistant(Part):
             if (all_streams := self._describe()) is None:
                 return
             described = {device: streams for device, streams in all_streams.items() if streams}
-        self._stale = False
-        changed = {device for device, streams in described.items() if old_described.get(device) != streams}
+        self._is_stale = False
+        changed_devices = {device for device, streams in described.items() if old_described.get(device) != streams}
         self._described = described
-        self._documents = {device: old_documents[device] for device in described if device not in changed}
-        for device in changed:
+        self._documents = {device: old_documents[device] for device in described if device not in changed_devices}
+        for device in changed_devices:
             document = device_document(described[device], self._page_url)
             if old_documents.get(device) != document:
-                self._due.add(device)
-                self._moved |= {device} & self._online.keys()
+                self._due_devices.add(device)
+                self._moved_devices |= {device} & self._is_online.keys()
             self._documents[device] = document
         if self._describe is not None:
             self._documents[GATEWAY] = gateway_document(self._fleet, self._page_url)
             if GATEWAY not in old_documents:
-                self._due.add(GATEWAY)
-        self._due |= self._known.keys() - self._documents.keys()
+                self._due_devices.add(GATEWAY)
+        self._due_devices |= self._components_of.keys() - self._documents.keys()
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """Take the broker's answer. Raises DatabaseError; the document is cleared again at the next connection."""
-        device = self._clearing.pop(message_id, None)
+        device = self._cleared_devices.pop(message_id, None)
         if device is not None and accepted and device not in self._documents:
             with self._store.transaction():
                 self._store.discovered.forget(device)
-            self._known.pop(device, None)
+            self._components_of.pop(device, None)
 
     def pump(self, *, idle: bool = False) -> None:
         """Publish due documents. Raises DatabaseError if the store cannot be used; a later call tries again."""
-        if self._stale:
+        if self._is_stale:
             self._make_documents()
-        if self._stale:
+        if self._is_stale:
             return
-        if self._again_at is not None and self._seconds() >= self._again_at:
-            self._again_at = None
-            self._due |= self._documents.keys()
-        for device in sorted(self._due):
+        if self._publish_at is not None and self._seconds() >= self._publish_at:
+            self._publish_at = None
+            self._due_devices |= self._documents.keys()
+        for device in sorted(self._due_devices):
             if not self._link.connected or not self._publish(device):
                 return
-            self._due.discard(device)
+            self._due_devices.discard(device)
             self._counters["discovery"] += 1
-        for device in sorted(self._moved & self._documents.keys()):
-            state, topic = b"online" if self._online[device] else b"offline", available_topic(self._fleet, device)
+        for device in sorted(self._moved_devices & self._documents.keys()):
+            state, topic = b"online" if self._is_online[device] else b"offline", available_topic(self._fleet, device)
             if not self._link.connected or self._link.publish(topic, state, retain=True) is None:
                 return
-            self._moved.discard(device)
+            self._moved_devices.discard(device)
 
     def _publish(self, device: str) -> bool:
         topic, document = discovery_topic(self._fleet, device), self._documents.get(device)
@@ -432,14 +432,14 @@ class HomeAssistant(Part):
             if device != GATEWAY and self._link.publish(available_topic(self._fleet, device), b"", retain=True) is None:
                 return False
             if (message_id := self._link.publish(topic, b"", retain=True)) is not None:
-                self._clearing[message_id] = device
+                self._cleared_devices[message_id] = device
             return message_id is not None
         components = {name: component["platform"] for name, component in document["cmps"].items()}
-        all_components = self._known.get(device, {}) | components
-        if all_components != self._known.get(device):
+        all_components = self._components_of.get(device, {}) | components
+        if all_components != self._components_of.get(device):
             with self._store.transaction():  # before publishing, so that the store knows all published components
                 self._store.discovered.keep(device, all_components)
-            self._known[device] = all_components
+            self._components_of[device] = all_components
         gone_components = {
             name: {"platform": platform} for name, platform in all_components.items() if name not in components
         }

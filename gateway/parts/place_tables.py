@@ -239,10 +239,7 @@ class TableSender(Part):
     def _obtain_table(
         self, key: _Key, model: MeasureModel, possible: Bools, likely: Bools, ticks: tuple[int, int], capacity: int
     ) -> TimedTable | None:
-        """Return the table for some states, stored or newly made; `None` if the device has no room for it.
-
-        So a device never drops a valid table, whose absence it could not name.
-        """
+        """Return the table for some states, stored or newly made; `None` if the device has no room for it."""
         policy = model.policy
         name = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
         if (key, policy.version, name) in self._failed_keys:
