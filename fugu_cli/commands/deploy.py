@@ -239,7 +239,7 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
     for bound in bounds:
         charge_words = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
         stretch = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
-        bound_words = f"{stretch}, by {', '.join(account.ever)} together"
+        bound_words = f"{stretch}, by {', '.join(account.all_audiences)} together"
         print(f"{account.name}: {bound.device}/{bound.stream}: {charge_words} {bound_words}")
 
 

@@ -50,13 +50,13 @@ def extended_epsilon(
     their (n,) drawn noises. The bound is for the adversary, and wrong with probability `level`.
     """
     chains = policy.chains
-    informative = [(definition, noise) for definition, noise in counts if not (symbols_heard and definition.symbols)]
-    has_groups = any(len(definition.groups) > 1 or definition.terms > 1 for definition, _ in informative)
+    used_counts = [(definition, noise) for definition, noise in counts if not (symbols_heard and definition.symbols)]
+    has_groups = any(len(definition.groups) > 1 or definition.terms > 1 for definition, _ in used_counts)
     if has_groups or not chains.is_tight(adversary):
         return None
     count_level = level / (1 + len(counts))
     log_ratios, symbol_rate = np.zeros(2), 0.0
-    for definition, noise in informative:
+    for definition, noise in used_counts:
         scale = largest_scale(noise, count_level)
         if definition.symbols:
             symbol_rate += definition.overlap / scale
@@ -163,7 +163,7 @@ def attack_audiences(
     *,
     seed: int,
     trials: int,
-    recorded: Recorded | None = None,
+    draws: Recorded | None = None,
 ) -> Iterator[Attacked]:
     """Attack what each audience may read of a tick, and of a stretch if its promise is about one.
 
@@ -175,27 +175,27 @@ def attack_audiences(
         definitions: all counts that devices and the gateway make of the streams.
         seed: of the simulated draws and paths.
         trials: the number of trials on which an event is counted, for each of two states.
-        recorded: draws that the first policy's device really made; outputs without such draws are left out.
+        draws: recorded draws of the first policy's device, without which outputs are left out; `None` to simulate.
     """
     joint = JointStreams.of(policies)
-    views = [view for audience in audiences for view in _audience_views(joint, audience, definitions, recorded)]
+    views = [view for audience in audiences for view in _audience_views(joint, audience, definitions, draws)]
     attacks = [(view, ticks) for view in views for ticks in dict.fromkeys((1, _stretch_ticks(joint, view)))]
     for number, (view, ticks) in enumerate(attacks):
         generator, level = np.random.default_rng([seed, number]), LEVEL / len(attacks) / 2
         promised_epsilon, adversary = _promise(joint, view, ticks)
         mechanism = partial(mechanism_of, joint, view.hears_symbols, view.counts, ticks=ticks)
         chains = worst_chains(joint, adversary, tick_losses(mechanism(0)))
-        event = pick_event(mechanism, chains, generator, trials, recorded, level)
+        event = pick_event(mechanism, chains, generator, trials, draws, level)
         witness_epsilon = None
-        if recorded is None:
+        if draws is None:
             max_radius, knows_states = _MAX_RADIUS[joint.states > 2], adversary != "ignorant"
             mechanisms = ((mechanism(min(max_radius, ticks_to_forget(chain, 12.0))), chain) for chain in chains)
             witness_epsilon = max(witness(*pair, knows=knows_states).epsilon for pair in mechanisms)
-        extended = None
+        extended_bound = None
         if len(joint.policies) == ticks == 1 and not any(count.is_exclusive for count in view.counts):
-            record = recorded or simulated_draws(joint.policies[0], view.counts, generator, _DRAWS * trials)
+            record = draws or simulated_draws(joint.policies[0], view.counts, generator, _DRAWS * trials)
             noises = [(count, record.noises[count.names[0]]) for count in view.counts]
-            extended = extended_epsilon(
+            extended_bound = extended_epsilon(
                 joint.policies[0], view.hears_symbols[0], noises, record.drawn, adversary, level
             )
         bound = certified_epsilon(joint, view.hears_symbols, view.counts, adversary, view.audience.epsilon, ticks)
@@ -204,21 +204,21 @@ def attack_audiences(
             names = " rather than ".join(map(joint.state_words, event.states))
             subject = f"{names}, {_chain_words(event.chain)}, {event.ticks} ticks"
         promise_fields = (view.audience.name, view.heard, promised_epsilon, bound, adversary)
-        draw_kind = "simulated" if recorded is None else "recorded"
-        yield Attacked(*promise_fields, witness_epsilon, extended, draw_kind, *event[:4], subject, ticks)
+        draw_kind = "simulated" if draws is None else "recorded"
+        yield Attacked(*promise_fields, witness_epsilon, extended_bound, draw_kind, *event[:4], subject, ticks)
 
 
 def _audience_views(
-    joint: JointStreams, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
+    joint: JointStreams, audience: Audience, definitions: Sequence[Definition], draws: Recorded | None
 ) -> Iterator[_AudienceView]:
-    """Yield the outputs that an audience hears together, and each output alone whose mechanism does not compose."""
+    """Yield a view of all outputs that an audience hears, and one of each output that does not compose."""
     counts = tuple(definition for definition in definitions if _may_read(joint, audience, definition))
     symbols_heard = [
         f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in joint.policies
     ]
-    if recorded is not None:
-        counts = tuple(definition for definition in counts if all(name in recorded.noises for name in definition.names))
-        has_draws = all(noise.size for noise in recorded.drawn)
+    if draws is not None:
+        counts = tuple(definition for definition in counts if all(name in draws.noises for name in definition.names))
+        has_draws = all(noise.size for noise in draws.drawn)
         symbols_heard = [is_heard and has_draws and number == 0 for number, is_heard in enumerate(symbols_heard)]
     if any(symbols_heard) or counts:
         yield _AudienceView(audience, tuple(symbols_heard), counts)

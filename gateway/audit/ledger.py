@@ -48,7 +48,7 @@ class StreamLoss(NamedTuple):
     """Loss to an audience about the worst stretch of a stream, in nats; epsilon is an upper bound or `None`.
 
     `ticks` is the length of a stretch of the promise. `charge` is the largest charge of a tick, in units of
-    `gateway.releases.entries`; `tick` is the device's number of that tick. `by` names the bound: "every tick",
+    `gateway.releases.charges`; `tick` is the device's number of that tick. `by` names the bound: "every tick",
     "constant charge" or "one release".
     """
 
@@ -309,7 +309,7 @@ def _reader_losses(accounts: Iterable[Account], disclosures: Sequence[tuple[Disc
         limit = Promise(account.epsilon, account.adversary, account.seconds)
         streams: dict[str, list[tuple[Disclosure, bool]]] = defaultdict(list)
         for disclosure, leaks in disclosures:
-            if disclosure.key.audience in account.ever:
+            if disclosure.key.audience in account.all_audiences:
                 streams[together_name(groups[disclosure.key[:2]])].append((disclosure, leaks))
         for name, pairs in sorted(streams.items()):
             stream_disclosures, leak_flags = zip(*pairs, strict=True)

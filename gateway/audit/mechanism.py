@@ -206,11 +206,11 @@ def _alone_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: 
 def _shared_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: int) -> Fraction:
     assert plan.share is not None
     assert policy.table is not None
-    promise = config.audiences[plan.audience]
+    audience = config.audiences[plan.audience]
     rule = "chain" if plan.mechanism == "auto" else plan.mechanism
-    ticks = promise.promise.ticks(policy.clock.period_us)
-    total = allowance(policy.chains, promise.epsilon, promise.adversary, rule, ticks) - units_above(policy.window_rate)
-    budget = int(Fraction(plan.share) * total)
+    ticks = audience.promise.ticks(policy.clock.period_us)
+    total = allowance(policy.chains, audience.epsilon, audience.adversary, rule, ticks)
+    budget = int(Fraction(plan.share) * (total - units_above(policy.window_rate)))
     if budget < 1:
         raise FuguError("nothing of the allowance is left for it")
     return smallest_scale([policy.table], sensitivity, budget)

@@ -139,12 +139,12 @@ class Statement(NamedTuple):
     @property
     def summary(self) -> str:
         """Summary in one line that names every claim that was not recomputed."""
-        missing = [claim.of for claim in self.claims if claim.recomputed is None]
+        missing_claims = [claim.of for claim in self.claims if claim.recomputed is None]
         if self.confirmed:
             return "Every epsilon that is stated was computed again, and holds."
         text = f"NOT CONFIRMED: {sum(finding.wrong for finding in self.findings)} wrong"
-        if missing:
-            text += f"; NOT RECOMPUTED, so that only the first certificate vouches for it: {', '.join(missing)}"
+        if missing_claims:
+            text += f"; NOT RECOMPUTED, so that only the first certificate vouches for it: {', '.join(missing_claims)}"
         return f"{text}."
 
     def document(self) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def _class_findings(body: Mapping[str, Any]) -> Iterator[Finding]:
     for _ in range(_SEARCHES):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if _wider_holds(body, middle) else (low, middle)
-    wider_class = _widened(body["chains"], low)
+    wider_class = _wider_class(body["chains"], low)
     assert wider_class is not None
     limits = {name: wider_class[name] for name in ("q", "r", "odds_ratio") if wider_class.get(name) is not None}
     limit_words = ", ".join(f"{name} {_limit_words(value)}" for name, value in limits.items())
@@ -335,7 +335,7 @@ def _limit_words(value: float | tuple[float, float]) -> str:
 
 
 def _wider_holds(body: Mapping[str, Any], factor: float) -> bool:
-    chains = _widened(body["chains"], factor)
+    chains = _wider_class(body["chains"], factor)
     try:
         return chains is not None and all(_is_confirmed(claim) for claim in recompute({**body, "chains": chains}))
     except NotRecomputed:
@@ -380,7 +380,7 @@ def _bound(assumption: str, chains: Mapping[str, Any], ratios: tuple[Fraction, F
         return Bound(assumption, None, str(error))
 
 
-def _widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any]:
+def _wider_class(chains: Mapping[str, Any], factor: float) -> dict[str, Any]:
     """Return a class wider by `factor` >= 1: its chains may keep or change a state `factor` times more rarely.
 
     An odds ratio has two such probabilities in its numerator and its denominator for each of its steps.
@@ -397,7 +397,7 @@ def _alternatives(document: Mapping[str, Any]) -> Iterator[Bound]:
     yield Bound(
         "independent readings, which is what ordinary differential privacy assumes", float_up(log_up(max(ratios)))
     )
-    wider_class = _widened(chains, 1.1)
+    wider_class = _wider_class(chains, 1.1)
     yield _bound("a class wider by 10 %: states kept longer, or changed more often", wider_class, ratios, adversary)
     yield _bound(
         "any start, and steps that change in time, within the class's odds ratios", chains, ratios, "universal"

@@ -77,9 +77,9 @@ def attack_points(
     for number, audience in enumerate(readers):
         generator = np.random.default_rng([seed, number])
         stream_loss = policy.stream_loss
-        certified = math.inf if stream_loss.epsilon is None else stream_loss.epsilon
-        promised_epsilon, adversary = (certified, stream_loss.adversary) if audience.site else audience[2:4]
-        outputs = [("points", promised_epsilon, certified, False)]
+        certified_epsilon = math.inf if stream_loss.epsilon is None else stream_loss.epsilon
+        promised_epsilon, adversary = (certified_epsilon, stream_loss.adversary) if audience.site else audience[2:4]
+        outputs = [("points", promised_epsilon, certified_epsilon, False)]
         outputs += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
         for output, epsilon, bound, is_single in outputs:
             alike_pairs = {(x, z) for x in members(state_mask) for z in members(neighbours[x] & state_mask) if x != z}
@@ -301,7 +301,7 @@ def audit_stream(
         findings += _class_findings(policy, published.symbols)
         if truth is not None:
             path_trials, stretches = attack_published(published, truth.source, known_one_in)
-            attacks += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=draws)
+            attacks += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, draws=draws)
             findings += published_findings(path_trials)
     attacks = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *attacks]
     findings += [_refutation(attack) for attack in attacks if attack.refuted]
@@ -310,11 +310,11 @@ def audit_stream(
     return StreamAudit(tuple(attacks), tuple(path_trials), tuple(stretches), tuple(findings), problems, conditions)
 
 
-def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
+def distribution_problems(recorded_noises: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
     """Describe noises whose mean size does not fit their scale, with false alarms of one in 10^9, as for ledgers."""
     lines = []
     for definition in definitions:
-        noises = [recorded[name] for name in definition.names if name in recorded]
+        noises = [recorded_noises[name] for name in definition.names if name in recorded_noises]
         if noises and definition.terms == 1:
             noise = np.concatenate(noises)
             problems = noise_problems({Fraction(definition.scale): (noise.size, int(np.abs(noise).sum()))})

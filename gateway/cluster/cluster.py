@@ -492,7 +492,7 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
 
 
 def _wait(cluster: Cluster, names: Iterable[str], is_enough: Callable[[Collection[State]], bool], stop: Wake) -> bool:
-    """Wait until all nodes' actors answer and their states are enough. Return true if `stop` was set before.
+    """Wait until the actors of all nodes answer and `is_enough` holds. Return true if `stop` was set before.
 
     Raises FuguError if one of the actors `names` cannot serve.
     """

@@ -132,7 +132,7 @@ class FleetProgress(StoreProgress):
         self._seconds_read = 0.0
 
     def refresh(self) -> bool:
-        """Read the shards' rows again, if it is time for that. Return whether it was."""
+        """Read the shards' rows again if a read is due. Return whether they were read."""
         now = time.monotonic()
         if now < self._look_at:
             return False
@@ -149,7 +149,7 @@ class FleetProgress(StoreProgress):
         return super().newest_ticks(question)
 
     def known_devices(self, question: Question) -> tuple[str, ...]:
-        """The devices of a question; reads what shards have stored of them, unless that was read already."""
+        """Return a question's devices, after reading what shards have stored of them since `refresh`."""
         start = time.monotonic()
         devices_by_name: dict[str, list[str]] = {}
         symbol_streams = [(device, question.stream) for device in question.devices if device not in question.silent]
@@ -228,7 +228,7 @@ class OwnDevices(Part):
         self.renew()
 
     def heard(self, message: Message) -> bool:
-        """Take a message of another shard's device, and end its subscription. Return whether it was one."""
+        """Take a message of another shard's device and end the subscription. Return false for any other message."""
         try:
             parsed = message.parsed
         except FuguError:

@@ -143,11 +143,11 @@ class ShardWatch:
     """
 
     def __init__(
-        self, channel: ShardChannel, count: int, counters: Counter[str], seconds: Callable[[], float] = time.monotonic
+        self, channel: ShardChannel, shards: int, counters: Counter[str], seconds: Callable[[], float] = time.monotonic
     ) -> None:
         self._channel = channel
         self._seconds = seconds
-        self._shards = [_ShardState(seconds()) for _ in range(count)]
+        self._shards = [_ShardState(seconds()) for _ in range(shards)]
         self._counters = counters
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._read_rounds, name="gateway-shard-watch", daemon=True)

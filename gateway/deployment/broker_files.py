@@ -196,7 +196,8 @@ class BrokerFolder:
         taken, too, because what the reader was told still counts. Operators may clear what a device has left.
         """
         account = self.account(name)
-        changes = {"role": "removed", "audiences": (), "left": account.ever, "uncleared": account.role == "device"}
+        is_device = account.role == "device"
+        changes = {"role": "removed", "audiences": (), "left": account.all_audiences, "uncleared": is_device}
         self._drop_account(account.model_copy(update=changes))
         if not self.settings.mutual:
             self._write_passwords({name: None})
@@ -220,7 +221,7 @@ class BrokerFolder:
     def _drop_account(self, account: Account) -> None:
         """Drop a removed account, unless its name must stay taken, or the broker may still retain its messages."""
         other_accounts = tuple(other for other in self.settings.accounts if other.name != account.name)
-        must_stay = self.settings.mutual or account.ever or account.uncleared
+        must_stay = self.settings.mutual or account.all_audiences or account.uncleared
         self._set_accounts((*other_accounts, account) if must_stay else other_accounts)
 
     def account(self, name: str) -> Account:
@@ -294,7 +295,7 @@ class BrokerFolder:
         assert account.epsilon is not None
         assert account.adversary is not None
         limit = {"epsilon": account.epsilon, "adversary": account.adversary, "seconds": account.seconds}
-        reader = Reader.model_validate({"name": account.name, "audiences": account.ever, **limit})
+        reader = Reader.model_validate({"name": account.name, "audiences": account.all_audiences, **limit})
         return reader.check(ReleaseConfig.load(releases), Catalogue.load(policies, self.settings.fleet))
 
     def replace_account(self, account: Account) -> None:
@@ -308,9 +309,9 @@ class BrokerFolder:
             write_public(self.path / name, text)
         readers = [
             {name: getattr(account, name) for name in ("name", "epsilon", "adversary", "seconds")}
-            | {"audiences": account.ever}
+            | {"audiences": account.all_audiences}
             for account in accounts
-            if account.ever
+            if account.all_audiences
         ]
         document = {"format": "fugu/2", "fleet": self.settings.fleet, "readers": readers}
         write_public(self.path / "readers.json", json.dumps(document, indent=2) + "\n")

@@ -64,19 +64,19 @@ class Account(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.role == "reader") != bool(self.ever) and self.role != "removed":
+        if (self.role == "reader") != bool(self.all_audiences) and self.role != "removed":
             raise ValueError(f"account {self.name}: a reader has audiences, and nobody else has")
-        if "site" in self.ever:
+        if "site" in self.all_audiences:
             raise ValueError(f"account {self.name}: the site is a role of its own, and no audience of a reader")
-        if bool(self.ever) != (self.epsilon is not None and self.adversary is not None):
+        if bool(self.all_audiences) != (self.epsilon is not None and self.adversary is not None):
             raise ValueError(f"account {self.name}: a reader has a limit, and nobody else has")
         if self.streams and self.role not in ("device", "removed"):
             raise ValueError(f"account {self.name}: a device has streams, and nobody else has")
         return self
 
     @property
-    def ever(self) -> tuple[str, ...]:
-        """All audiences that the account ever belonged to: those that it has left first."""
+    def all_audiences(self) -> tuple[str, ...]:
+        """All audiences that the account has ever belonged to; audiences that it has left come first."""
         return (*self.left, *self.audiences)
 
     def with_streams(self, streams: tuple[str, ...]) -> Account:

@@ -145,7 +145,7 @@ _BISECTIONS = 48
 
 
 class _Thresholds(NamedTuple):
-    """The curves F of the module's text, of n undominated sets of symbols, with their tangents from the origin.
+    """The curves F (module's text) of n undominated sets of symbols, with their tangents from the origin.
 
     Attributes:
         above, below: Pr(set | x) > Pr(set | x'), times 2^32; exact.
@@ -172,7 +172,7 @@ def amplified_loss(table: NoiseTable, spread: float) -> float:
 def charge(table: NoiseTable, spread: float) -> float:
     """The per-tick loss in nats that a release is charged, rounded up.
 
-    It is subadditive in the spread, at least `amplified_loss`, and at most the spread.
+    It is subadditive in the spread (c in the module's text), at least `amplified_loss`, and at most the spread.
     """
     thresholds = _thresholds(table)
     spread_used = min(spread, _MOST_SPREAD)
@@ -239,15 +239,15 @@ def _tangents(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     """
     logit_above, logit_below = (np.log(w) - np.log(SCALE - w) for w in (above, below))
     crest = -(logit_above + logit_below) / 2.0
-    convex = crest > 1e-12
-    low, high = np.where(convex, crest, 0.0), np.where(convex, 2.0 * crest, 0.0)
+    is_convex = crest > 1e-12
+    low, high = np.where(is_convex, crest, 0.0), np.where(is_convex, 2.0 * crest, 0.0)
     thresholds = _Thresholds(above, below, low, high)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2.0
-        rising = _curve(thresholds, middle) < middle * _derivative(thresholds, middle)
-        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    slope = np.where(convex, _derivative(thresholds, low) * _ROUND_UP, 0.0)
-    return slope, np.where(convex, high * _ROUND_UP, 0.0)
+        is_rising = _curve(thresholds, middle) < middle * _derivative(thresholds, middle)
+        low, high = np.where(is_rising, middle, low), np.where(is_rising, high, middle)
+    slope = np.where(is_convex, _derivative(thresholds, low) * _ROUND_UP, 0.0)
+    return slope, np.where(is_convex, high * _ROUND_UP, 0.0)
 
 
 def _curve(thresholds: _Thresholds, spread: float | Floats) -> Floats:
@@ -275,13 +275,13 @@ def _spread_charged(thresholds: _Thresholds, loss: float) -> float:
     gain = math.expm1(min(loss, _MOST_SPREAD))
     slack = thresholds.above - thresholds.below - thresholds.below * gain
     with np.errstate(divide="ignore", invalid="ignore"):
-        straight = np.where(thresholds.slope > 0.0, loss / thresholds.slope, np.inf)
-        curved = np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
-    return float(np.where(straight < thresholds.touch, straight, np.maximum(curved, 0.0)).min(initial=np.inf))
+        on_tangent = np.where(thresholds.slope > 0.0, loss / thresholds.slope, np.inf)
+        on_curve = np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
+    return float(np.where(on_tangent < thresholds.touch, on_tangent, np.maximum(on_curve, 0.0)).min(initial=np.inf))
 
 
 class CountedSymbols(Document):
-    """Inputs of the distribution of a device's count of symbols.
+    """Parameters of the distribution of a device's count of symbols.
 
     Attributes:
         chains: the classes of chains of the device's policies.
@@ -435,7 +435,7 @@ TOLERANCE = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward
 _CLASSES: TypeAdapter[tuple[ReleaseClass, ...]] = TypeAdapter(tuple[ReleaseClass, ...])
 
 
-def allowance_problem(recorded: int, mechanism: str, promise: Promise, period_us: int, chains: str) -> str:
+def allowance_problem(ledger_units: int, mechanism: str, promise: Promise, period_us: int, chains: str) -> str:
     """The reason why a recorded allowance is above its mechanism's rule for a promise and classes as JSON, or ''."""
     try:
         terms = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
@@ -443,8 +443,8 @@ def allowance_problem(recorded: int, mechanism: str, promise: Promise, period_us
     except (ValidationError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
     largest = min(allowances, default=0)
-    if recorded > largest * (1 + TOLERANCE):
-        return f"its allowance is {nats(recorded):.12g}, and mechanism {mechanism} allows {nats(largest):.12g}"
+    if ledger_units > largest * (1 + TOLERANCE):
+        return f"its allowance is {nats(ledger_units):.12g}, and mechanism {mechanism} allows {nats(largest):.12g}"
     return ""
 
 
@@ -466,8 +466,8 @@ def add_classes(chains: str, new_classes: Iterable[ReleaseClass]) -> str:
     """Add classes to those in JSON, if they are of the same kind: of policies, or a release's own chains."""
     classes = readable_classes(chains)
     are_own = any(isinstance(declared, ListedChains) for declared in classes)
-    same_kind = (listed for listed in new_classes if isinstance(listed, ListedChains) == are_own)
-    union = tuple(dict.fromkeys((*classes, *same_kind)))
+    fitting_classes = (listed for listed in new_classes if isinstance(listed, ListedChains) == are_own)
+    union = tuple(dict.fromkeys((*classes, *fitting_classes)))
     return chains if union == classes else _CLASSES.dump_json(union).decode()
 
 

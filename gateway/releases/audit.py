@@ -95,8 +95,8 @@ class TrustedPolicies:
     def makers(self, stream: Stream, inputs: str, charge: int) -> list[Policy]:
         """List the policies that may have made an entry's counts of a stream; empty if none can have.
 
-        If `inputs` names no table (sums erased, or windows only), any policy may have. With `charge` 0 the entry counts
-        the device's own windows.
+        `inputs` is the entry's JSON. If it names no table (sums erased, or windows only), any policy may have made the
+        counts. With `charge` 0 the entry counts the device's own windows.
         """
         tables = _named_tables(inputs)
         if not charge or not tables:
@@ -133,8 +133,8 @@ class TrustedPolicies:
     def _window_charge(self, stream: Stream, policy: Policy) -> int:
         """The least charge of device windows to every tick if this policy is in force."""
         others = named_streams(policy.chains, stream[0]) - {stream}
-        dues = (min((units_above(policy.window_rate) for policy in self.of(other)), default=0) for other in others)
-        return units_above(policy.window_rate) + sum(dues)
+        charges = (min((units_above(policy.window_rate) for policy in self.of(other)), default=0) for other in others)
+        return units_above(policy.window_rate) + sum(charges)
 
 
 def _named_tables(inputs: str) -> set[str]:
@@ -165,7 +165,7 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
         members[group][device] = units
     promises = _promises(rows)
     problems += [f"audience {name}: was promised different things" for name in promises if len(promises[name]) > 1]
-    forgotten = dict(map(tuple, rows.forgotten()))
+    forgotten = dict(map(tuple, rows.forgotten_devices()))
     noise_totals: dict[Fraction, tuple[int, int]] = {}
     for entry in rows.entries():
         charges = members[entry["in_group"]]
@@ -198,8 +198,8 @@ def _promises(rows: LedgerRows) -> dict[str, set[Promise]]:
 
 def _states_promise(frame: ReleaseFrame, promise: Promise) -> bool:
     """Tell whether a release states a promise, whose seconds are converted by the period of the release's ticks."""
-    stated = (frame.epsilon, frame.adversary, frame.stretch_ticks)
-    return stated == (*promise[:2], promise.ticks(_period(frame)))
+    stated_promise = (frame.epsilon, frame.adversary, frame.stretch_ticks)
+    return stated_promise == (*promise[:2], promise.ticks(_period(frame)))
 
 
 def _period(frame: ReleaseFrame) -> int:
@@ -208,20 +208,20 @@ def _period(frame: ReleaseFrame) -> int:
 
 
 def _documents(rows: LedgerRows) -> tuple[dict[int, _QuestionText], dict[str, NoiseTable], list[str]]:
-    """Read the documents: questions by number, noise tables by digest, and problems of others, a line each."""
+    """Read the documents: questions by number, noise tables by digest, and problems, a line each."""
     questions: dict[int, _QuestionText] = {}
     tables: dict[str, NoiseTable] = {}
     problems = []
-    for number, name, text in rows.documents():
+    for number, stated_digest, text in rows.documents():
         document = text.encode()
         try:
             if "rows" in json.loads(document):
-                tables[name] = table_of(document)
+                tables[stated_digest] = table_of(document)
             else:
                 questions[number] = _QuestionText(document, Question.read(document))
         except _UNREADABLE:
             problems.append(f"document {number}: is neither a question nor a noise table")
-        if digest(document) != name:
+        if digest(document) != stated_digest:
             problems.append(f"document {number}: was changed")
     return questions, tables, problems
 
@@ -258,9 +258,9 @@ def _answer_problem(
     noise_totals: dict[Fraction, tuple[int, int]],
     policies: TrustedPolicies,
 ) -> str:
-    """The reason why a release is not the one of its sums, or ''.
+    """The reason why a release does not follow from its sums and noise, or ''.
 
-    Adds to `noise_totals`, by scale, how many numbers got noise and the total absolute size of that.
+    Adds to `noise_totals`, by scale, how many numbers got noise and the noise's total absolute size.
     """
     question, inputs = document.question, entry["inputs"].encode()
     if inputs_digest(document.text, frame.first, inputs) != entry["inputs_digest"]:
@@ -273,8 +273,8 @@ def _answer_problem(
     width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
     names = ("value", "standard error", "interval", "interval")
     frame_columns = (frame.values, frame.standard_errors, frame.low, frame.high)
-    for name, stated, computed in zip(names, frame_columns, estimates, strict=True):
-        if len(stated) != len(computed) or not max(abs(computed - stated)) <= _WIDTH_TOLERANCE * width:
+    for name, stated_values, values in zip(names, frame_columns, estimates, strict=True):
+        if len(stated_values) != len(values) or not max(abs(values - stated_values)) <= _WIDTH_TOLERANCE * width:
             return f"its {name} is not that of its sums and noise"
     if ticks != frame.observed:
         return f"is about {frame.observed} ticks, and its sums are about {ticks}"
@@ -295,14 +295,14 @@ def _basis_problem(
     basis = WholeWindow.model_validate_json(entry["basis"])
     for device in charges:
         makers = policies.makers((device, entry["stream"]), entry["inputs"], charges[device])
-        needed = [
+        needed_rules = [
             (counted_symbols(classes, policy.table, question.query.states, ()).hits, classes)
             for policy in makers
             if policy.table is not None
             for classes in [question.classes([policy])]
         ]
         rules = {(symbol.hits, chain) for symbol in basis.symbols for chain in symbol.chains}
-        if not any({(hits, chain) for chain in classes} <= rules for hits, classes in needed):
+        if not any({(hits, chain) for chain in classes} <= rules for hits, classes in needed_rules):
             return f"its noise is not for the table and the class of chains of {device}"
     return ""
 
@@ -310,12 +310,12 @@ def _basis_problem(
 def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
     """The reason why a release does not answer its question, or ''."""
     states = tuple(question.labels[state] for state in question.query.states if 0 <= state < len(question.labels))
-    stated = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
-    expected = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
-    if stated != (*expected, question.confidence):
+    terms = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
+    asked_terms = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
+    if terms != (*asked_terms, question.confidence):
         return "is not the answer to its question"
-    if unasked := charges.keys() - set(question.devices):
-        return f"is about {min(unasked)}, which was not asked for"
+    if unasked_devices := charges.keys() - set(question.devices):
+        return f"is about {min(unasked_devices)}, which was not asked for"
     return ""
 
 
@@ -477,16 +477,16 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
         members[group][device] = member_charge
         shifts[group, device] = shift
     outlived: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
-    for device, stream, chains, period_us, after_entry in rows.outlived():
+    for device, stream, chains, period_us, after_entry in rows.outlived_classes():
         outlived[device, stream] += [(after_entry, chain, period_us) for chain in readable_classes(chains)]
     together = _StreamsTogether(rows, accounts.values())
     together.change(0)
     problems += _apply_changes(accounts, changes.pop(0, []), policies, 0)
-    for expected, row in enumerate(rows.entries(), start=1):
+    for expected_number, row in enumerate(rows.entries(), start=1):
         number, audience, stream = (row[column] for column in ("number", "audience", "stream"))
         exclusive = row["exclusive"]
-        if number != expected and not problems:
-            problems.append(f"entry {expected}: is missing")
+        if number != expected_number and not problems:
+            problems.append(f"entry {expected_number}: is missing")
         charges = members[row["in_group"]]
         problems += [] if charges else [f"entry {number}: has no devices"]
         if problem := uncharged_problem(audience, row["topic"], charges.values(), row["noise"]):
@@ -504,22 +504,22 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
                 continue
             if account.mechanism != row["mechanism"]:
                 problems.append(f"entry {number}: {account.key}: is charged by another mechanism than its account")
-            members_accounts = (account, *together.others(account.key))
-            if not account.named <= {member.key[:2] for member in members_accounts} | together.members(account.key):
+            member_accounts = (account, *together.others(account.key))
+            if not account.named <= {member.key[:2] for member in member_accounts} | together.members(account.key):
                 problems.append(f"entry {number}: {account.key}: is not charged with {together_name(account.named)}")
-            if any(member.exclusive for member in members_accounts) or (
-                exclusive and (account.base or any(member.runs for member in members_accounts))
+            if any(member.exclusive for member in member_accounts) or (
+                exclusive and (account.base or any(member.runs for member in member_accounts))
             ):
                 problems.append(f"entry {number}: {account.key}: does not compose with another release")
             if units:
-                nearby = account.slice_near(first, last + 1)
-                account.runs[nearby] = overlay(account.runs[nearby], first, last, units)
+                near_runs = account.slice_near(first, last + 1)
+                account.runs[near_runs] = overlay(account.runs[near_runs], first, last, units)
             elif not account.base:
                 problems.append(f"entry {number}: {account.key}: its device releases no windows")
             account.exclusive = number if exclusive else account.exclusive
             account.shifted |= units > 0 and shift != 0
-            account.together |= len(members_accounts) > 1
-            runs = [run for member in members_accounts for run in _charges_at(member, first, last, shift, device)]
+            account.together |= len(member_accounts) > 1
+            runs = [run for member in member_accounts for run in _charges_at(member, first, last, shift, device)]
             total = peak_of_sum(runs) + account.base
             account.raise_charge(total, runs, first)
             account.widen_ticks(first, last)
@@ -576,7 +576,7 @@ class _StreamsTogether:
 
     def __init__(self, rows: LedgerRows, accounts: Iterable[_Account]) -> None:
         self._changes: dict[int, list[tuple[Stream, str]]] = defaultdict(list)
-        for after_entry, device, stream, name in rows.together():
+        for after_entry, device, stream, name in rows.group_changes():
             self._changes[after_entry].append(((device, stream), name))
         self._names: dict[Stream, str] = {}
         self._accounts = {account.key: account for account in accounts}

@@ -58,7 +58,7 @@ Seconds = Annotated[int, Field(ge=0, le=366 * 86_400)]
 
 
 class Audience(Document):
-    """Promise to an audience: about no stretch of any stream more than epsilon, over all releases, for ever.
+    """Promise to an audience: all releases together, for ever, lose at most epsilon about any stretch of a stream.
 
     Attributes:
         protect: the length of a stretch in seconds, or as a time in words; 0, written `tick`, for a single tick.
@@ -325,17 +325,17 @@ def _stream_bound(
         base = max((row for *_, row in classes), default=0)
         classes += [(row, period, base) for row, period in past.classes if not isinstance(row, ListedChains)]
         has_changed = len({row[:2] for row in classes}) > 1 or past.lost
-        leaked = (
+        leaked_epsilon = (
             float_up(sum((SLACK * Fraction(audience.epsilon) for audience in audiences), Fraction(0)))
             if has_changed
             else 0.0
         )
         for chains, period, base in classes:
-            for slack in {False, has_changed}:
+            for has_slack in {False, has_changed}:
                 allowances = [
                     allowance(
                         chains,
-                        with_slack(audience.epsilon) if slack else audience.epsilon,
+                        with_slack(audience.epsilon) if has_slack else audience.epsilon,
                         audience.adversary,
                         ticks=audience.promise.ticks(period),
                     )
@@ -343,7 +343,7 @@ def _stream_bound(
                 ]
                 if charge := joint_charge(allowances, base):
                     bound = joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period))
-                    bounds.append(float_up(Fraction(bound) + Fraction(leaked)) if slack else bound)
+                    bounds.append(float_up(Fraction(bound) + Fraction(leaked_epsilon)) if has_slack else bound)
     except ChainClassError as error:
         raise FuguError(f"account {reader.name}: no bound for {device}/{stream}: {error}") from None
     if not bounds:

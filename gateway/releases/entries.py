@@ -57,7 +57,7 @@ Stream = tuple[str, str]
 
 
 def named_streams(chains: ReleaseClass, device: str) -> frozenset[Stream]:
-    """The streams that a class of chains of a device's policy names, if they are several; else none."""
+    """The streams that a class of chains of a device's policy names; empty unless it names two or more."""
     if len(chains.named_streams) < 2:
         return frozenset()
     parts = [shown.name.rpartition("/") for shown in chains.named_streams]
@@ -83,7 +83,7 @@ def digest(document: bytes) -> str:
 
 
 def inputs_digest(question: bytes, first: int, inputs: bytes) -> str:
-    """The digest of a question, the first wall tick of its window and the inputs read for it; canonical bytes."""
+    """Compute one digest of a question, its window's first wall tick and its inputs, all as canonical bytes."""
     return digest(canonical_bytes({"question": digest(question), "first": first, "inputs": digest(inputs)}))
 
 
@@ -108,14 +108,14 @@ class Key(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """Promise to an audience: any stretch of `seconds` loses at most epsilon; 0 is a single tick."""
+    """Promise to an audience: any stretch of `seconds` loses at most epsilon; 0 seconds mean a single tick."""
 
     epsilon: float
     adversary: Adversary
     seconds: int = 0
 
     def ticks(self, period_us: int) -> int:
-        """The most ticks that a stretch has."""
+        """The most ticks that a stretch can have, for a tick period in microseconds."""
         return stretch_ticks(self.seconds, period_us) if self.seconds else 1
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class Promise(NamedTuple):
 
 
 class Past(NamedTuple):
-    """Facts of streams that a ledger knows and no policy says any more.
+    """Facts about streams that a ledger knows, and no policy any more.
 
     Attributes:
         classes: classes of chains, with tick periods in microseconds, in force when a store may have been lost.

@@ -94,7 +94,7 @@ class Question:
 
     @classmethod
     def read(cls, document: bytes) -> Question:
-        """Read the JSON of a `document`. Raises ValueError if it is none."""
+        """Read a question from the JSON of its `document`. Raises ValueError for other bytes."""
         return _QUESTION.validate_json(document)
 
 
@@ -106,16 +106,16 @@ def classes_of_release(chains: tuple[Rows, ...], policies: Iterable[Policy]) -> 
 
     Raises ChainClassError if own chains have another number of states, or policies are of streams that move together.
     """
-    declared = tuple(dict.fromkeys(policy.chains for policy in policies))
+    declared_classes = tuple(dict.fromkeys(declared_class.chains for declared_class in policies))
     if not chains:
-        return declared
-    listed = ListedChains(transitions=chains)
-    for policy in declared:
-        if policy.named_streams or policy.states != listed.states:
+        return declared_classes
+    own_class = ListedChains(transitions=chains)
+    for declared_class in declared_classes:
+        if declared_class.named_streams or declared_class.states != own_class.states:
             raise ChainClassError(
-                f"its own chains have {listed.states} states, and are of one stream: the policies' are not so"
+                f"its own chains have {own_class.states} states, and are of one stream: the policies' are not so"
             )
-    return (listed,)
+    return (own_class,)
 
 
 class Addend(NamedTuple):
@@ -149,7 +149,7 @@ def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Adde
 
 
 def symbols_variances(query: Query, table: NoiseTable, ticks: int, scale: Fraction | None) -> Floats:
-    """Bounds (n,) of the variances of an answer of `ticks` symbols of a table, for the worst states; no dwell time.
+    """Bound the variances (n,) of an answer, no dwell time, from `ticks` symbols of a table, for the worst states.
 
     `scale` is the scale of the noise on the counts, `None` for no noise.
     """
@@ -213,7 +213,7 @@ class Inputs(NamedTuple):
 
     @property
     def noise(self) -> Noise:
-        """The party that adds the noise."""
+        """The kind of noise: the gateway's own, that of device windows, or both."""
         if self.windows_scale is None:
             return "discrete-laplace"
         return "mixed" if self.parts else "device-windows"

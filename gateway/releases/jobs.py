@@ -41,8 +41,8 @@ __all__ = ["CountedTicks", "Job", "allowances", "answer_rows", "jobs", "release_
 def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
     """The groups of streams that move together: those of a joint chain, or of several chains that share streams.
 
-    Policies in force and retired ones count. A policy that was only sent ties no streams: its device may refuse it, and
-    the ledger ties streams for ever. Nothing is released of its ticks before there are frames of it.
+    Policies in force and retired ones count. A policy that was only sent does not: its device may refuse it, and the
+    ledger lets streams share charges for ever. None of its ticks is released before its first frame.
 
     Raises FuguError if the streams of a group do not have one clock: nothing can be charged to their ticks then.
     """
@@ -52,15 +52,15 @@ def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
         for policy in catalogue.running_policies(device, stream):
             if own_streams := named_streams(policy.chains, device):
                 clocks.setdefault((device, stream), set()).add(policy.clock)
-                joined = own_streams.union(*(groups.get(member, ()) for member in own_streams))
-                groups |= dict.fromkeys(joined, joined)
-    streams = list(dict.fromkeys(groups.values()))
-    for members in streams:
+                group = own_streams.union(*(groups.get(member, ()) for member in own_streams))
+                groups |= dict.fromkeys(group, group)
+    distinct_groups = list(dict.fromkeys(groups.values()))
+    for members in distinct_groups:
         if len(set[Clock]().union(*(clocks.get(member, set()) for member in members))) > 1:
             raise FuguError(
                 f"streams {together_name(members)} move together and do not have one clock: plan them with one --epoch"
             )
-    return streams
+    return distinct_groups
 
 
 _NAME_LENGTH = 64
@@ -85,7 +85,7 @@ class Job(NamedTuple):
 
     Attributes:
         audience: the audience's promise; `None` for the site, which has none of its own.
-        useful: whether the plans of all devices found shares worth knowing, and a share is asked for.
+        useful: whether the planner found a share of each device worth knowing, and the query is for shares.
         compared: the allowance of a tick by each mechanism, if the one with the least noise was chosen; else empty.
         helper: of a sum of homes, the digits of its helper.
         honest: of a sum of homes, how many honest homes its promise needs.
@@ -113,10 +113,10 @@ class Job(NamedTuple):
         return self.audience.epsilon
 
     def promise(self, counted_ticks: Sequence[CountedTicks]) -> tuple[Audience, int]:
-        """The promise that a frame states, and how many ticks in a row it is about.
+        """Return the promise that the release's frame states, and the number of ticks of a protected stretch.
 
-        To the site it is the promise of the policies of all counted ticks. Raises FuguError if these have no bound,
-        next to a change of policy.
+        The site's promise is that of the policies of all counted ticks. Raises FuguError if one of these policies has
+        no bound, next to a change of policy.
         """
         if self.audience is None:
             return _site_promise(self.name, counted_ticks)
@@ -126,8 +126,8 @@ class Job(NamedTuple):
 def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
     """List the jobs of a configuration.
 
-    Raises FuguError if a release names an unknown device or state, or its devices have other states or clocks than each
-    other. Raises FuguError, too, if an audience is told sums of a group that no policy has, or a release has the name
+    Raises FuguError if a release names an unknown device or state, or its devices differ in states or
+    clocks. Raises FuguError, too, if an audience is told sums of a group that no policy has, or a release has the name
     of such a sum.
     """
     _check_groups(config, catalogue)
@@ -155,7 +155,7 @@ def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
 
 
 def _check_accounts(jobs: Iterable[Job]) -> None:
-    """Refuse an account with two mechanisms, or with two releases by one that does not compose: the ledger would."""
+    """Refuse an account with two mechanisms, or with two releases by a mechanism that does not compose."""
     first_jobs: dict[tuple[str, str, str], Job] = {}
     for job in jobs:
         mechanism = job.question.mechanism
@@ -180,15 +180,15 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
         raise FuguError(f"release {name}: its name is longer than {_NAME_LENGTH} characters")
     if len(set(devices)) != len(devices):
         raise FuguError(f"release {name} names a device twice")
-    newest = []
+    newest_policies = []
     for device in devices:
-        models = catalogue.planned_policies(device, plan.stream)
-        if not models:
+        policies = catalogue.planned_policies(device, plan.stream)
+        if not policies:
             raise FuguError(f"release {name}: no policy for stream {device}/{plan.stream}")
-        newest.append(models[-1])
-    if len({(policy.discretiser.states, policy.clock) for policy in newest}) != 1:
+        newest_policies.append(policies[-1])
+    if len({(policy.discretiser.states, policy.clock) for policy in newest_policies}) != 1:
         raise FuguError(f"release {name}: its devices do not have the same states and the same clock")
-    labels = newest[0].discretiser.states
+    labels = newest_policies[0].discretiser.states
     for state in plan.states:
         if state not in labels:
             raise FuguError(f"release {name}: stream {plan.stream} has no state {state!r}")
@@ -198,10 +198,10 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     query = Query(plan.query, tuple(labels.index(state) for state in states))
     windows = {
         device: window
-        for device, policy in zip(devices, newest, strict=True)
+        for device, policy in zip(devices, newest_policies, strict=True)
         if plan.source != "symbols" and (window := release_window(policy, plan, query)) is not None
     }
-    silent = frozenset(device for device, policy in zip(devices, newest, strict=True) if policy.table is None)
+    silent = frozenset(device for device, policy in zip(devices, newest_policies, strict=True) if policy.table is None)
     for device in devices:
         if device in silent and device not in windows:
             raise FuguError(
@@ -212,13 +212,13 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     topic = topic_of("release", catalogue.fleet, plan.audience, name)
     comparison = _compare_mechanisms(plan, devices, audience, catalogue)
     mechanism = _least_noise(comparison)
-    useful = not query.definition.pairs and all(policy.useful_for == "share" for policy in newest)
+    useful = not query.definition.pairs and all(policy.useful_for == "share" for policy in newest_policies)
     question = Question(
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent, plan.chains),
     )
     compared = tuple(comparison.items()) if plan.mechanism == "auto" else ()
-    job = Job(plan, question, audience, topic, newest[0].clock, useful, compared)
+    job = Job(plan, question, audience, topic, newest_policies[0].clock, useful, compared)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job
@@ -227,9 +227,9 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
 def _compare_mechanisms(
     plan: Scheduled, devices: tuple[str, ...], audience: Audience | None, catalogue: Catalogue
 ) -> dict[Mechanism, int]:
-    """The allowance of a tick by each mechanism that the release may use, the least of all devices.
+    """Return the allowance of a tick by each mechanism that a release may use, the least of all devices.
 
-    A release to the site, or by mechanism "chain", needs no comparison: 0.
+    For the site, or with mechanism "chain" configured, there is nothing to compare: returns 0 for "chain".
     """
     if plan.mechanism == "chain" or audience is None:
         return {"chain": 0}
@@ -248,16 +248,16 @@ def _compare_mechanisms(
 
 
 def _least_noise(comparison: Mapping[Mechanism, int]) -> Mechanism:
-    """The mechanism that allows most for a tick; "chain", unless another one allows more."""
+    """Return the mechanism with the largest allowance of a tick; "chain" on a tie."""
     if "chain" in comparison and comparison["chain"] * _TIED >= max(comparison.values()):
         return "chain"
     return max(comparison, key=lambda name: comparison[name])
 
 
 def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST) -> list[tuple[ReleaseClass, int]]:
-    """The classes that a release is held to, each with a period: its own chains or those of policies.
+    """Return the classes of chains that bound a release, each with a tick period in microseconds.
 
-    Classes of the past are added if they are of the same kind.
+    They are its own `chains` or those of policies, and the past classes of the same kind.
     """
     period = min(policy.clock.period_us for policy in policies)
     own_classes = classes_of_release(chains, policies)
@@ -273,9 +273,9 @@ def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST)
 def _allowance(
     classes: Sequence[tuple[ReleaseClass, int]], audience: Audience, mechanism: Mechanism, past: Past = NO_PAST
 ) -> int:
-    """The least allowance by any class, for the most ticks that a stretch has by any period.
+    """Compute the least allowance by any class; a stretch has as many ticks as the shortest period gives.
 
-    A part of epsilon is left for the leak over a change of classes, if there was one.
+    If classes have changed, a part of epsilon is kept for the leak over the change.
     """
     ticks = audience.promise.ticks(min(period for _, period in classes))
 
@@ -283,12 +283,12 @@ def _allowance(
         return {allowance(chains, epsilon, audience.adversary, mechanism, ticks) for chains, _ in classes}
 
     full_allowances = allowances(audience.epsilon)
-    unchanged = len(full_allowances) == 1 and len({period for _, period in classes}) == 1 and not past.lost
-    return min(full_allowances if unchanged else allowances(with_slack(audience.epsilon)))
+    is_unchanged = len(full_allowances) == 1 and len({period for _, period in classes}) == 1 and not past.lost
+    return min(full_allowances if is_unchanged else allowances(with_slack(audience.epsilon)))
 
 
 def _check_alone(job: Job, catalogue: Catalogue) -> None:
-    """Refuse streams of which a mechanism that does not compose has no bound, before anything is counted."""
+    """Refuse streams for which a mechanism that does not compose has no bound, before anything is counted."""
     for device in job.question.devices:
         policies = catalogue.planned_policies(device, job.plan.stream)
         prefix, stream = f"release {job.name}: mechanism {job.question.mechanism}", f"{device}/{job.plan.stream}"
@@ -313,7 +313,7 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
 
 
 def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | None:
-    """The device window with the least noise of which a whole number, side by side, make up a release's window.
+    """Choose the device window with the least noise that, repeated side by side, makes up a release's window.
 
     Returns `None` if the policy has no such window that answers the query.
     """
@@ -364,8 +364,8 @@ def allowances(
     """Compute the terms of each stream's account with each audience, and the reasons why jobs are impossible.
 
     The allowance is the least that any of the stream's policies allows. Streams that move together have one allowance,
-    and the windows of all of them are in the base. The reasons, each with what to change, are by the names of jobs
-    that can never release anything. For a sum that an audience is told, the name is the group's.
+    and the windows of all of them are in the base. Each reason says what to change, and is keyed by the name of a
+    job that can never release anything. For sums of a group, the key is the group's name.
     """
     groups = {stream: group for group in streams_together(catalogue) for stream in group}
     askers_of: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}
@@ -375,8 +375,8 @@ def allowances(
             askers_of.setdefault(account, []).append((job.name, job.plan.chains))
     for name, audience in config.audiences.items():
         for device, stream in catalogue.symbol_streams() if audience.sums else ():
-            sums = {shared.group.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
-            for group_name in sorted(sums & set(audience.sums)):
+            group_names = {shared.group.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
+            for group_name in sorted(group_names & set(audience.sums)):
                 askers_of.setdefault((device, stream, name, "chain"), []).append((group_name, ()))
     allowances: list[Allowance] = []
     impossible: dict[str, str] = {}
@@ -393,12 +393,12 @@ def allowances(
         try:
             rows = (row for _, chains in askers for row in _classes(chains, policies, streams_past))
             classes = list(dict.fromkeys(rows))
-            largest = _allowance(classes, audience, mechanism, streams_past)
+            max_charge = _allowance(classes, audience, mechanism, streams_past)
         except ChainClassError as error:
             impossible |= dict.fromkeys(names, f"{key}: nothing can be released: {error}")
             continue
-        if problem := standing_problem(key, largest, base):
+        if problem := standing_problem(key, max_charge, base):
             impossible |= dict.fromkeys(names, problem)
         chains, period = tuple(dict.fromkeys(row for row, _ in classes)), min(row for _, row in classes)
-        allowances.append(Allowance(key, largest, base, audience.promise, period, mechanism, chains))
+        allowances.append(Allowance(key, max_charge, base, audience.promise, period, mechanism, chains))
     return allowances, impossible

@@ -56,7 +56,7 @@ _ENTRY = ", ".join(Entry._fields)
 
 
 class _Row(NamedTuple):
-    """The row of an account."""
+    """A row of the table `accounts`."""
 
     id: int
     device: str
@@ -154,11 +154,11 @@ class Ledger:
         from before; nothing is changed then.
         """
         with self.transaction():
-            newest_entry, granted = self.newest_entry, self._newest_allowances()
+            newest_entry, terms_by_key = self.newest_entry, self._newest_allowances()
             refuse_other_promise, class_id_of = cache(self._refuse_other_promise), cache(self._class_id)
             for grant in allowances:
                 refuse_other_promise(grant.key.audience, grant.promise)
-                account, *old_terms = granted.get(grant.key, (None, 0))
+                account, *old_terms = terms_by_key.get(grant.key, (None, 0))
                 allowance = grant.allowance
                 if allowance > old_terms[0]:
                     allowance = min(allowance, self._least_used_allowance(grant.key, old_terms[0], allowance))
@@ -182,7 +182,7 @@ class Ledger:
                     "mechanism, class, after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (account, *terms, newest_entry, time_us),
                 )
-                granted[grant.key] = [account, *terms]
+                terms_by_key[grant.key] = [account, *terms]
 
     def _newest_allowances(self) -> dict[Key, list[Any]]:
         """The id of each account, by its key, followed by the terms of its newest row of the table `allowances`."""
@@ -194,7 +194,7 @@ class Ledger:
         return {Key(*row[:3]): [*row[3:]] for row in self._db.execute(query)}
 
     def _least_used_allowance(self, key: Key, old_allowance: int, allowance: int) -> int:
-        """Return the least allowance under which an audience was told of a stream, or of one that moves with it.
+        """Return the least allowance under which an audience was told of a stream, or of a stream that moves with it.
 
         If there is none, return `allowance`. `old_allowance` is that of the stream's account, 0 without one.
         """
@@ -254,8 +254,8 @@ class Ledger:
         rows, books = {row[1:3]: _Row._make(row) for row in found_rows}, dict[Stream, _Book]()
         for stream in streams:
             together, members = ties.get(stream, ("", frozenset([stream])))
-            others = [rows[member] for member in sorted(members - {stream}) if member in rows]
-            books[stream] = _Book(rows.get(stream), together, members, others)
+            other_accounts = [rows[member] for member in sorted(members - {stream}) if member in rows]
+            books[stream] = _Book(rows.get(stream), together, members, other_accounts)
         return books
 
     def _class_id(self, classes: tuple[ReleaseClass, ...]) -> int:
@@ -277,13 +277,13 @@ class Ledger:
             )
 
     def reserve(
-        self, release: Release, draw: Callable[[int], Content], *, time_us: int, progress: int | None = None
+        self, release: Release, make_content: Callable[[int], Content], *, time_us: int, progress: int | None = None
     ) -> Entry:
         """Charge a release and store its content durably, or refuse it as a whole. Return the reserved entry.
 
         Args:
-            draw: makes the content from the entry's number. It is called only after every check has passed, so that no
-                noise is drawn for a refused release.
+            make_content: makes the content from the entry's number. It is called only after every check has passed, so
+                that no noise is drawn for a refused release.
             progress: the first tick of the next window of the schedule `release.name`, whose window this is; `None`
                 outside of a schedule. No window of a schedule is ever released twice, wherever the schedule goes on.
 
@@ -292,14 +292,14 @@ class Ledger:
         end, the release may be charged all the same, and is waiting to be published.
         """
         with self.transaction():
-            if progress is not None and (entry := self.released_as(release.name, release.first)):
+            if progress is not None and (entry := self.window_entry(release.name, release.first)):
                 raise LedgerError(
                     f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {entry} "
                     "has released the window that begins there"
                 )
             group = self._admit(release)
             number = self.newest_entry + 1
-            content = draw(number)
+            content = make_content(number)
             for table in content.tables:
                 self._document_id(table)
             self._db.execute(
@@ -339,7 +339,7 @@ class Ledger:
         self._charge(release, group)
         return group
 
-    def released_as(self, name: str, first: int) -> int:
+    def window_entry(self, name: str, first: int) -> int:
         """The number of the entry that released the window of a schedule from tick `first` on; 0 if there is none."""
         row = self._row("SELECT number FROM entries WHERE name=? AND first=? LIMIT 1", name, first)
         return int(row[0]) if row else 0
@@ -399,17 +399,17 @@ class Ledger:
 
     def _refuse_charge(self, release: Release, key: Key, account: _Row, book: _Book, runs: list[ChargedTicks]) -> None:
         """Refuse a release to a device's account, which would have the charges `runs` after it."""
-        together, others = book.together, book.others
+        together, other_accounts = book.together, book.others
         shift, charge, base = release.shifts.get(key.device, 0), release.charges[key.device], account.base
         first, last = release.first + shift, release.last + shift
-        exclusive_entry = next((row.exclusive for row in (account, *others) if row.exclusive), 0)
+        exclusive_entry = next((row.exclusive for row in (account, *other_accounts) if row.exclusive), 0)
         problem = ""
         if release.mechanism != account.mechanism:
             rule = account.mechanism
             problem = f"mechanism {release.mechanism} keeps no promise whose releases are charged by {rule}"
         elif exclusive_entry:
             problem = f"entry {exclusive_entry} does not compose with any other release of {together or 'this stream'}"
-        elif release.exclusive and (base or any(self._runs(row.id) for row in (account, *others))):
+        elif release.exclusive and (base or any(self._runs(row.id) for row in (account, *other_accounts))):
             problem = (
                 f"mechanism {release.mechanism} does not compose and something was charged to "
                 f"{together or 'this stream'} before"
@@ -421,7 +421,7 @@ class Ledger:
             raise LedgerError(f"{key}: ticks {first}..{last} are refused, because {problem}")
         total = clip(runs, first, last)
         total = total if charge else [ChargedTicks(first, last, peak(total))]
-        for other in others:
+        for other in other_accounts:
             ahead = 0 if other.device == key.device else None if other.shifted else shift  # a device has one clock
             runs = self._runs(other.id) if ahead is None else self._runs_at(other.id, first - ahead, last - ahead)
             for run in charges_beside(runs, first, last, ahead):
@@ -541,13 +541,13 @@ class Ledger:
         return {device: self.beginning([device], stream) for device in devices}
 
     @property
-    def has_past(self) -> bool:
-        """Tell whether `past` may say anything of any stream."""
+    def has_stream_past(self) -> bool:
+        """Tell whether `stream_past` may return classes or lost charges of any stream."""
         query = "SELECT 1 FROM outlived UNION ALL SELECT 1 FROM beginnings WHERE uncharged>0 LIMIT 1"
         return bool(self.binding.not_before_us or self._row(query))
 
-    def past(self, streams: Iterable[Stream]) -> tuple[list[tuple[str, int]], bool]:
-        """Facts from before `begin`, which policies may no longer have, of streams and of those that move with them.
+    def stream_past(self, streams: Iterable[Stream]) -> tuple[list[tuple[str, int]], bool]:
+        """Facts from before `begin`, unknown to today's policies, about streams and the streams that move with them.
 
         Returns their classes of chains, each as JSON with a period in microseconds, and whether charges may be lost.
         """
@@ -571,24 +571,24 @@ class Ledger:
         clocks were set are added up. Raises LedgerError if the stream has no account.
         """
         stretches = []
-        account, _, members, others = self._books(key.audience, [key[:2]])[key[:2]]
+        account, _, members, other_accounts = self._books(key.audience, [key[:2]])[key[:2]]
         uncharged_ticks = [(self._beginning(member)[1], member[0] != key.device) for member in members]
         if end := max(tick + (ahead if is_other else 0) for tick, is_other in uncharged_ticks if tick or not is_other):
             stretches.append(LouderTicks(end - 1, None))
         if account is None:
             raise _no_allowance(key)
         query = "SELECT MAX(allowance), MAX(base) FROM intact_allowances WHERE account=?"
-        limits = [self._row(query, row.id) for row in (account, *others)]
-        largest, base = map(max, zip(*limits, strict=True))
-        clocks = self._by_clock((account, *others))
+        limits = [self._row(query, row.id) for row in (account, *other_accounts)]
+        largest_allowance, base = map(max, zip(*limits, strict=True))
+        clocks = self._by_clock((account, *other_accounts))
         excess = sum(peak_of_sum(runs) for runs in clocks.values()) + base - account.allowance
-        if excess > 0 and largest > account.allowance:
-            shifted_clocks = {row.clock for row in others if row.device != key.device and self._runs(row.id)}
+        if excess > 0 and largest_allowance > account.allowance:
+            shifted_clocks = {row.clock for row in other_accounts if row.device != key.device and self._runs(row.id)}
             last_ticks = (
                 last_above(runs, peak_of_sum(runs) - excess) + (ahead if clock in shifted_clocks else 0)
                 for clock, runs in clocks.items()
             )
-            stretches.append(LouderTicks(max(last_ticks), min(excess, largest - account.allowance)))
+            stretches.append(LouderTicks(max(last_ticks), min(excess, largest_allowance - account.allowance)))
         return stretches
 
     def largest_allowance(self, audience: str) -> int | None:

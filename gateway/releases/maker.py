@@ -129,23 +129,23 @@ def device_symbols(
     """
     stream, length = question.stream, question.length
     symbols: dict[str, DeviceSymbols] = {}
-    for shift, owners in _devices_by_shift(store, stream, devices, (first_wall, first_wall + length - 1)).items():
+    for shift, device_of in _devices_by_shift(store, stream, devices, (first_wall, first_wall + length - 1)).items():
         first, last = first_wall + shift, first_wall + shift + length - 1
-        frames = store.symbols.across([*owners], first, last)
-        by_device = {device: DeviceSymbols(shift, {}, {}) for device in owners.values()}
-        lines, picks = dict[NoiseTable, dict[str, int]](), dict[NoiseTable, list[tuple[int, int]]]()
+        frames = store.symbols.across([*device_of], first, last)
+        by_device = {device: DeviceSymbols(shift, {}, {}) for device in device_of.values()}
+        lines, row_lines = dict[NoiseTable, dict[str, int]](), dict[NoiseTable, list[tuple[int, int]]]()
         columns = (frames.number, frames.version, frames.shift, frames.first, frames.last)
         for row, (number, version, ahead, low, high) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-            device = owners[number]
+            device = device_of[number]
             policy = catalogue.recall(device, stream, version, SymbolModel).policy
             if policy.discretiser.states != question.labels:
                 by_device.pop(device, None)
             elif ahead == shift and device in by_device:
-                assert policy.table is not None  # it made these
+                assert policy.table is not None  # the symbols were drawn from it
                 table_lines = lines.setdefault(policy.table, {})
-                picks.setdefault(policy.table, []).append((row, table_lines.setdefault(device, len(table_lines))))
+                row_lines.setdefault(policy.table, []).append((row, table_lines.setdefault(device, len(table_lines))))
                 _widen_version(by_device[device].versions, policy, max(low, first), min(high, last))
-        for table, rows in picks.items():
+        for table, rows in row_lines.items():
             symbol_lines = np.full((len(lines[table]), length), UNOBSERVED, dtype=np.int64)
             frames.lay_out([row for row, _ in rows], [line for _, line in rows], first, symbol_lines)
             for device, line in lines[table].items():
@@ -170,11 +170,11 @@ def device_windows(
     wall_ticks = first_wall, first_wall + question.length - 1
     for window, window_devices in devices_of.items():
         name = sequence_name(question.stream, window.name)
-        for shift, owners in _devices_by_shift(store, name, window_devices, wall_ticks, window).items():
+        for shift, device_of in _devices_by_shift(store, name, window_devices, wall_ticks, window).items():
             first = first_wall + shift
             frames: dict[str, list[WindowFrame]] = {}
-            for number, frame in store.windows.across([*owners], first, first + question.length - 1):
-                frames.setdefault(owners[number], []).append(frame)
+            for number, frame in store.windows.across([*device_of], first, first + question.length - 1):
+                frames.setdefault(device_of[number], []).append(frame)
             for device, device_frames in frames.items():
                 answer = _windows_answer(catalogue, question, device, device_frames, first, shift)
                 if answer is not None:
@@ -229,7 +229,7 @@ def windows_addend(counts: Ints, number_counts: Ints, scales: Sequence[Fraction]
     )
 
 
-def observed(symbols: dict[NoiseTable, Ints]) -> int:
+def tick_count(symbols: dict[NoiseTable, Ints]) -> int:
     """The number of ticks that have a symbol."""
     return sum(int((symbol_row >= 0).sum()) for symbol_row in symbols.values())
 
@@ -243,7 +243,7 @@ def windows_are_better(question: Question, windows: DeviceWindows | None, symbol
     """
     if windows is None or not symbols:
         return windows is not None
-    if windows.addend.ticks + windows.beginning < observed(symbols):
+    if windows.addend.ticks + windows.beginning < tick_count(symbols):
         return False
     ticks_of = {table: int((symbol_row >= 0).sum()) for table, symbol_row in symbols.items()}
     variance = sum(symbols_variances(question.query, table, ticks, None).sum() for table, ticks in ticks_of.items())
@@ -361,7 +361,7 @@ class Maker:
             reason="" if min(charges.values()) else _NO_CHARGE if to_site else CHARGED_BEFORE,
         )
         if not to_site:
-            self.refuse_loud(job, release)
+            self.refuse_leaks(job, release)
         return self.ledger.reserve(
             release,
             lambda number: content_of(
@@ -371,17 +371,17 @@ class Maker:
             progress=progress,
         )
 
-    def refuse_loud(self, job: Job, release: Release) -> None:
-        """Refuse ticks to which louder ticks leak more than the promise has room for.
+    def refuse_leaks(self, job: Job, release: Release) -> None:
+        """Refuse ticks into which louder ticks leak more than the promise allows.
 
         Louder ticks were charged before a policy that allows less. Charges of a lost ledger may have been anything.
         Raises FuguError, which names the first tick that is far enough from all louder ticks.
         """
         since_us = max(0, self.ledger.binding.not_before_us - job.clock.epoch_us)
         allowances = self.ledger.allowances(job.plan.stream, job.plan.audience, release.charges)
-        largest = None if since_us else self.ledger.largest_allowance(job.plan.audience)
+        max_allowance = None if since_us else self.ledger.largest_allowance(job.plan.audience)
         for device in release.charges:
-            if largest is not None and allowances[device][0] >= largest:
+            if max_allowance is not None and allowances[device][0] >= max_allowance:
                 continue
             key, ahead = Key(device, job.plan.stream, job.plan.audience), release.shifts.get(device, 0)
             first, stretches = release.first + ahead, self.ledger.louder_ticks(key, ahead)
@@ -425,7 +425,7 @@ class Maker:
         for device in devices:
             shift, symbols, versions = symbols_of.get(device, _NO_SYMBOLS)
             windows = windows_of.get(device)
-            use_both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
+            use_both = question.source == "both" and windows is not None and windows.addend.ticks == tick_count(symbols)
             if windows is not None and (use_both or windows_are_better(question, windows, symbols)):
                 counts.windows[device] = windows
                 counts.shifts[device] = windows.shift
@@ -461,7 +461,7 @@ class Maker:
         return counted_symbols(chains, table, question.query.states, (symbol_row >= 0).tolist())
 
     def _basis(self, job: Job, counts: Counts, seconds: float) -> WholeWindow:
-        """The basis of the noise of a mechanism that does not compose. LaterError after `seconds`."""
+        """Compute what the noise of a mechanism that does not compose is based on. LaterError after `seconds`."""
         if job.question.mechanism == "wasserstein":
             spent_seconds = 0.0
             for symbols in counts.counted.values():

@@ -103,7 +103,7 @@ class StoreProgress:
         return max(wall_ticks)
 
     def known_devices(self, question: Question) -> tuple[str, ...]:
-        """The devices of a question; called before anything is asked of them."""
+        """Return a question's devices; a subclass first reads how far their frames reach."""
         return question.devices
 
     def _is_device_complete(self, question: Question, device: str, first: int, end: int) -> bool:
@@ -126,7 +126,7 @@ class StoreProgress:
 
 
 def _sequence(question: Question, device: str) -> tuple[str, Window | None]:
-    """The sequence of a device that answers a question, and its window if it numbers windows, else `None`."""
+    """The name of a device's sequence that answers a question, and its window; `None` if it is of symbols."""
     if device not in question.silent:
         return question.stream, None
     window = question.windows[device]
@@ -151,11 +151,11 @@ class ReleaseSchedule:
 
     Args:
         seconds: a monotonic clock.
-        refused: is told of each refused window: the name of its job, and the reason.
+        refused: called for each refused window, with the name of its job and the reason.
 
     Attributes:
         other_topics: topics of releases that are not made here, and stay retained.
-        has_changed: True if the store may have frames that were not looked at.
+        has_changed: True if the store may have frames that the search for due windows has not seen.
     """
 
     def __init__(
@@ -172,13 +172,13 @@ class ReleaseSchedule:
         self._refused = refused
         self._gap_since: dict[str, tuple[int, float]] = {}
         self._gap_waited_through: dict[str, int] = {}
-        self._connected = float("-inf")
+        self._connected_at = float("-inf")
         self._look_after = 0.0
         self._progress = progress
         self._link = link
         self._counters = counters
-        self._next: dict[str, int] = {}
-        self._due: deque[tuple[Job, int]] = deque()
+        self._next_ticks: dict[str, int] = {}
+        self._due_windows: deque[tuple[Job, int]] = deque()
         self.has_changed = True
         self._scan_after = 0.0
         self._pause_until = 0.0
@@ -196,18 +196,18 @@ class ReleaseSchedule:
     @property
     def busy(self) -> bool:
         """Tell whether there may be work to do now."""
-        return (bool(self._due) or self.has_changed) and time.monotonic() >= self._pause_until
+        return (bool(self._due_windows) or self.has_changed) and time.monotonic() >= self._pause_until
 
     def next_windows(self) -> dict[str, int]:
         """The first tick of each release's next window, by name; without those that are not known yet."""
-        return dict(self._next)
+        return dict(self._next_ticks)
 
     def connected(self, *, begun_anew: bool) -> None:
         """Note a new connection to the broker; nothing is published before the first.
 
         With `begun_anew` releases under way are published again, because the broker will not acknowledge them.
         """
-        self._connected = self._seconds()
+        self._connected_at = self._seconds()
         self._repeats = None
         if begun_anew:
             self._in_flight.clear()
@@ -221,7 +221,7 @@ class ReleaseSchedule:
 
     def wait_again(self) -> None:
         """Note that another process takes frames again: missing frames may be on their way, and are waited for."""
-        self._connected = max(self._connected, self._seconds())
+        self._connected_at = max(self._connected_at, self._seconds())
         self._gap_since.clear()
 
     def needed_ticks(self) -> dict[tuple[str, str], int]:
@@ -257,8 +257,8 @@ class ReleaseSchedule:
         except (DatabaseError, LedgerError) as error:
             if is_lost(error):
                 raise
-            self._due.clear()
-            self._next.clear()  # a server that went away may have stored the release all the same
+            self._due_windows.clear()
+            self._next_ticks.clear()  # a server that went away may have stored the release all the same
             self.has_changed = self._has_unsent = True
             self._pause_until = time.monotonic() + _PAUSE_SECONDS
             self._counters["ledger_errors"] += 1
@@ -267,11 +267,11 @@ class ReleaseSchedule:
 
     def _advance(self, idle: bool) -> bool:
         """Make one release that is due. Return false if none is."""
-        if not self._due:
+        if not self._due_windows:
             self._find_due(idle)
-        if not self._due:
+        if not self._due_windows:
             return False
-        job, first = self._due[0]
+        job, first = self._due_windows[0]
         next_tick = first + job.plan.step
         try:
             self._releases.maker.make(job, first, next_tick, seconds=_SLICE_SECONDS)
@@ -290,7 +290,7 @@ class ReleaseSchedule:
             self._counters["releases"] += 1
             self._has_unsent = True
             self._go_on(job, next_tick)
-        self._due.popleft()
+        self._due_windows.popleft()
         return True
 
     def _pass_over(self, job: Job, next_tick: int, counter: str, text: str) -> None:
@@ -305,7 +305,7 @@ class ReleaseSchedule:
     def _go_on(self, job: Job, next_tick: int) -> None:
         """Note that a schedule's next window begins at tick `next_tick`."""
         self._gap_since.pop(job.name, None)
-        self._next[job.name] = next_tick
+        self._next_ticks[job.name] = next_tick
         self.has_changed = True
 
     def _find_due(self, idle: bool) -> None:
@@ -320,8 +320,8 @@ class ReleaseSchedule:
                 continue
             with contextlib.suppress(NotKnownError):  # the release is looked at again when there are answers
                 first = self._next_window(job)
-                if first is not None and self._is_past(job, first):
-                    self._due.append((job, first))
+                if first is not None and self._is_due(job, first):
+                    self._due_windows.append((job, first))
         duration = time.monotonic() - now
         self._scan_after, self._look_after = now + max(_SCAN_SECONDS, _SHARE * duration), now + _LOOK_SECONDS
 
@@ -330,7 +330,7 @@ class ReleaseSchedule:
 
         A new schedule begins with the first whole window from the first symbol on.
         """
-        if (first := self._next.get(job.name)) is None:
+        if (first := self._next_ticks.get(job.name)) is None:
             progress = self._releases.ledger.progress(job.name)
             if (first := job.plan.once if progress is None else progress) is None and (
                 first := self._progress.next_frame(job.question, 0)
@@ -342,10 +342,10 @@ class ReleaseSchedule:
             if job.plan.once is None or earliest > first:
                 first = -(-max(first, earliest) // job.plan.step) * job.plan.step
             if progress is not None:  # until the first window is done, an earlier symbol may still come
-                self._next[job.name] = first
+                self._next_ticks[job.name] = first
         return None if job.plan.once is not None and first > job.plan.once else first
 
-    def _is_past(self, job: Job, first: int) -> bool:
+    def _is_due(self, job: Job, first: int) -> bool:
         """Tell whether the window from a tick on is due: past, and without missing frames that are waited for."""
         end = first + job.plan.length - 1
         newest_ticks = self._progress.newest_ticks(job.question)
@@ -366,7 +366,7 @@ class ReleaseSchedule:
 
     def _overdue_end(self, job: Job, newest_ticks: NewestTicks) -> int:
         """The tick before which windows have ended that no longer wait for devices that are behind."""
-        if job.plan.patience is None or self._seconds() - self._connected < _LATE_SECONDS:
+        if job.plan.patience is None or self._seconds() - self._connected_at < _LATE_SECONDS:
             return 0
         return min(newest_ticks.high, tick_at(job.clock, self._releases.maker.now_us())) - job.plan.patience
 
@@ -386,7 +386,7 @@ class ReleaseSchedule:
 
     @property
     def _can_start(self) -> bool:
-        return self._connected > float("-inf") and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT
+        return self._connected_at > float("-inf") and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT
 
     def _publish(self) -> None:
         """Publish each topic's newest release after a new connection, then reserved releases, oldest first."""

@@ -245,7 +245,7 @@ class Releases(NamedTuple):
 
     Attributes:
         impossible: the reasons why jobs can never release anything, by name.
-        useless: how far off releases will be that are about as good as guessing, by name.
+        useless: the errors, in words, of releases that are about as good as guessing, by name.
         renew: updates the ledger's accounts and `impossible` to the catalogue's policies. It raises FuguError if a
             policy cannot be accounted for, or DatabaseError.
     """
@@ -284,7 +284,7 @@ def open_releases(
     impossible: dict[str, str] = {}
 
     def compute_allowances(ledger: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
-        past = partial(_past, ledger) if ledger and ledger.has_past else lambda _streams: NO_PAST
+        past = partial(_past, ledger) if ledger and ledger.has_stream_past else lambda _streams: NO_PAST
         if plan.readers is not None:
             exclusive_keys = ledger.exclusive_keys() if ledger else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
@@ -315,8 +315,8 @@ def open_releases(
 
 
 def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
-    """Read `Ledger.past` of streams, with classes of chains instead of JSON."""
-    rows, is_lost = ledger.past(streams)
+    """Read `Ledger.stream_past`, with classes of chains instead of JSON."""
+    rows, is_lost = ledger.stream_past(streams)
     return Past(tuple(dict.fromkeys((chains, period) for text, period in rows for chains in classes_of(text))), is_lost)
 
 
@@ -362,8 +362,8 @@ def release_now(
         policies: the folder of the fleet's policies.
         ledger: by default beside the store.
         broker: publishes the releases; with `None` they are only returned.
-        say: is told how far off a release is that is about as good as guessing. It is told once of a broker without a
-            connection for 3 seconds.
+        say: called with the error, in words, of a release that is about as good as guessing; and once if the broker
+            has no connection for 3 seconds.
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)
@@ -411,10 +411,10 @@ def _publish_or_mark(
         for entry in entries:
             ledger.mark(entry.number, unsent_state)
         return
-    with closing(deliver(broker, [(entry.topic, entry.payload) for entry in entries], say)) as answer_rows:
+    with closing(deliver(broker, [(entry.topic, entry.payload) for entry in entries], say)) as answers:
         for entry in entries:
             try:
-                problem = "" if next(answer_rows) else "the broker does not take it"
+                problem = "" if next(answers) else "the broker does not take it"
             except LinkError as error:
                 problem = str(error)
             if problem:

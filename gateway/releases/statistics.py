@@ -151,7 +151,7 @@ def noise_variance(scale: Fraction) -> float:
 
 @lru_cache(maxsize=16)
 def quantile(confidence: float) -> float:
-    """The standard errors within which an error, normal or Laplace or a sum of both, lies with a probability."""
+    """The number of standard errors that bound a normal or Laplace error, or their sum, with a probability."""
     return max(NormalDist().inv_cdf(0.5 + confidence / 2.0), -math.log(1.0 - confidence) / math.sqrt(2.0))
 
 
@@ -359,8 +359,8 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
 
     def is_possible(probability: float) -> bool:
         variance, step = 0.0, 0.0
-        for part, (of_begin, of_leave) in zip(parts, weights, strict=True):
-            difference = of_leave - probability * of_begin
+        for part, (begin_weights, leave_weights) in zip(parts, weights, strict=True):
+            difference = leave_weights - probability * begin_weights
             stay, change = _worst_variances_of_a_pair(difference, states, part.table)
             # Of two changes one leaves the set, but for the first of a stretch; a change is in two triples of ticks.
             changes = min(4.0 * probability * steps + 2.0 * (part.ticks - part.steps), part.steps)
@@ -390,8 +390,8 @@ def _pair_weights(states: tuple[int, ...], table: NoiseTable) -> tuple[Floats, F
     _, inverse = inversion(table)
     inside = np.zeros(len(inverse))
     inside[list(states)] = 1.0
-    first, other = inside @ inverse, (1.0 - inside) @ inverse
-    return np.outer(first, inverse.sum(axis=0)), np.outer(first, other)
+    inside_weights, outside_weights = inside @ inverse, (1.0 - inside) @ inverse
+    return np.outer(inside_weights, inverse.sum(axis=0)), np.outer(inside_weights, outside_weights)
 
 
 def _worst_variances_of_a_pair(weights: Floats, states: tuple[int, ...], table: NoiseTable) -> tuple[float, float]:

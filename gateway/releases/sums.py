@@ -95,7 +95,7 @@ class SumReleases:
         """
         ledger, group = self._maker.ledger, window.group
         with ledger.transaction():
-            if ledger.released_as(group.release_names[0], window.first):
+            if ledger.window_entry(group.release_names[0], window.first):
                 return {}
             releases, reasons = self._sum_releases(window)
             if not releases:
@@ -151,7 +151,7 @@ class SumReleases:
         if audience != SITE:
             if self.site_only:
                 raise LedgerError(f"release {name}: audience {audience} waits for a policy that can be accounted for")
-            self._maker.refuse_loud(job, release)
+            self._maker.refuse_leaks(job, release)
         self._maker.ledger.refuse(release)
         return _SumRelease(job, release, job.promise(members))
 

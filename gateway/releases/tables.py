@@ -86,12 +86,12 @@ class LedgerRows:
             f"SELECT {columns} FROM intact_allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
         )
 
-    def outlived(self) -> Rows:
+    def outlived_classes(self) -> Rows:
         """Device, stream, chains and period of classes that count for ever, and the entry after which they count."""
         columns = "device, stream, chains, period_us, after_entry"
         return self._db.execute(f"SELECT {columns} FROM intact_outlived LEFT JOIN classes ON classes.id=class")
 
-    def together(self) -> Rows:
+    def group_changes(self) -> Rows:
         """Changes of streams that share charges, oldest first: entry before the change, device, stream, group name."""
         return self._db.execute("SELECT after_entry, device, stream, name FROM intact_together ORDER BY serial")
 
@@ -136,7 +136,7 @@ class LedgerRows:
         row = self._db.execute("SELECT payload FROM intact_entries WHERE number=?", (number,)).fetchone()
         return None if row is None else row[0]
 
-    def forgotten(self) -> Rows:
+    def forgotten_devices(self) -> Rows:
         """Forgotten devices, each with the number of the newest entry when its sums were erased."""
         return self._db.execute("SELECT device, through FROM intact_forgotten")
 

@@ -61,7 +61,7 @@ class Worth(NamedTuple):
 
 
 def not_useful(jobs: Iterable[Job], granted: Iterable[Allowance], catalogue: Catalogue) -> dict[str, str]:
-    """Say of each configured release that is not useful how far off it will be, and what would be useful; by name."""
+    """Describe each configured release that is not useful, by name: its error, and what would be useful."""
     free_charges = {grant.key: grant.allowance - grant.base for grant in granted}
     reasons: dict[str, str] = {}
     seen_inputs = set()
@@ -84,7 +84,7 @@ def not_useful(jobs: Iterable[Job], granted: Iterable[Allowance], catalogue: Cat
 
 
 def mechanism_notes(jobs: Iterable[Job]) -> dict[str, str]:
-    """Say of each release with mechanism "auto" which noise each mechanism needs, and which was chosen; by name."""
+    """Describe each release with mechanism "auto", by name: the mechanism chosen, and the noise of each."""
     comparisons = {}
     for job in jobs:
         scales = [f"{1.0 / nats(allowance):.4g} by {name}" for name, allowance in job.compared if allowance]
@@ -113,8 +113,8 @@ def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) ->
     query, source = job.question.query, job.question.source
     if query.definition.pairs or job.question.mechanism == "wasserstein":
         return None
-    variances, doubled = np.zeros(len(query.groups)), np.zeros(len(query.groups))
-    alone, beside = Counter[NoiseTable](), Counter[NoiseTable]()  # ticks of symbols without, and with windows
+    variances, doubled_variances = np.zeros(len(query.groups)), np.zeros(len(query.groups))
+    alone_ticks, beside_ticks = Counter[NoiseTable](), Counter[NoiseTable]()  # with symbols only, and windows, too
     try:
         for kind, count in kinds.items():
             windows = _window_variances(job, kind, length)
@@ -122,14 +122,14 @@ def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) ->
             if windows is not None and (symbols is None or (source == "best" and windows.sum() <= symbols.sum())):
                 variances += count * windows
             elif kind.table is not None and windows is not None and source == "both":
-                doubled += count * windows
-                beside[kind.table] += count * length
+                doubled_variances += count * windows
+                beside_ticks[kind.table] += count * length
             elif kind.table is not None:
-                alone[kind.table] += count * length
-        scale = _noise_scale(job, alone.keys() | beside.keys(), budget, length)
-        variances += _symbol_variances(job, alone, scale)
-        if beside:
-            variances += 1.0 / (1.0 / doubled + 1.0 / _symbol_variances(job, beside, scale))
+                alone_ticks[kind.table] += count * length
+        scale = _noise_scale(job, alone_ticks.keys() | beside_ticks.keys(), budget, length)
+        variances += _symbol_variances(job, alone_ticks, scale)
+        if beside_ticks:
+            variances += 1.0 / (1.0 / doubled_variances + 1.0 / _symbol_variances(job, beside_ticks, scale))
     except (FuguError, ValueError):
         return None
     return Worth(length, math.sqrt(variances.sum()), _guess_error(job, kinds, length))

@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class FrameSpan(NamedTuple):
-    """The interval (previous, last] of a frame, and its first tick; of a window's frame all are indices of windows."""
+    """The interval (previous, last] of a frame, and its first tick; for a frame of a window, indices of windows."""
 
     previous: int
     first: int

@@ -82,7 +82,7 @@ MOST_VALUES = 500
 
 
 def among(db: Database, query: str, values: Sequence[object], *other_values: object) -> Iterator[Any]:
-    """Run a query, to whose end `IN (...)` with some values is added, in batches. Return the rows of all batches.
+    """Run a query in batches, each with `IN (...)` of some values at its end. Yield the rows of all batches.
 
     `other_values` are for the query's `?`, which come first.
     """

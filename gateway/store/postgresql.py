@@ -115,9 +115,9 @@ class PostgresDatabase:
             *_, self._schema = self._identity
             self._prepare(create)
             if lease is not None and not self._take_lease(lease):
-                holder = self._holder(lease)
+                holder_text = self._holder_text(lease)
                 raise kind.refused(
-                    f"another gateway runs with {database_name}{holder}: stop it, or use another {kind.file.name}"
+                    f"another gateway runs with {database_name}{holder_text}: stop it, or use another {kind.file.name}"
                 )
         except DatabaseError as error:
             self.close()
@@ -167,9 +167,9 @@ class PostgresDatabase:
 
     @contextmanager
     def new_generation(self, names: Iterable[str], /) -> Iterator[None]:
-        """Begin a transaction in which no other process writes, and after which old leases with `shares` never write.
+        """Begin a transaction that keeps out all other writers, and after which earlier leases with `shares` are void.
 
-        Sessions that hold the leases of these names are ended first, because one of them may be frozen. Raises
+        Sessions that hold the leases called `names` are ended first, because one of them may be frozen. Raises
         FileLostError if another process has taken this one's lease, or DatabaseError; nothing is changed then.
         """
         for name in names:
@@ -334,14 +334,14 @@ class PostgresDatabase:
             self._lease = lease
 
     def _take_lease(self, lease: Lease) -> bool:
-        """Take a lease. Return false if another process has it and it must not be taken from that."""
+        """Take a lease. Return false if another process has it and keeps it."""
         if lease.take:
             self._end_sessions(lease)  # one of them may be in a transaction, and have the write lock
             self._new_epoch(lease)  # its former holder can write nothing from here on
         elif lease.silent is not None:
             self._end_sessions(lease, lease.silent)
         if not self._try_lock(
-            lease, time.monotonic() + (_TAKE_SECONDS if lease.take else _HOLD_SECONDS), end=lease.take
+            lease, time.monotonic() + (_TAKE_SECONDS if lease.take else _HOLD_SECONDS), end_others=lease.take
         ):
             return False
         if not lease.take:
@@ -350,16 +350,16 @@ class PostgresDatabase:
 
     def _new_epoch(self, lease: Lease) -> None:
         """Raise a lease's epoch, and note the epochs in which this process has it."""
-        with self._lock_transaction(_writer(lease)):
+        with self._lock_transaction(_write_lock(lease)):
             self.execute(_NEXT_EPOCH, (lease.name,))
             self._epochs = self.execute(_epochs(lease)).fetchone()
 
-    def _try_lock(self, lease: Lease, deadline: float, *, end: bool) -> bool:
-        """Take a lease's lock by the deadline. Return whether this session has it; `end` ends a session that has it."""
+    def _try_lock(self, lease: Lease, deadline: float, *, end_others: bool) -> bool:
+        """Take a lease's lock by the deadline. Return whether this session has it; `end_others` ends others that do."""
         while not self.execute("SELECT pg_try_advisory_lock(?)", (self._lock_key(lease.name),)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 return False
-            if end:
+            if end_others:
                 self._end_sessions(lease)
             time.sleep(_POLL_SECONDS)
         return True
@@ -369,8 +369,8 @@ class PostgresDatabase:
         query = f"SELECT pg_terminate_backend(pid) {_LOCKS} AND {_KEY}=? AND pid<>pg_backend_pid() AND {_SILENCE}>=?"
         self.execute(query, (self._lock_key(lease.name), silent)).fetchall()
 
-    def _holder(self, lease: Lease) -> str:
-        """The session that has a lease's lock, as text: the server knows its address, not its process there."""
+    def _holder_text(self, lease: Lease) -> str:
+        """Describe the session that has a lease's lock: its client's address and its server process; '' without one."""
         query = f"SELECT pid, COALESCE(host(client_addr), 'its machine') {_LOCKS} AND {_KEY}=?"
         row = self.execute(query, (self._lock_key(lease.name),)).fetchone()
         return "" if row is None else f" (from {row[1]}, by the server's process {row[0]})"
@@ -380,7 +380,7 @@ class PostgresDatabase:
         query = "BEGIN"
         if self._lease is not None and self._lease.shares and not exclusive:
             query += f"; SELECT pg_advisory_xact_lock_shared({self._lock_key(lock, 'schema')})"
-            lock = _writer(self._lease)
+            lock = _write_lock(self._lease)
         query += f"; SELECT pg_advisory_xact_lock({self._lock_key(lock, 'schema')})"
         if self._lease is not None:
             query += f"; {_epochs(self._lease)}"
@@ -453,7 +453,7 @@ class PostgresDatabase:
         if self._lease is not None:
             self.check()
             # A session that is broken here may live on at the server with the lock: in this epoch it is this process's.
-            if not self._try_lock(self._lease, time.monotonic() + _TAKE_SECONDS, end=True):
+            if not self._try_lock(self._lease, time.monotonic() + _TAKE_SECONDS, end_others=True):
                 raise AwayError(f"{self._server.name} has a session of before that does not end")
 
     def _error_of(self, error: psycopg.Error) -> DatabaseError:
@@ -473,7 +473,7 @@ def _own_schema(connection: psycopg.Connection[Any], server: Server) -> str | No
     return schema if schema is None or not server.part else f"{schema}_{server.part.replace('-', '_')}"
 
 
-def _writer(lease: Lease) -> str:
+def _write_lock(lease: Lease) -> str:
     return f"writer {lease.name}" if lease.shares else "write"
 
 

@@ -464,7 +464,7 @@ class Store:
         return int(self._db.execute("SELECT shards FROM layout").fetchone()[0])
 
     def arrange(self, shards: int, seal: Callable[[], None]) -> None:
-        """Let this number of processes share the devices from now on, unless it is the number already.
+        """Let `shards` processes share the devices from now on, unless as many share them already.
 
         A journal's row has frames of several devices, so `seal` empties the journal. All is one transaction, after
         which no earlier process can write. Raises DatabaseError; nothing has changed then.

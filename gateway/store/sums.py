@@ -1,7 +1,7 @@
 """Reports of groups until the sum of their window opens, and the sets of homes that were asked for: beside the store.
 
 A part is uniform by itself, and with the helper's masks it is a home's count. So reports are in a file or schema of
-their own, which is never copied, and are removed once their window is settled. It is made with the first report.
+their own, which is never copied, and are removed once their window is settled. The file is made with the first report.
 Source: docs/proofs/sums.md.
 """
 
@@ -162,7 +162,7 @@ class SumStore:
             self._db.execute(f"DELETE FROM {table} WHERE document=? AND number=?", (document, number))
 
     def erase(self) -> None:
-        """Leave no removed row in the file's log, which ends when the file is closed; the next use opens it again."""
+        """Close the file, which ends its log with the removed rows; the next use opens it again."""
         if isinstance(self._location, Path):
             self.close()
 

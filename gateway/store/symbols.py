@@ -446,14 +446,14 @@ CREATE TABLE heads (
         self._db.execute("INSERT INTO journal (shard, batch) VALUES (?, ?)", (self._shard, columns.encode()))
         tail.add(columns)
 
-    def seal(self, removed: Iterable[tuple[int, int]], chunks: Iterable[Chunk], heads: Iterable[Head]) -> None:
+    def seal(self, removed_chunks: Iterable[tuple[int, int]], chunks: Iterable[Chunk], heads: Iterable[Head]) -> None:
         """Put chunks in the place of the journal and of old chunks. Call `read_again` after the transaction.
 
         Args:
-            removed: numbers of sequences, each with the first tick of the first chunk that is removed.
+            removed_chunks: numbers of sequences, each with the first tick of the first chunk that is removed.
             heads: the heads of all sequences with new chunks; the reported ticks of earlier heads stay.
         """
-        self._db.executemany("DELETE FROM chunks WHERE stream=? AND first>=?", removed)
+        self._db.executemany("DELETE FROM chunks WHERE stream=? AND first>=?", removed_chunks)
         self._db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_chunk_row, chunks))
         self._db.executemany(
             "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET last=excluded.last, "
@@ -484,10 +484,10 @@ CREATE TABLE heads (
             {number for number, device in self._db.execute(query) if self._owns(device)} | {*self.tail.numbers}
         )
 
-    def put_reported(self, reported: Iterable[tuple[int, int]]) -> None:
+    def put_reported(self, reported_ticks: Iterable[tuple[int, int]]) -> None:
         """Store the newest reported tick of sealed streams, each with the number of its stream."""
         self._db.executemany(
-            "UPDATE heads SET reported=? WHERE stream=?", ((tick, number) for number, tick in reported)
+            "UPDATE heads SET reported=? WHERE stream=?", ((tick, number) for number, tick in reported_ticks)
         )
 
     def chunks(self, number: int, tick: int) -> Iterator[Chunk]:

@@ -207,7 +207,7 @@ def test_noise_that_was_halved_is_found_in_what_was_published(scale: float, wron
     assert np.array_equal(noise["window high 0"], up - down)
     assert bool(distribution_problems(noise, [definition])) is wrong
     recorded = Recorded([np.zeros(0, np.int64)] * 2, noise)
-    (result,) = attack_audiences([policy], SITE, windows(policy), seed=1, trials=10**9, recorded=recorded)
+    (result,) = attack_audiences([policy], SITE, windows(policy), seed=1, trials=10**9, draws=recorded)
     assert result.draws == "recorded"
     assert result.refuted is wrong
     assert 0 < result.trials <= 1000

@@ -145,7 +145,7 @@ def test_an_audit_counts_what_leaks_from_before_a_wider_class(
 ) -> None:
     """With the store that knows which ticks were drawn; without one no tick lies between for certain."""
     if not obeys:
-        monkeypatch.setattr(Maker, "refuse_loud", lambda *_: None)
+        monkeypatch.setattr(Maker, "refuse_leaks", lambda *_: None)
     scene, key, first = changed_class(tmp_path, stream)
     spent, allowed = scene.ledger.account(KEY).spent, scene.ledger.account(key).allowance
     truth = losses(0.05, (60, spent), (first - 60, 0), (2000, allowed))[first:].max()
@@ -209,7 +209,7 @@ def test_a_class_that_outlived_a_store_counts_for_nothing_that_was_told_before_i
             if first == 600:
                 ledger.begin([("watch", "hr", 660)], "new", "store")
         (stream,) = audit_ledger(ledger, history=lambda *_: history).streams
-        (outlived,), lost = ledger.past([KEY[:2]])
+        (outlived,), lost = ledger.stream_past([KEY[:2]])
     assert (classes_of(outlived[0]), lost) == ((WIDE,), False)
     assert not stream.wrong
 
@@ -233,7 +233,7 @@ def test_a_narrower_class_that_follows_a_lost_store_takes_nothing_from_ticks_bef
     """
     if not obeys:
         monkeypatch.setattr(Ledger, "_least_used_allowance", lambda _self, _key, _old, allowance: allowance)
-        monkeypatch.setattr(Ledger, "past", lambda *_: ([], False))
+        monkeypatch.setattr(Ledger, "stream_past", lambda *_: ([], False))
     scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, WIDE),))
     scene.scene.record(*frames([20] * 4))
     assert released(scene) == [0, 20, 40]
@@ -267,7 +267,7 @@ def test_after_a_lost_ledger_releases_wait_until_nothing_is_left_of_what_may_hav
 ) -> None:
     """Audiences may have been promised less, or told more: here by the class of an earlier policy."""
     if not obeys:
-        monkeypatch.setattr(Maker, "refuse_loud", lambda *_: None)
+        monkeypatch.setattr(Maker, "refuse_leaks", lambda *_: None)
     scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, NARROW),))
     if after is not None:
         scene.ledger.close()
@@ -326,8 +326,8 @@ def test_a_release_waits_for_all_of_which_more_was_told_in_the_numbers_of_its_de
     )
     job: Any = SimpleNamespace(name="count", epsilon=1.0, clock=clock, plan=plan)
     with pytest.raises(FuguError, match=says):
-        maker.refuse_loud(job, release(199, 218, shifts={"watch": 1000}))
+        maker.refuse_leaks(job, release(199, 218, shifts={"watch": 1000}))
     half = SLACK * Fraction(1, 2)
     assert stretches == [(1030, Fraction(5, PER_NAT), half), (1099, None, half)]
     if None not in far.values():
-        maker.refuse_loud(job, release(200, 219, shifts={"watch": 1000}))
+        maker.refuse_leaks(job, release(200, 219, shifts={"watch": 1000}))
