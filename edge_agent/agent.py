@@ -127,7 +127,7 @@ class Agent:
         return None if self._fleet is None else self._fleet.silent(seconds)
 
     def _follow_pause(self) -> None:
-        """Follow the begin and the end of a pause; when it begins, frames that are under way leave."""
+        """Begin or end a pause as its file says. A pause that begins closes the open frames."""
         is_paused = self._pause.holds(min(self._clock.now_us() / 1e6, self._now()))  # setting the clock ends no pause
         if is_paused == self._paused:
             return
@@ -181,7 +181,7 @@ class Agent:
         self._queue_event(lambda: self._sender.answered(client, mid, accepted))
 
     def _queue_message(self, topic: str, payload: bytes) -> None:
-        """Queue a message for the loop, unless too much waits; called in the network thread."""
+        """Queue a message for the loop, unless too many messages wait; called in the network thread."""
         waiting_bytes = self._bytes_delivered - self._bytes_taken
         if waiting_bytes + len(payload) > MOST_WAITING_BYTES or self._events.qsize() >= MOST_WAITING:
             self.refused["too_many"] += 1
@@ -339,10 +339,7 @@ class Agent:
         self._link.publish(topic_of("status", self._plan.fleet, self._plan.device), status.encode(), retain=True)
 
     def _drain(self) -> bool:
-        """Close frames that are not full, and wait until the outbox is empty, at most `drain_seconds`.
-
-        True if the status says that the device is offline; False if the outbox failed.
-        """
+        """Close all frames, and wait until the outbox is empty, at most `drain_seconds`. False if the outbox failed."""
         if self._fleet is not None:
             self._fleet.close()
         self._describing.close()

@@ -25,7 +25,7 @@ _REST_SECONDS = 60.0
 
 
 class Describing:
-    """Descriptions that are to be published; used from the agent's loop. `queue` takes work from a thread for the loop.
+    """Descriptions that are to be published; used from the agent's loop. `queue` hands work to the loop.
 
     `descriptions` follow from the policies alone, by stream; empty if a gateway describes the streams.
     """

@@ -88,15 +88,15 @@ class DeviceClock(Anchored):
         """True if the time is not known yet, or the wall clock has made a jump that is not confirmed."""
         return not self.anchors or self.jump is not None
 
-    def rest(self, microseconds: int) -> None:
+    def sleep(self, microseconds: int) -> None:
         """Let some time pass; no event ends the wait."""
         if microseconds > 0:
             self._machine.wait(Wake(), microseconds / 1e6)
 
-    def follow(self, signed: int | None = None) -> None:
+    def follow(self, signed_time: int | None = None) -> None:
         """Follow the wall clock. Call this often, and with each newer signed time, in seconds of Unix time."""
         anchors_before, offset_before_us, jump_before = self.anchors, self.offset_us, self.jump
-        super().follow(signed)
+        super().follow(signed_time)
         if self.jump is not None and self.jump is not jump_before:
             self._warn_of_jump(self.jump[0] - offset_before_us)
         if self.anchors > anchors_before:

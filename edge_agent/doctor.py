@@ -63,7 +63,7 @@ def try_sensors(plans: Sequence[StreamPlan], patience: float | None = None) -> l
             reading_of_sensor = {sensor_id: sensor.read(tick) for sensor_id, sensor in sensor_of_id.items()}
             for trial, sensor in zip(trials, sensors, strict=True):
                 reading = reading_of_sensor[id(sensor)]
-                trial.take(tick, None if reading is None else reading.reveal())
+                trial.observe(tick, None if reading is None else reading.reveal())
             seconds_left = deadline - time.monotonic()
             is_done = all(trial.is_over or has_failed for trial, has_failed in zip(trials, has_trouble, strict=True))
             if seconds_left <= 0 or is_done:
@@ -84,7 +84,7 @@ class _Trial:
         self._discretiser = classifier_of(plan.discretiser)
         self._ticks = self._count = 0
 
-    def take(self, tick: int, raw_value: object) -> None:
+    def observe(self, tick: int, raw_value: object) -> None:
         """Classify the raw value of a tick, unless a usable reading has come before."""
         if not self._is_usable:
             self._ticks += 1
@@ -137,8 +137,8 @@ def limits(path: str | Path) -> list[str]:
         pins_of_stream = {stream.stream or "": enrolment.pins.get(stream.stream or "") for stream in config.streams}
         chooser, is_refused = "whoever holds the policy keys", bool(enrolment.pins)
     lines = [f"stream {name}: {_pin_text(pin, chooser, is_refused=is_refused)}" for name, pin in pins_of_stream.items()]
-    per_stream, point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
-    lines.append(f"each stream: {per_stream}; each released point: {point or 'none may leave'}")
+    per_stream, per_point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
+    lines.append(f"each stream: {per_stream}; each released point: {per_point or 'none may leave'}")
     if total or len(pins_of_stream) > 1:
         lines.append(f"all streams together: {total or 'not limited; the sum of their epsilons is no bound'}")
     lines += [

@@ -60,10 +60,7 @@ def stream_form(
 
 
 def stream_forms(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the forms of a document's policies, with sensors. TrustError for a stream without a sensor.
-
-    Other errors as of `stream_form`.
-    """
+    """Return `stream_form` of each policy of a document. TrustError for a stream without a sensor."""
     streams = {stream.stream: stream for stream in config.streams}
     forms = []
     for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):

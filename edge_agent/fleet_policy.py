@@ -128,10 +128,7 @@ class FleetPolicy:
         return None if code is None else StatusCode(code)
 
     def ahead(self, seconds: float) -> bool:
-        """True if the gateway's time is more than a day ahead of this device's clock, which is synchronised.
-
-        `seconds` is the device's Unix time.
-        """
+        """True if the gateway's time is over a day ahead of `seconds`, the Unix time of this synchronised device."""
         return self._is_far_ahead or (self.trusted.time > seconds + DAY_SECONDS and self._is_synchronised())
 
     def next_status(self, seconds: float, is_reconnected: bool) -> tuple[str, bytes] | None:

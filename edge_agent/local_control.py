@@ -5,8 +5,8 @@ in seconds, at which the pause ends, or nothing for a pause without an end. Duri
 sensor is read.
 
 Troubles of a sensor may depend on what it measures. The findings of the watch, and the owner's own epsilon, follow from
-true states without noise. So these are told here only, and are in no file. The agent answers on a socket beside the
-outbox that only its own account can open. It tells counts and fixed words, never a reading.
+true states without noise. So no file holds them. The agent tells them on a socket beside the outbox that only its own
+account can open. It tells counts and fixed words, never a reading.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class OpenFrame:
         output_count = len(self.outputs)
         return tick == self.first + output_count and plan.version == self.version and output_count < self.frame_ticks
 
-    def take(self, tick: int, output: bytes, version: int, frame_ticks: int, bits: int) -> None:
+    def add(self, tick: int, output: bytes, version: int, frame_ticks: int, bits: int) -> None:
         """Add the output of a tick."""
         if not self.outputs:
             self.first, self.version, self.frame_ticks, self.bits = tick, version, frame_ticks, bits
@@ -279,7 +279,7 @@ class Outbox:
         frame = OpenFrame(DrawnTicks(self._db, plan.stream), row[2], row[2], *row[3:])
         query = "SELECT tick, output, version, frame_ticks, bits FROM intact_pending WHERE stream = ? ORDER BY tick"
         for pending_row in self._db.execute(query, (plan.stream,)):
-            frame.take(*pending_row)
+            frame.add(*pending_row)
         frame.stored = len(frame.outputs)
         frame.drawn.extend_to(max(frame.last_framed, frame.first + frame.stored - 1 if frame.outputs else -1))
         return self._open.setdefault(plan.stream, frame).last
@@ -293,17 +293,17 @@ class Outbox:
         """Return the drawn ticks of a stream, by policy."""
         return self._open[stream].drawn
 
-    def set_shift(self, plan: StreamPlan, shift: int, since: int) -> None:
-        """Set the shift of a stream from tick `since` on, and force it to disk; the frame under way ends."""
+    def set_shift(self, plan: StreamPlan, shift: int, since_tick: int) -> None:
+        """Set the shift of a stream from tick `since_tick` on, and force it to disk; the frame under way ends."""
         frame = self._open[plan.stream]
-        if (frame.shift, frame.since) == (shift, since):
+        if (frame.shift, frame.since) == (shift, since_tick):
             return
         with self._commit(is_forced=True):
             self._write_frame(plan.stream, frame, frame.reserved)
-            values = (shift, since, plan.stream)
-            self._db.execute("UPDATE streams SET shift = ?, since = ? WHERE stream = ?", values)
+            shift_row = (shift, since_tick, plan.stream)
+            self._db.execute("UPDATE streams SET shift = ?, since = ? WHERE stream = ?", shift_row)
         self._note_written(frame, frame.reserved)
-        frame.shift, frame.since = shift, since
+        frame.shift, frame.since = shift, since_tick
 
     def anchor(self) -> Anchor | None:
         """Return the anchor of the device's clock that was stored last; `None` if there is none."""
@@ -405,7 +405,7 @@ class Outbox:
         frame.last = tick
         if row is None or output is None:
             return
-        frame.take(tick, output, *row)
+        frame.add(tick, output, *row)
         frame.stored = len(frame.outputs) if self._by_tick else frame.stored
         if len(frame.outputs) >= plan.frame_ticks:
             self._seal_frame(plan, frame, tick + plan.frame_ticks)
@@ -470,16 +470,16 @@ class Outbox:
 
     def _store_window(self, key: tuple[str, str], index: int, encode: Callable[[int], bytes]) -> None:
         """Store the frame or report of a window, in a transaction; `encode` takes the index of the window before."""
-        (previous,) = self._db.execute(
+        (last_index,) = self._db.execute(
             "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
         ).fetchone()
-        if previous >= index:
+        if last_index >= index:
             raise OutboxError(f"window {index} of {sequence_name(*key)} was committed before")
-        payload = encode(previous)
+        payload = encode(last_index)
         if not self.frames.make_room(len(payload)):
             raise self._full_error()
         self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
-        self.frames.add(sequence_name(*key), previous, index, payload)
+        self.frames.add(sequence_name(*key), last_index, index, payload)
 
     def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
         frame_bytes = _frame_bytes(plan)

@@ -191,10 +191,10 @@ class _Count(Secret):
     __slots__ = ("_values", "number", "observed", "sealed")
     kind = "share of a sum"
 
-    def __init__(self, number: int, values: list[int], sealed: SealedMasks) -> None:
+    def __init__(self, number: int, counts: list[int], sealed: SealedMasks) -> None:
         self.number = number
-        self._values = values
-        self.observed = [0] * len(values)
+        self._values = counts
+        self.observed = [0] * len(counts)
         self.sealed = sealed
 
     def add(self, block: int, state_place: int | None) -> None:
@@ -204,9 +204,9 @@ class _Count(Secret):
 
     def take_parts(self) -> bytes:
         """Return the masked counts as bytes, and forget them."""
-        parts = pack_numbers(self._values)
+        count_bytes = pack_numbers(self._values)
         self._values = []
-        return parts
+        return count_bytes
 
 
 class _Sum:
@@ -247,9 +247,9 @@ class StreamSums:
         """Count a tick, later than every tick before, and its state, None if it has none."""
         wall_tick = tick - self._shift
         self._move_to(wall_tick)
-        for total in self._sums:
-            if total.open is not None:
-                total.open.add(*total.plan.places_at(wall_tick, state))
+        for sum_ in self._sums:
+            if sum_.open is not None:
+                sum_.open.add(*sum_.plan.places_at(wall_tick, state))
         self._next_wall = wall_tick + 1
 
     def advance(self, tick: int) -> list[Report]:
@@ -259,35 +259,35 @@ class StreamSums:
         """
         self._move_to(tick - self._shift)
         ended_windows, self._ended = self._ended, []
-        for total in self._sums:
-            self._helpers.note_key_tick(total.plan.name, tick)
-            window_number = max(total.plan.at(self._next_wall - 1) + 1, total.last_window + 1, 0)
-            first_tick = total.plan.begin(window_number)
-            lead_ticks = min(total.plan.length, -(-_AHEAD_US // total.plan.period_us))
-            is_due = first_tick - self._next_wall <= lead_ticks and total.asked_window < window_number
-            if is_due and self._helpers.has_key(total.plan, first_tick + self._shift):
-                total.asked_window = window_number
-                self._helpers.seal(total.plan, window_number, partial(self._take_masks, total, window_number))
-        return [self._make_report(total, count) for total, count in ended_windows]
+        for sum_ in self._sums:
+            self._helpers.note_key_tick(sum_.plan.name, tick)
+            window_number = max(sum_.plan.at(self._next_wall - 1) + 1, sum_.last_window + 1, 0)
+            first_tick = sum_.plan.begin(window_number)
+            lead_ticks = min(sum_.plan.length, -(-_AHEAD_US // sum_.plan.period_us))
+            is_due = first_tick - self._next_wall <= lead_ticks and sum_.asked_window < window_number
+            if is_due and self._helpers.has_key(sum_.plan, first_tick + self._shift):
+                sum_.asked_window = window_number
+                self._helpers.seal(sum_.plan, window_number, partial(self._take_masks, sum_, window_number))
+        return [self._make_report(sum_, count) for sum_, count in ended_windows]
 
-    def _take_masks(self, total: _Sum, window_number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
+    def _take_masks(self, sum_: _Sum, window_number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
         """Take the masks of a window, unless it has begun."""
-        if total.plan.begin(window_number) >= self._next_wall:
-            values = [(total.shares.draw(self._bits) - mask) % _WORD for mask in masks]
-            total.next = _Count(window_number, values, sealed)
+        if sum_.plan.begin(window_number) >= self._next_wall:
+            counts = [(sum_.shares.draw(self._bits) - mask) % _WORD for mask in masks]
+            sum_.next = _Count(window_number, counts, sealed)
 
     def _move_to(self, wall_tick: int) -> None:
         """Begin and end windows: `wall_tick` is the next tick that may be counted."""
         self._next_wall = wall_tick
-        for total in self._sums:
+        for sum_ in self._sums:
             for _ in range(2):  # the window under way may end, and so may the next
-                if total.open is not None and total.open.number < total.plan.at(wall_tick):
-                    self._ended.append((total, total.open))
-                    total.open = None
-                if total.open is None and total.next is not None and total.next.number <= total.plan.at(wall_tick):
-                    total.open, total.next = total.next, None
+                if sum_.open is not None and sum_.open.number < sum_.plan.at(wall_tick):
+                    self._ended.append((sum_, sum_.open))
+                    sum_.open = None
+                if sum_.open is None and sum_.next is not None and sum_.next.number <= sum_.plan.at(wall_tick):
+                    sum_.open, sum_.next = sum_.next, None
 
-    def _make_report(self, total: _Sum, count: _Count) -> Report:
-        total.last_window = count.number
-        head_fields = self._version, total.plan.name, -1, count.number, total.plan.digest
+    def _make_report(self, sum_: _Sum, count: _Count) -> Report:
+        sum_.last_window = count.number
+        head_fields = self._version, sum_.plan.name, -1, count.number, sum_.plan.digest
         return Report(*head_fields, tuple(count.observed), count.take_parts(), count.sealed)

@@ -106,7 +106,7 @@ class Stream(Pace):
         tick = max(self.next_tick, self.clock.at(now_us) + 1)
         end_ticks = [window.last(window.first_from(tick)) for window in self.plan.windows]
         open_window_ends = (counter.window.last(index) for counter in self.counters for index in counter.counts)
-        end_ticks += [last for last in open_window_ends if last >= tick]
+        end_ticks += [end_tick for end_tick in open_window_ends if end_tick >= tick]
         if self.plan.noise is not None:
             end_ticks.append(tick + self.plan.frame_ticks - 1)
         return self.clock.time_of(min(end_ticks)) if end_ticks else None
@@ -267,12 +267,12 @@ class Ticker:
         if self.seconds_to_tick() * 1e6 < 3 * part_us:
             return False
         judging_end_us = self._clock.elapsed_us() + 2 * part_us
-        self._clock.rest(part_us)
+        self._clock.sleep(part_us)
         start_seconds = time.thread_time()
         watch.judge()
         if (time.thread_time() - start_seconds) * 1e6 > part_us:
             watch.end("this machine is too slow for it at such a period")
-        self._clock.rest(judging_end_us - self._clock.elapsed_us())
+        self._clock.sleep(judging_end_us - self._clock.elapsed_us())
         return True
 
     def seconds_to_tick(self) -> float:
@@ -317,14 +317,14 @@ class Ticker:
         return Stream(plan, clock, sensor, self._entropy, last_tick, counters, self._sums(plan, clock.shift))
 
     def _counters(
-        self, plan: StreamPlan, start: int, last_tick: int, stored: Mapping[tuple[str, str], Sequence[WindowRecord]]
+        self, plan: StreamPlan, since: int, last_tick: int, stored: Mapping[tuple[str, str], Sequence[WindowRecord]]
     ) -> list[RecordedCounter]:
         draw_below, counters = uniform_below(self._entropy), []
         for window in plan.windows:
             records = stored.get((plan.stream, window.name), ())
             records = [record for record in records if record.through <= last_tick]  # later ones are of another outbox
             last_index = self._outbox.register_window(plan.stream, window)
-            counters.append(RecordedCounter(window, draw_below, last_index, start, records))
+            counters.append(RecordedCounter(window, draw_below, last_index, since, records))
         return counters
 
     def _sums(self, plan: StreamPlan, shift: int) -> StreamSums | None:

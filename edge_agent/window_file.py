@@ -77,7 +77,7 @@ class RecordedCounter(Counter):
         return super().end(index)
 
     def records(self, tick: int) -> list[WindowRecord]:
-        """Return the records of windows of which a quarter, but the last, ends at a tick.
+        """Return the records of the windows whose first, second or third quarter ends at a tick.
 
         A count outside a record's bounds cannot come back into the bounds of a frame by later ticks.
         """
@@ -110,10 +110,10 @@ class _Place(NamedTuple):
         body = record[_CHECK_BYTES:]
         if len(record) != self.size or record[:_CHECK_BYTES] != self._checksum(body):
             return None
-        counts = (body[i : i + _COUNT_BYTES] for i in range(_HEAD.size, len(body), _COUNT_BYTES))
+        packed_counts = (body[i : i + _COUNT_BYTES] for i in range(_HEAD.size, len(body), _COUNT_BYTES))
         index, through, observed = _HEAD.unpack_from(body)
-        count_values = tuple(int.from_bytes(count, "little", signed=True) for count in counts)
-        return WindowRecord(index, through, observed, count_values)
+        counts = tuple(int.from_bytes(packed, "little", signed=True) for packed in packed_counts)
+        return WindowRecord(index, through, observed, counts)
 
     def _checksum(self, body: bytes) -> bytes:
         return sha256(self.key + body).digest()[:_CHECK_BYTES]

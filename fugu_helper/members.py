@@ -122,10 +122,10 @@ def _read_members(lines: Iterable[str]) -> tuple[list[str], bytes]:
 
 def _refuse_duplicates(value: Callable[[int], object], line_count: int) -> None:
     """Raise a ValueError if two lines have the same value; a part of the values at a time, to use little memory."""
-    for part in range(_HASH_PARTS):
-        values = set[object]()
+    for hash_part in range(_HASH_PARTS):
+        part_values = set[object]()
         for line in range(line_count):
-            if hash(line_value := value(line)) % _HASH_PARTS == part:
-                if line_value in values:
+            if hash(line_value := value(line)) % _HASH_PARTS == hash_part:
+                if line_value in part_values:
                     raise ValueError(f"line {line + 1} has a name or a key that another line has")
-                values.add(line_value)
+                part_values.add(line_value)

@@ -188,7 +188,7 @@ class Group:
                 gathering.bitmap.append(0)
             if (masks := self._open_masks(gathering, report, request.number, document)) is not None:
                 gathering.bitmap[-1] |= 0x80 >> gathering.count % 8
-                gathering.sums = [total + mask for total, mask in zip(gathering.sums, masks, strict=True)]
+                gathering.sums = [mask_sum + mask for mask_sum, mask in zip(gathering.sums, masks, strict=True)]
             gathering.count += 1
         gathering.next_page += 1
 

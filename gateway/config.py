@@ -90,7 +90,7 @@ def _resolve_path(path: object, info: ValidationInfo) -> Path:
 
 
 def _parse_with(parse: Callable[[_Text], _Parsed], text: _Text) -> _Parsed:
-    """Parse a text, with a FuguError as the ValueError that pydantic expects."""
+    """Return `parse(text)`; convert a FuguError to the ValueError that pydantic expects."""
     try:
         return parse(text)
     except FuguError as error:

@@ -20,7 +20,7 @@ ENTRY_POINT_GROUP = "fugu_edge.sensors"
 class CallSensor(LiveSensor):
     """Calls a function once a tick, in a thread of its own; the reading of a tick is the result of the call before it.
 
-    So a slow function delays no symbol: ticks before it returns have no reading. Neither has a tick at which it raises.
+    So a slow function delays no symbol. Ticks before it returns, and ticks at which it raises, have no reading.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:

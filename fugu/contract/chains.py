@@ -268,9 +268,9 @@ class JointChains(_ByOdds):
         names = ", ".join(joint_stream.name for joint_stream in self.streams)
         raise ValueError(f"the class of chains is of the streams {names}, not of {device}/{stream}")
 
-    def shown_states(self, column: int) -> tuple[int, ...]:
-        """Return for each state of the chain the state of the stream at a column."""
-        return tuple(row[column] for row in self.shows)
+    def shown_states(self, index: int) -> tuple[int, ...]:
+        """Return for each state of the chain the state of the class's stream `index`."""
+        return tuple(row[index] for row in self.shows)
 
     def states_of(self, device: str, stream: str, period_us: int) -> int:
         """Return the number of a stream's states; ValueError if it is none of the streams, or has another period."""
@@ -290,9 +290,9 @@ class JointChains(_ByOdds):
         has_same_streams = (self.shows, self.period_us) == (pinned_chains.shows, pinned_chains.period_us)
         return has_same_streams and super().covers(pinned_chains)
 
-    def compiled(self, column: int = 0) -> CorePolicy:
+    def compiled(self, index: int = 0) -> CorePolicy:
         """Compile the class with all its streams."""
-        policy = super().compiled(column)
+        policy = super().compiled(index)
         policy.steps = self.steps
         return policy
 
@@ -320,12 +320,12 @@ class JointChains(_ByOdds):
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
         """Return the loss of the streams that are seen, with nothing seen of the others."""
         rates = [0.0] * len(self.streams)
-        for column, pair in ratios.items():
-            rates[column] = log_up(max(pair))
+        for index, pair in ratios.items():
+            rates[index] = log_up(max(pair))
         return self.joint_loss(adversary, rates)
 
     def stream_loss(
-        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, subject: str, *, windows_only: bool
+        self, index: int, ratios: Ratios, rate: Fraction, adversary: Adversary, subject: str, *, windows_only: bool
     ) -> Loss:
         """Return the joint loss of all streams; GuaranteeError if the stream tells more than the class allows it.
 
@@ -333,7 +333,7 @@ class JointChains(_ByOdds):
         guarantee. So the guarantee holds for all devices, wherever they are. Source: docs/proofs/joint-streams.md,
         "Streams that move together".
         """
-        joint_stream = self.streams[column]
+        joint_stream = self.streams[index]
         if rate > Fraction(joint_stream.rate):
             raise GuaranteeError(
                 f"{subject} tells {float(rate):.9g} nats in a tick, above the {joint_stream.rate:.9g} that the class "
@@ -341,7 +341,7 @@ class JointChains(_ByOdds):
             )
         rates = [stream.rate for stream in self.streams]
         if windows_only:
-            rates[column] = math.nextafter(float(rate), math.inf)
+            rates[index] = math.nextafter(float(rate), math.inf)
         return self.joint_loss(adversary, rates)
 
     def stretch_bound(

@@ -115,8 +115,8 @@ class ClassOfChains(Document):
         """Return the index of a device's stream among the class's streams; ValueError if it is none of them."""
         return 0
 
-    def shown_states(self, column: int) -> tuple[int, ...]:
-        """Return for each state of the chain the state of the stream at a column."""
+    def shown_states(self, index: int) -> tuple[int, ...]:
+        """Return for each state of the chain the state of the class's stream `index`."""
         return tuple(range(self.states))
 
     def states_of(self, device: str, stream: str, period_us: int) -> int:
@@ -170,15 +170,15 @@ class ClassOfChains(Document):
         """The lowest and highest q and r, or the largest odds ratio, as exact fractions for `fugu.core`."""
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
-        """Return the loss of the streams whose outputs are seen, together; `ratios` are by column."""
+        """Return the loss of the streams whose outputs are seen, together; `ratios` are by the stream's index."""
         return self.ratio_loss(*ratios[0], adversary)
 
     def stream_loss(
-        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, subject: str, *, windows_only: bool
+        self, index: int, ratios: Ratios, rate: Fraction, adversary: Adversary, subject: str, *, windows_only: bool
     ) -> Loss:
         """Return the loss of one stream's mechanism, with all that may take turns with it or run beside it.
 
-        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats. `subject` name the
+        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats. `subject` names the
         mechanism in errors. `windows_only`: nothing else of this stream is seen. GuaranteeError: the stream tells too
         much, or the loss is not finite.
         """
@@ -194,14 +194,14 @@ class ClassOfChains(Document):
 
         return contains(self.compiled(), pinned_chains.compiled())
 
-    def compiled(self, column: int = 0) -> Policy:
-        """Compile the class, as a policy of `fugu.core` with the stream at a column."""
+    def compiled(self, index: int = 0) -> Policy:
+        """Compile the class, as a policy of `fugu.core` for the class's stream `index`."""
         policy = Policy()
-        policy.chains, policy.members, policy.steps, policy.column = self.form, self.members, 1, column
+        policy.chains, policy.members, policy.steps, policy.column = self.form, self.members, 1, index
         policy.shared = tuple(
             (stream.name, stream.states, stream.rate.as_integer_ratio()) for stream in self.named_streams
         )
-        policy.states = self.stream_sizes[column]
+        policy.states = self.stream_sizes[index]
         return policy
 
     def stretch_bound(

@@ -53,11 +53,10 @@ def classifier_of(discretiser: bytes) -> Classifier:
 
 
 def _place_classifier(words: dict[str, int]) -> Callable[[Any], int | None]:
-    def place_of_number(raw: Any) -> int | None:
+    def place_of_number(reading: Any) -> int | None:
         """Return the place of a number, or of a word for off or on where one edge tells 0 from 1; None for NaN."""
-        value = (
-            raw if raw.__class__ is float else _to_float(words.get(raw.strip(), raw) if isinstance(raw, str) else raw)
-        )
+        number = words.get(reading.strip(), reading) if isinstance(reading, str) else reading
+        value = number if number.__class__ is float else _to_float(number)
         return None if value != value else place_of_double(value)
 
     return place_of_number
@@ -97,9 +96,9 @@ def _steps(lowest: float, highest: float) -> Callable[[Any], int | None]:
     low *= scale // low_denominator
     span = high * (scale // high_denominator) - low
 
-    def step_of(raw: Any) -> int | None:
-        value = _to_float(raw)
-        if value != value or (math.isinf(value) and _is_infinite(raw)):
+    def step_of(reading: Any) -> int | None:
+        value = _to_float(reading)
+        if value != value or (math.isinf(value) and _is_infinite(reading)):
             return None
         if value <= lowest:
             return 0
@@ -119,8 +118,8 @@ def _cell_classifier(policy: AgentPolicy) -> Callable[[Any], int | None]:
     """
     origin, step, cells = policy.origin, policy.step, policy.cells
 
-    def nearest_cell(raw: Any) -> int | None:
-        latitude, longitude = map(_to_float, str(raw).replace(",", " ").split())
+    def nearest_cell(reading: Any) -> int | None:
+        latitude, longitude = map(_to_float, str(reading).replace(",", " ").split())
         if math.isnan(latitude) or math.isnan(longitude):
             return None
         row = _cell_index(min(max(latitude, -90.0), 90.0), origin[0], step[0])
@@ -131,21 +130,21 @@ def _cell_classifier(policy: AgentPolicy) -> Callable[[Any], int | None]:
     return nearest_cell
 
 
-def _to_float(raw: Any) -> float:
+def _to_float(reading: Any) -> float:
     """Convert a reading to the nearest float, infinite beyond all floats; the exceptions of its type are passed on."""
     try:
-        return float(raw)
+        return float(reading)
     except OverflowError:
-        return math.inf if raw > 0 else -math.inf
+        return math.inf if reading > 0 else -math.inf
 
 
-def _is_infinite(raw: Any) -> bool:
+def _is_infinite(reading: Any) -> bool:
     """True if a reading is no finite number: in all spellings of numbers, only infinities and NaN have an n."""
     try:
-        float(raw)
+        float(reading)
     except OverflowError:
         return False
-    return "n" in str(raw).lower()
+    return "n" in str(reading).lower()
 
 
 def _cell_index(coordinate: float, origin: float, step: float) -> int:

@@ -257,23 +257,23 @@ class _Promise:
         ticks_before: int | None = 0
         if not is_quiet:
             side_count = 1 if first_loud is None else 2
-            leakages = [(total, total.before(MAX_TICK), total.after(MAX_TICK)) for total in sums]
+            leakages = [(leak, leak.before(MAX_TICK), leak.after(MAX_TICK)) for leak in sums]
             limits = [
-                (total, bound + (total.limit - bound - other_bound - _HAIR) / side_count)
-                for total, bound, other_bound in leakages
+                (leak, bound + (leak.limit - bound - other_bound - _HAIR) / side_count)
+                for leak, bound, other_bound in leakages
             ]
-            ticks_before = _least_ticks(lambda ticks: all(total.before(ticks) <= bound for total, bound in limits))
+            ticks_before = _least_ticks(lambda ticks: all(leak.before(ticks) <= bound for leak, bound in limits))
         if ticks_before is None:
             return None, None
-        first = _tick_after(spans, ticks_before)
+        first_tick = _tick_after(spans, ticks_before)
         if first_loud is None:
-            return first, None
+            return first_tick, None
         ticks_after = _least_ticks(
-            lambda ticks: all(total.before(ticks_before) + total.after(ticks) + _HAIR <= total.limit for total in sums)
+            lambda ticks: all(leak.before(ticks_before) + leak.after(ticks) + _HAIR <= leak.limit for leak in sums)
         )
-        end = None if ticks_after is None else _tick_before([*spans, *later_spans[:first_loud]], ticks_after)
-        until = -1 if end is None else min(end - self.promise.stretch_ticks + 1, spans[-1].end)
-        return (None, None) if until < first else (0 if is_quiet else first, until)
+        end_tick = None if ticks_after is None else _tick_before([*spans, *later_spans[:first_loud]], ticks_after)
+        until = -1 if end_tick is None else min(end_tick - self.promise.stretch_ticks + 1, spans[-1].end)
+        return (None, None) if until < first_tick else (0 if is_quiet else first_tick, until)
 
     def _sums(self, past_runs: Sequence[_Run], future_runs: Sequence[_Run]) -> list[_Sum]:
         """Return the leakages that have to stay within limits: exact for any side information, else by the excess."""
@@ -281,15 +281,15 @@ class _Promise:
         joint = isinstance(self.policy.chains, JointChains)  # other streams add to the loss, too
         if self.promise.adversary == "universal" and self.root is not None and not joint:
             sums = self._exact_sums(as_decimal(fraction), ticks, past_runs, future_runs)
-            if all(total.before(MAX_TICK) + total.after(MAX_TICK) + _HAIR < total.limit for total in sums):
+            if all(leak.before(MAX_TICK) + leak.after(MAX_TICK) + _HAIR < leak.limit for leak in sums):
                 return sums
         limit = as_decimal(fraction - Fraction(_true_bound(self.policy.model_dump_json(), self.windows).epsilon(ticks)))
-        before, after = (self._excess(runs, self.rates) for runs in (past_runs, future_runs))
-        sides = (cache(partial(self._decay, excess)) for excess in (before, after))
+        past, future = (self._excess(runs, self.rates) for runs in (past_runs, future_runs))
+        sides = (cache(partial(self._decay, excess)) for excess in (past, future))
         return [_Sum(limit, *sides)]
 
     def _decay(self, excess: Decimal, ticks: int) -> Decimal:
-        """Bound what is left of an excess after some ticks."""
+        """Bound the part of an excess that remains after some ticks."""
         if self.root is None or not excess:
             return excess
         return excess * ((self.root - 1) / (self.root + 1)) ** ticks if ticks else excess
@@ -302,12 +302,12 @@ class _Promise:
             if self.root is None:
                 excess += gap and gap * (_INFINITE if run.max_ticks is None else run.max_ticks)
                 continue
-            total, cap = (self.root - 1) / 2, 2 * self.root.ln()
+            factor, cap = (self.root - 1) / 2, 2 * self.root.ln()
             if run.max_ticks is not None:
-                total = min(total, Decimal(run.max_ticks))
+                factor = min(factor, Decimal(run.max_ticks))
                 if self.root < _ACCURATE_ODDS:
-                    total = min(total, (self.root - 1) / 2 - self._decay((self.root - 1) / 2, run.max_ticks) + _HAIR)
-            excess = min(self._decay(excess, run.min_ticks) + (gap and gap * total), cap) if total else Decimal(0)
+                    factor = min(factor, (self.root - 1) / 2 - self._decay((self.root - 1) / 2, run.max_ticks) + _HAIR)
+            excess = min(self._decay(excess, run.min_ticks) + (gap and gap * factor), cap) if factor else Decimal(0)
         return excess + _HAIR if excess else excess
 
     def _exact_sums(
@@ -377,7 +377,7 @@ class _Promise:
 
 
 def _leakage(odds: Fraction, ratio: Fraction) -> Decimal:
-    """Bound what a side adds whose ticks have a ratio."""
+    """Bound the leakage of a side whose ticks have a ratio."""
     return as_decimal(Fraction(odds_leakage(odds.as_integer_ratio(), ratio_up(*ratio.as_integer_ratio())), ONE))
 
 

@@ -178,7 +178,7 @@ def cause(error: BaseException | None) -> str:
 
 
 def refuse_unprintable(text: str) -> str:
-    """Raise a ValueError for a text of a document that could do something to the terminal of somebody who reads it."""
+    """Raise a ValueError for a text of a document that could control the terminal of its reader."""
     if not text.isprintable():
         raise ValueError("not printable: write it without line breaks, control characters and text directions")
     return text

@@ -85,7 +85,7 @@ def check_outputs(
     outputs: StreamOutputs,
     guarantee: Guarantee,
     subject: str = "the table",
-    column: int | None = None,
+    index: int | None = None,
     *,
     windows_only: bool = False,
     compiled: CorePolicy | None = None,
@@ -94,8 +94,8 @@ def check_outputs(
 
     A stream whose mechanism changes from tick to tick keeps the guarantee if each mechanism passes this check by
     itself. Return the loss of the outputs, and of all that may take turns with them (`lasting_ratios`), about a single
-    tick. `subject` names the outputs in errors. In joint chains the stream is at `column`, by default a single stream
-    with the rate of these outputs. `windows_only`: only these outputs of the stream are seen. `fugu.core.guarantee`
+    tick. `subject` names the outputs in errors. `index` is the stream's in joint chains, by default of a single
+    stream with these outputs' rate. `windows_only`: only these outputs of the stream are seen. `fugu.core.guarantee`
     decides, by the policy `compiled` if there is one. GuaranteeError: the loss is above the guarantee or not finite, or
     the numbers of states differ.
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change";
@@ -109,9 +109,9 @@ def check_outputs(
         bounds = derived_losses(tuple(policy.members), *core.tick_ratios(policy, windows_only), guarantee.adversary)
         bound = core.prove(policy, bounds, promise, windows_only)
     except core.GuaranteeError as error:
-        if column is not None and chains.named_streams:  # say it in numbers
+        if index is not None and chains.named_streams:  # say it in numbers
             chains.stream_loss(
-                column, outputs.ratios, outputs.rate, guarantee.adversary, subject, windows_only=windows_only
+                index, outputs.ratios, outputs.rate, guarantee.adversary, subject, windows_only=windows_only
             )
         raise GuaranteeError(f"{subject}: {error}") from None
     loss = Loss.of(bounds, guarantee.adversary, chains.theorem(guarantee.adversary))

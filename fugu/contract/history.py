@@ -282,14 +282,14 @@ def forget_noise(history: History, intervals: Sequence[Interval]) -> History:
     for span in history.spans:
         if span.first is None:
             continue
-        begin = span.first
+        rest_begin = span.first
         for first, last in intervals:  # keep the parts of a span between the intervals
-            if begin <= last and first <= span.end:
-                if begin < first:
-                    spans.append(span._replace(first=begin, last=first - 1))
-                begin = last + 1
-        if begin <= span.end:
-            spans.append(span._replace(first=begin))
+            if rest_begin <= last and first <= span.end:
+                if rest_begin < first:
+                    spans.append(span._replace(first=rest_begin, last=first - 1))
+                rest_begin = last + 1
+        if rest_begin <= span.end:
+            spans.append(span._replace(first=rest_begin))
     unplaced_spans = [span for span in history.spans if span.first is None]
     return History((*sorted(spans, key=lambda span: span.first or 0), *unplaced_spans), history.complete)
 

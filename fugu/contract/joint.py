@@ -87,21 +87,21 @@ def _bound_of(
     states_of_sensor: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
     for stream in streams:
         try:
-            column = chains.column(stream.device, stream.stream)
+            index = chains.column(stream.device, stream.stream)
         except ValueError as error:
             raise NoJointBoundError(str(error)) from None
-        states = chains.shown_states(column)
+        states = chains.shown_states(index)
         if stream.stream in sensors and states != states_of_sensor.setdefault(
             (sensors[stream.stream], stream.discretiser), states
         ):
             raise NoJointBoundError(f"stream {stream.stream} has the states of another, but not in its class of chains")
-        _check_joint_stream(chains, column, stream)
+        _check_joint_stream(chains, index, stream)
     return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
 
 
-def _check_joint_stream(chains: JointChains, column: int, any_policy: AnyPolicy) -> None:
+def _check_joint_stream(chains: JointChains, index: int, any_policy: AnyPolicy) -> None:
     """Refuse a policy whose stream differs from its description in a class of joint chains."""
-    joint_stream = chains.streams[column]
+    joint_stream = chains.streams[index]
     if not isinstance(any_policy, Policy):
         raise NoJointBoundError(f"stream {any_policy.stream} is measured: the class of others takes it for states")
     if any_policy.clock.period_us != chains.period_us or len(any_policy.discretiser.states) != joint_stream.states:
@@ -127,10 +127,10 @@ def check_joint_streams(policies: Sequence[AnyPolicy]) -> None:
             continue
         for policy in policies:
             try:
-                column = joint_policy.chains.column(policy.device, policy.stream)
+                index = joint_policy.chains.column(policy.device, policy.stream)
             except ValueError:
                 continue
-            _check_joint_stream(joint_policy.chains, column, policy)
+            _check_joint_stream(joint_policy.chains, index, policy)
             if policy.clock != joint_policy.clock:
                 raise NoJointBoundError(
                     f"streams {joint_policy.stream} and {policy.stream} move together and have two clocks"

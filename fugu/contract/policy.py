@@ -242,16 +242,16 @@ class Policy(PolicyHeader):
 
     def true_bound(self) -> StretchBound:
         """Bound the loss of all outputs about stretches, from their true loss about a tick."""
-        column, outputs = self.chains.column(self.device, self.stream), self.outputs
+        index, outputs = self.chains.column(self.device, self.stream), self.outputs
         ratios, rate, adversary = outputs.ratios, outputs.rate, self.guarantee.adversary
-        return self.bound(self.chains.stream_loss(column, ratios, rate, adversary, "the policy", windows_only=False))
+        return self.bound(self.chains.stream_loss(index, ratios, rate, adversary, "the policy", windows_only=False))
 
     def _check_outputs(
         self, guarantee: Guarantee, outputs: StreamOutputs, subject: str, *, windows_only: bool = False
     ) -> Loss:
-        column = self.chains.column(self.device, self.stream)
+        index = self.chains.column(self.device, self.stream)
         return check_outputs(
-            self.chains, outputs, guarantee, subject, column, windows_only=windows_only, compiled=self.compiled()
+            self.chains, outputs, guarantee, subject, index, windows_only=windows_only, compiled=self.compiled()
         )
 
     def bound(self, derived_loss: Loss | None = None) -> StretchBound:

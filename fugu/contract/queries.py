@@ -95,7 +95,7 @@ class Query:
         return length if self.blocks is None or period_us is None else self.blocks.most_ticks(length, period_us)
 
     def usual_ticks(self, length: int) -> int:
-        """Return the usual number of ticks behind one number of a window; for blocks, on days of 24 hours."""
+        """Return how many of a window's `length` ticks fall to each number; for blocks, on a day of 24 hours."""
         return length if self.blocks is None else max(1, length * self.blocks.seconds // 86_400)
 
     def divisor(self, ticks: int) -> int:
@@ -104,7 +104,7 @@ class Query:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a window's document beside its states that say the query; `query_of` reads them."""
+        """The fields of a window's document, besides its states, that give the query; `query_of` reads them."""
         return {} if self.blocks is None else {"blocks": vars(self.blocks)}
 
 

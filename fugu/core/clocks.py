@@ -67,11 +67,11 @@ class Anchored:
         """Return Unix time in microseconds, by the wall clock until the time is known."""
         return self._clock.elapsed_us() + self.offset_us if self.anchors else self._clock.now_us()
 
-    def follow(self, signed: int | None = None) -> None:
+    def follow(self, signed_time: int | None = None) -> None:
         """Follow the wall clock; call it often, and with each newer signed Unix time in seconds."""
         wall, elapsed = self._clock.now_us(), self._clock.elapsed_us()
         offset = wall - elapsed
-        distance = _NEAR_US + 1 if signed is None else abs(wall - signed * 1000000)
+        distance = _NEAR_US + 1 if signed_time is None else abs(wall - signed_time * 1000000)
         if not self.anchors:
             if distance <= _NEAR_US or self._right(wall):
                 self._set(offset, elapsed)
@@ -126,8 +126,8 @@ class TickClock:
 
     def ready(self, tick: int, offset_us: int, drawn_us: int | None) -> int:
         """Return the elapsed time at which a tick may be drawn for, if the tick before was at `drawn_us`."""
-        due = self.due(tick, offset_us)
-        return due if drawn_us is None else max(due, drawn_us + self.period_us - self.period_us // MADE_UP)
+        due_us = self.due(tick, offset_us)
+        return due_us if drawn_us is None else max(due_us, drawn_us + self.period_us - self.period_us // MADE_UP)
 
     def begin(self, tick: int, offset_us: int) -> None:
         """Note that a tick has come."""
@@ -152,8 +152,8 @@ class TickClock:
         silence = (last_tick + 1 - wall_tick - self.shift) * self.period_us
         last_used = last_tick if silence > patience_us else wall_tick + self.shift - 1
         shift = -(-max(self.shift, last_used + 1 - wall_tick) // multiple) * multiple
-        first = max(wall_tick + shift, last_tick + 1)
-        return shift, first if shift > self.shift else self.since, first
+        next_tick = max(wall_tick + shift, last_tick + 1)
+        return shift, next_tick if shift > self.shift else self.since, next_tick
 
 
 def common_multiple(numbers: "Iterable[int]") -> int:

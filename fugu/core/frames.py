@@ -26,13 +26,13 @@ def pack_symbols(symbols: "Sequence[int]", bits: int, size: int) -> bytes:
 
 
 def symbol_frame(
-    version: int, shift: int, previous: int, first: int, symbols: "Sequence[int]", ticks: int, bits: int
+    version: int, shift: int, previous_tick: int, first_tick: int, symbols: "Sequence[int]", ticks: int, bits: int
 ) -> bytes:
-    """Encode a frame of the symbols of consecutive ticks, padded to `ticks` symbols."""
-    count = len(symbols)
+    """Encode a frame of symbols from `first_tick` on, padded to `ticks`, after the frame to `previous_tick`."""
+    symbol_count = len(symbols)
     size = -(-ticks * bits // 8)
-    head = struct.pack(">BBBIBqBqBq", 1, 0x98, 0xCE, version, 0xD3, shift, 0xD3, previous, 0xD3, first)
-    tail = struct.pack(">BBBHBHBH", 0xCC, bits, 0xCD, count, 0xCD, ticks - count, 0xC5, size)
+    head = struct.pack(">BBBIBqBqBq", 1, 0x98, 0xCE, version, 0xD3, shift, 0xD3, previous_tick, 0xD3, first_tick)
+    tail = struct.pack(">BBBHBHBH", 0xCC, bits, 0xCD, symbol_count, 0xCD, ticks - symbol_count, 0xC5, size)
     return head + tail + pack_symbols(symbols, bits, size)
 
 
@@ -46,7 +46,7 @@ def window_frame(
     observed: int,
     counts: "Sequence[int]",
 ) -> bytes:
-    """Encode a frame of the noisy counts of a window; `ticks` are its first tick and its number of ticks."""
+    """Encode a window's noisy counts; `ticks` are its first tick and length, `previous` the last framed index."""
     window = name.encode()
     frame = struct.pack(">BBBIBqBB", 5, 0x99, 0xCE, version, 0xD3, shift, 0xD9, len(window)) + window
     frame += struct.pack(">BqBqBqBIBI", 0xD3, previous, 0xD3, index, 0xD3, ticks[0], 0xCE, ticks[1], 0xCE, observed)

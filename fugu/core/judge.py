@@ -103,8 +103,8 @@ class Reader(Unpacker):
         if code & 0xF0 != 0x80 and code != 0xDE:
             return self.number(-1 << 63, (1 << 64) - 1)
         self.take(1)
-        fields, count = {}, int.from_bytes(self.take(2), "big") if code == 0xDE else code & 15
-        for _ in range(count):
+        fields, pair_count = {}, int.from_bytes(self.take(2), "big") if code == 0xDE else code & 15
+        for _ in range(pair_count):
             name = self.text(64)
             if name in fields:
                 raise MessageError("a field twice")
@@ -153,15 +153,15 @@ class Envelope:
             if not self.payload:
                 raise MessageError("nothing in it")
             self.signatures = {}
-            count = reader.array(_MOST_KEYS)
-            for _ in range(count):
+            signature_count = reader.array(_MOST_KEYS)
+            for _ in range(signature_count):
                 if reader.array(2) != 2:
                     raise MessageError("a signature of another form")
                 name, signature = reader.binary(16), reader.binary(64)
                 if len(name) != 16 or len(signature) != 64:
                     raise MessageError("a signature of another length")
                 self.signatures[name] = signature
-            if len(self.signatures) != count:
+            if len(self.signatures) != signature_count:
                 raise MessageError("two signatures of one key")
             if reader.at != len(payload):
                 raise MessageError("bytes follow the end")
@@ -262,13 +262,13 @@ def _follow_roots(payload: bytes, state: TrustState, signatures_match: "Verify")
     try:
         if payload[:1] != b"\x0c" or reader.array(1) != 1:
             raise MessageError("another schema")
-        count = reader.array(256)
-        if not count:
+        root_count = reader.array(256)
+        if not root_count:
             raise MessageError("none at all")
-        begin, remaining = reader.at, count
-        for index in range(count):
+        begin, remaining = reader.at, root_count
+        for index in range(root_count):
             if Envelope(reader.binary(len(payload))).payload == state.root:  # roots up to this one were followed before
-                begin, remaining = reader.at, count - index - 1
+                begin, remaining = reader.at, root_count - index - 1
         if reader.at != len(payload):
             raise MessageError("bytes follow the end")
     except MessageError as error:
@@ -282,7 +282,7 @@ def _follow_roots(payload: bytes, state: TrustState, signatures_match: "Verify")
         last_root = envelope.payload
         try:
             new_state = _next_root(envelope, new_state or state, signatures_match)
-        except RefusedError as error:  # a root older than ours; an error if no later root follows either
+        except RefusedError as error:  # a root before the one in force; an error if no later root follows
             refusal = error
     if refusal is not None and last_root != (new_state or state).root:
         raise refusal
@@ -290,7 +290,7 @@ def _follow_roots(payload: bytes, state: TrustState, signatures_match: "Verify")
 
 
 def _next_root(envelope: Envelope, state: TrustState, signatures_match: "Verify") -> TrustState:
-    """Return the trust under the next root document, which the root in force and its own keys must have signed."""
+    """Return the trust under the next root. RefusedError unless the old and the new root's keys have signed it."""
     old_root = Root(state.root)
     try:
         verify(envelope, old_root.keys, old_root.roles["root"], signatures_match)
@@ -324,7 +324,7 @@ def _judge_policy(envelope: Envelope, image: "Any", state: TrustState, now: int)
         not is_well_formed
         or len([name for name in to if to[name] is not None]) != 1
         or not isinstance(boards, list)
-        or not all(isinstance(part, bytes) for part in boards)
+        or not all(isinstance(policy, bytes) for policy in boards)
     ):
         raise RefusedError("malformed", "a signed policy document is malformed")
     is_addressed = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS

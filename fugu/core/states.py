@@ -152,7 +152,7 @@ class Classifier:
         self._first = self._tick = self._state = None
         self._forget()
 
-    def observe(self, tick: int, raw: object) -> int | None:
+    def observe(self, tick: int, reading: object) -> int | None:
         """Return the state of a tick, or None, from its reading; a reading of None is missing.
 
         Ticks ascend; skipped ticks count as ticks without a reading. For the newest tick again, the state is the same.
@@ -165,9 +165,9 @@ class Classifier:
         if self._last is not None and self._patience is not None and tick - self._last - 1 > self._patience:
             self._forget()
         state = None
-        if raw is not None:
+        if reading is not None:
             try:
-                number = self._number(raw)
+                number = self._number(reading)
             except Exception:  # a reading is of any type, and its methods may raise anything, with the reading in it
                 number = None
             if number is None:
@@ -205,11 +205,11 @@ def _step_of(policy: Policy) -> "Callable[[object], int | None]":
     """Return step(raw), which makes a step of an integer reading, and None of anything else."""
     lowest, highest, slope, offset, span = policy.lowest, policy.highest, policy.slope, policy.offset, policy.span
 
-    def step(raw: object) -> int | None:
-        if not isinstance(raw, int):
+    def step(reading: object) -> int | None:
+        if not isinstance(reading, int):
             return None
-        if raw <= lowest:
+        if reading <= lowest:
             return 0
-        return STEPS if raw >= highest else (raw * slope + offset) // span
+        return STEPS if reading >= highest else (reading * slope + offset) // span
 
     return step

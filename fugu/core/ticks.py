@@ -175,7 +175,7 @@ class Ticker(Pace):
             self._anchors = -1
 
     def _place(self) -> None:
-        shift, since_tick, first = find_place([self], self._anchored, self._anchors != 0)
+        shift, since_tick, first_tick = find_place([self], self._anchored, self._anchors != 0)
         is_new_shift = shift != self.clock.shift
         if is_new_shift and self._stream is not None:
             self._outbox.seal(self._stream.close(), self._outbox.reserved)
@@ -183,7 +183,7 @@ class Ticker(Pace):
         self.clock.follow(shift, since_tick)
         if is_new_shift or self._stream is None:
             self._begin()
-        self.next_tick = first
+        self.next_tick = first_tick
         self._anchors = self._anchored.anchors
 
     def _begin(self) -> None:

@@ -299,9 +299,9 @@ class Link:
         wishes = Wishes(
             max_payload=max_payload,
             max_in_flight=self.max_in_flight,
-            refused=self._refused,
-            received=self._received,
-            answered=self._acknowledged,
+            refused=self._note_refusal,
+            received=self._deliver,
+            answered=self._note_acknowledgement,
             gather=self.on_messages is not None,
             dial=self.dial,
         )
@@ -317,10 +317,10 @@ class Link:
         client.on_socket_open = lambda _client, _data, connection: self._guard(self._socket_opened, connection)
         client.on_connect_fail = lambda _client, _data: self._guard(self._connect_failed)
         client.on_disconnect = lambda _client, _data, _flags, reason, _properties: self._guard(
-            self._disconnected, reason
+            self._note_disconnection, reason
         )
-        client.on_connect = self._connected
-        client.on_subscribe = self._subscribed
+        client.on_connect = self._note_connection
+        client.on_subscribe = self._note_subscription
         client.on_unsubscribe = lambda _client, _data, mid, _reasons, _properties: self._requests.unsubscribed(mid)
         return client
 
@@ -341,8 +341,8 @@ class Link:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._opened_at = time.monotonic()
 
-    def _refused(self, reason: str) -> None:
-        """Keep the reason as `last_error`, in the place of an earlier error."""
+    def _note_refusal(self, reason: str) -> None:
+        """Replace `last_error` by the reason of a refusal."""
         self.last_error = reason
 
     def _guard(self, callback: Callable[..., None], *arguments: object) -> None:
@@ -353,7 +353,7 @@ class Link:
             self.last_error = f"{cause(error)} in a callback"
             _log.error("%s", self.last_error)
 
-    def _connected(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, properties: Any) -> None:
+    def _note_connection(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, properties: Any) -> None:
         self._opened_at = None
         if reason.is_failure:
             self._fall_back = str(reason) == _UNSUPPORTED_PROTOCOL and self._may_fall_back()
@@ -380,7 +380,7 @@ class Link:
             reason += "; if it speaks no TLS there, name the port where it does"
         self.last_error = f"no broker at {self.broker.address}" + (f": {reason}" if reason else "")
 
-    def _disconnected(self, reason: Any) -> None:
+    def _note_disconnection(self, reason: Any) -> None:
         is_unanswered, self._opened_at = self._opened_at is not None, None
         self._requests.disconnected()
         is_short = reason.is_failure and time.monotonic() - self._accepted_at < _SHORT_SECONDS
@@ -392,19 +392,19 @@ class Link:
             if is_unanswered and not self.broker.has_tls:
                 self.last_error += f"; it never answered: if it speaks TLS there, {_AUTHORITY}"
 
-    def _received(self, messages: list[Message]) -> None:
+    def _deliver(self, messages: list[Message]) -> None:
         if self.on_messages is not None:
             self._guard(self.on_messages, messages)
             return
         for message in messages:
             self._guard(self.on_message, *message)
 
-    def _acknowledged(self, mid: int, refusal: str) -> None:
+    def _note_acknowledgement(self, mid: int, refusal: str) -> None:
         if refusal:
             self.last_error = f"broker refuses a message: {refusal}"
         self._guard(self.on_published, mid, not refusal)
 
-    def _subscribed(self, _client: mqtt.Client, _data: Any, mid: int, reasons: Any, _properties: Any) -> None:
+    def _note_subscription(self, _client: mqtt.Client, _data: Any, mid: int, reasons: Any, _properties: Any) -> None:
         for topic, reason in self._requests.subscribed(mid, reasons):
             self.last_error = f"broker refuses the subscription to {topic[:80]}: {reason}"
 

@@ -151,7 +151,7 @@ class Descriptions:
         stored_version = self._streams.get((device, stream), {}).get(version)
         return stored_version.description if stored_version else None
 
-    def take(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
+    def store(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
         """Store a message on a stream's topic. Return a new description; `None` for an empty or repeated message.
 
         FrameError: it is no valid description, or too much is stored already. TopicError: it is another stream's.
@@ -282,7 +282,7 @@ class Decoder:
         return [ReleaseReading(release.name, release)]
 
     def _decode_description(self, topic: Topic, payload: bytes) -> list[Reading]:
-        description = self.descriptions.take(topic.fleet, topic.device, topic.stream, payload)
+        description = self.descriptions.store(topic.fleet, topic.device, topic.stream, payload)
         if description is None or not self._tells_descriptions:
             return []
         return [DescriptionReading(topic.device, topic.stream, description)]

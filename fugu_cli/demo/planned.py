@@ -346,7 +346,7 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     segments = np.zeros(len(values_read), dtype=np.int64)
     states = states_of(policy.discretiser, values_read, segments)
     transition = mean_transitions(states, segments, len(policy.discretiser.states))
-    if is_symbols:  # waits of a replay are ticks, so that a device sends again what is not covered within some of them
+    if is_symbols:  # a replay has at most `_MESSAGES` frames
         policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(values_read) // _MESSAGES))})
     tick = _TICKS.get(policy.clock.period_us, "reading")
     replay_words = {"of": _plain_words(details.states.share_of), "tick": tick, "recorded": details.readings.column}

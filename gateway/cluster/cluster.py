@@ -50,7 +50,7 @@ __all__ = ["Vacancies", "run_cluster", "serve_part"]
 
 
 _log = logging.getLogger(__name__)
-_SAY_SECONDS = 0.5
+_RENEWAL_SECONDS = 0.5
 _SILENT_SECONDS = 5.0
 _SURE_SECONDS = 2.0
 _ORDER_SECONDS = 10.0
@@ -109,7 +109,7 @@ class Claim:
 
     def _renew(self) -> None:
         """Send a query twice a second, until the claim is closed or lost."""
-        while not self._ending.wait(_SAY_SECONDS):
+        while not self._ending.wait(_RENEWAL_SECONDS):
             try:
                 self._db.check()
             except FileLostError:

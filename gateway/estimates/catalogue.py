@@ -161,7 +161,7 @@ class Catalogue:
     def note_run(self, device: str, stream: str, version: int) -> None:
         """Note that a device has run a version, as a frame or a status says."""
         versions_run = self._versions_run.setdefault((device, stream), set())
-        if version not in versions_run and version in self.versions(device, stream):
+        if version not in versions_run and version in self.policies_of(device, stream):
             versions_run.add(version)
             self.charges += 1
 
@@ -199,26 +199,26 @@ class Catalogue:
         """Return whether a stream's policies are of measurements."""
         return self._kinds.get((device, stream), Policy) is not Policy
 
-    def versions(self, device: str, stream: str) -> dict[int, AnyPolicy]:
-        """Return the policies of a stream by version, including retired ones."""
+    def policies_of(self, device: str, stream: str) -> dict[int, AnyPolicy]:
+        """Return the policies of a stream by version, also those that no device runs any more."""
         models = self._old_models.get((device, stream), {}) | self._devices.get(device, {}).get(stream, {})
         return {version: model.policy for version, model in models.items()}
 
     def beside(self, device: str, stream: str, history_of: Callable[[str, str], History]) -> tuple[RelatedStream, ...]:
         """Return the streams that a policy relates to a stream, with their histories, which `history_of` gives."""
-        names = {name: None for policy in self.versions(device, stream).values() for name in related_names(policy)}
+        names = {name: None for policy in self.policies_of(device, stream).values() for name in related_names(policy)}
         related_streams = []
         for name in names:
             other_device, _, other_stream = name.partition("/")
             other_history = history_of(other_device, other_stream) if self.owns(other_device) else None
             related_streams.append(
-                RelatedStream(name, other_history, tuple(self.versions(other_device, other_stream).values()))
+                RelatedStream(name, other_history, tuple(self.policies_of(other_device, other_stream).values()))
             )
         return tuple(related_streams)
 
     def moving_with(self, device: str) -> set[str]:
         """Return the devices with a stream that a policy relates to a stream of this device."""
-        policies = (policy for stream in self.streams(device) for policy in self.versions(device, stream).values())
+        policies = (policy for stream in self.streams(device) for policy in self.policies_of(device, stream).values())
         return {name.partition("/")[0] for policy in policies for name in related_names(policy)}
 
     def stored_versions(self, device: str, stream: str) -> frozenset[int]:

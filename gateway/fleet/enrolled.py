@@ -152,7 +152,7 @@ class FleetPolicies:
     def _add_policies(self, document: PolicyDocument, device: str) -> None:
         try:
             for policy in document.for_device(device):
-                if policy.version not in self._catalogue.versions(device, policy.stream):
+                if policy.version not in self._catalogue.policies_of(device, policy.stream):
                     self._pushed_pairs.add((device, policy.version))
                 self._catalogue.add(policy)
         except FuguError as error:

@@ -200,7 +200,7 @@ class DeviceView:
     def _read(self, topic: Topic, payload: bytes, heard_at: float) -> dict[str, Any] | None:
         match topic.kind:
             case "description":
-                description = self._descriptions.take(topic.fleet, topic.device, topic.stream, payload)
+                description = self._descriptions.store(topic.fleet, topic.device, topic.stream, payload)
                 if description is None:
                     return None
                 self._latest[topic.stream] = description

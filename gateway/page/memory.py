@@ -179,7 +179,7 @@ class _Stream:
         key: str = topic.kind
         if topic.kind == "description":
             # Only what the page needs is kept of a description: there may be thousands of streams.
-            if (description := Descriptions().take(topic.fleet, topic.device, topic.stream, payload)) is None:
+            if (description := Descriptions().store(topic.fleet, topic.device, topic.stream, payload)) is None:
                 return
             ticks = description.guarantee.stretch_ticks
             names = [stretch.name for stretch in description.guarantee.stretches if stretch.ticks == ticks > 1]

@@ -106,7 +106,7 @@ class InForce:
             self._version_starts[device, stream] = version, tick
         if (used_versions := self._used_versions.get((device, stream))) is None:
             used_versions = self._used_versions[device, stream] = set(self._catalogue.stored_versions(device, stream))
-        is_new_version = version not in used_versions and version in self._catalogue.versions(device, stream)
+        is_new_version = version not in used_versions and version in self._catalogue.policies_of(device, stream)
         if is_new_version:
             used_versions.add(version)
         return newest_version[1] != version_before[1] or is_new_version
@@ -128,14 +128,14 @@ class InForce:
         version = self._newest_version(device, stream)
         if policy is None or not version:
             return None if policy is None else Running(policy, False)
-        versions = self._catalogue.versions(device, stream)
+        versions = self._catalogue.policies_of(device, stream)
         used_versions = sorted(number for number in self._versions_used(device, stream) if number in versions)
         other_policies = [versions[number] for number in used_versions if number != policy.version][-MOST_OTHERS:]
         return Running(policy, policy.version == version, tuple(other_policies), self.history(device, stream))
 
     def policy(self, device: str, stream: str) -> AnyPolicy | None:
         """Return the policy that `running_policy` returns, without a query to the store."""
-        versions = self._catalogue.versions(device, stream)
+        versions = self._catalogue.policies_of(device, stream)
         version = self._newest_version(device, stream)
         if not version and device in self.refusals:
             return None
@@ -157,7 +157,7 @@ class InForce:
         )
 
     def _own_history(self, device: str, stream: str) -> History:
-        versions, rows = self._catalogue.versions(device, stream), self._rows(device, stream)
+        versions, rows = self._catalogue.policies_of(device, stream), self._rows(device, stream)
         noises = {
             version: Noise.of(policy) if isinstance(policy, Policy) else None for version, policy in versions.items()
         }

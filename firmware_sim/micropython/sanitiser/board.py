@@ -32,7 +32,7 @@ class Line:
         self.sent, self.patience, self.moved = 0, RESEND_MS, 0
 
     def begin_again(self, patience: int) -> None:
-        """Send all segments again that are not known to be safe, from the oldest on."""
+        """Send all segments again that the gateway is not known to have, from the oldest on."""
         self.sent = self.outbox.oldest - 1
         self.patience = patience
         self.moved = time.ticks_ms()
@@ -154,7 +154,7 @@ class Board:
             now = time.ticks_ms()
             codes = self._codes()
             state = codes, [line.version for line in self.lines if line.ticker.policy]
-            if (last_state != state or time.ticks_diff(now, due) >= 0) and await self._say_status(codes):
+            if (last_state != state or time.ticks_diff(now, due) >= 0) and await self._publish_status(codes):
                 last_state, due = state, time.ticks_add(now, STATUS_MS)
             if self.following.topics:
                 status = self.following.next_status(self._seconds())
@@ -175,15 +175,15 @@ class Board:
         batch = line.outbox.next(line.sent)
         if batch is None:
             return False
-        number, frames = batch
+        segment_id, frames = batch
         for name, _, _, frame in frames:
             stream, _, window = name.partition("/")
             topic = self._base + ("window/" if window else "symbols/") + stream
             if not await self.link.publish(topic, frame):
                 return False
-        line.sent = max(line.sent, number)
+        line.sent = max(line.sent, segment_id)
         if not self._key:
-            line.outbox.forget(number)
+            line.outbox.forget(segment_id)
         return True
 
     def _codes(self) -> list:
@@ -194,7 +194,7 @@ class Board:
             troubles.append("clock")
         return [code for code in CODES if code in troubles or code == silent]
 
-    async def _say_status(self, codes: list) -> bool:
+    async def _publish_status(self, codes: list) -> bool:
         streams, depth = [], 0
         for line in self.lines:
             depth += max(0, line.outbox.depth)

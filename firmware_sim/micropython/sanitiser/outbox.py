@@ -106,8 +106,8 @@ class Outbox:
             else:
                 last_framed = last
         reserved = max(reserved, self.reserved, last_framed)
-        number = self.newest + 1
-        head = (_MAGIC, number) + self.clock + (reserved, last_framed, shift, since_tick, self.counter, len(indices))
+        new_id = self.newest + 1
+        head = (_MAGIC, new_id) + self.clock + (reserved, last_framed, shift, since_tick, self.counter, len(indices))
         state = bytearray(struct.pack(_HEAD, *head))
         for window in sorted(indices):
             state += struct.pack(">Bq", len(window), indices[window]) + window.encode()
@@ -116,40 +116,40 @@ class Outbox:
         for name, previous, last, frame in self._waiting:
             body += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
         segment = state + body + _digest(body) + state + struct.pack(">H", len(state))
-        with open(self._path(number), "wb") as file:
+        with open(self._path(new_id), "wb") as file:
             file.write(segment)
         self._waiting = []
         if self._spent:
             self._remove(self._spent)
             self._spent = 0
-        self.newest, self.reserved, self.last_framed, self.indices = number, reserved, last_framed, indices
+        self.newest, self.reserved, self.last_framed, self.indices = new_id, reserved, last_framed, indices
         self.shift, self.since = shift, since_tick
 
     def next(self, after_id: int):
         """Return the id of the next segment with frames that are not known to be safe, and these; None without one."""
-        number = max(after_id + 1, self.oldest)
-        while number <= self.newest:
-            segment = self._read(number)
+        segment_id = max(after_id + 1, self.oldest)
+        while segment_id <= self.newest:
+            segment = self._read(segment_id)
             if segment is not None:
                 frames = [frame for frame in segment[1] if not self._is_covered(*frame[:3])]
                 if frames:
-                    return number, frames
-            number += 1
+                    return segment_id, frames
+            segment_id += 1
         return None
 
-    def forget(self, number: int) -> None:
+    def forget(self, segment_id: int) -> None:
         """Forget segments up to this one, which the broker has."""
-        if number >= self.oldest:
-            self._drop(number)
+        if segment_id >= self.oldest:
+            self._drop(segment_id)
 
-    def forget_committed(self, commits: list, sent: int) -> bool:
-        """Forget frames that are durable elsewhere, by (sequence, through, gaps), up to the segment `sent`.
+    def forget_committed(self, commits: list, sent_id: int) -> bool:
+        """Forget frames that are durable elsewhere, by (sequence, through, gaps), up to the segment `sent_id`.
 
         True if the gateway misses the oldest segment that is left, though it has later frames.
         """
         for name, last_tick, gaps in commits:
             self._covered[name] = last_tick, gaps
-        while self.oldest <= min(sent, self.newest):
+        while self.oldest <= min(sent_id, self.newest):
             segment = self._read(self.oldest)
             frames = [] if segment is None else segment[1]
             if not all(self._is_covered(*frame[:3]) for frame in frames):
@@ -161,27 +161,27 @@ class Outbox:
         last_tick, gaps = self._covered.get(name, (-1, []))
         return last <= last_tick and not any(previous < high and last > low for low, high in gaps)
 
-    def _drop(self, number: int) -> None:
-        while self.oldest <= number:
+    def _drop(self, segment_id: int) -> None:
+        while self.oldest <= segment_id:
             if self.oldest == self.newest:
                 self._spent = self.newest  # it is removed when there is a newer one
             else:
                 self._remove(self.oldest)
             self.oldest += 1
 
-    def _remove(self, number: int) -> None:
+    def _remove(self, segment_id: int) -> None:
         try:
-            os.remove(self._path(number))
+            os.remove(self._path(segment_id))
         except OSError:
             pass  # it does not exist, or the next start finds it
 
-    def _path(self, number: int) -> str:
-        return "%s/%08x" % (self._folder, number)
+    def _path(self, segment_id: int) -> str:
+        return "%s/%08x" % (self._folder, segment_id)
 
-    def _read(self, number: int):
+    def _read(self, segment_id: int):
         """Read the state and the frames of a segment; None if it is missing, or its state is damaged."""
         try:
-            with open(self._path(number), "rb") as file:
+            with open(self._path(segment_id), "rb") as file:
                 segment = file.read()
         except OSError:
             return None
