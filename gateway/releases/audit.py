@@ -146,7 +146,7 @@ def _named_tables(inputs: str) -> set[str]:
         return set()
 
 
-_UNREADABLE = (ArithmeticError, AssertionError, FuguError, LookupError, TypeError, ValueError)
+_READ_ERRORS = (ArithmeticError, AssertionError, FuguError, LookupError, TypeError, ValueError)
 _WIDTH_TOLERANCE = 1e-6
 """Share of an interval's width by which another machine's floating point may move a value. A sum off by one moves it
 far more."""
@@ -219,7 +219,7 @@ def _documents(rows: LedgerRows) -> tuple[dict[int, _QuestionText], dict[str, No
                 tables[stated_digest] = table_of(document)
             else:
                 questions[number] = _QuestionText(document, Question.read(document))
-        except _UNREADABLE:
+        except _READ_ERRORS:
             problems.append(f"document {number}: is neither a question nor a noise table")
         if digest(document) != stated_digest:
             problems.append(f"document {number}: was changed")
@@ -268,7 +268,7 @@ def _answer_problem(
     try:
         noisy = NoisyInputs.read(json.loads(inputs), tables)
         estimates, ticks = noisy.answer(question.query, question.confidence)
-    except _UNREADABLE as error:
+    except _READ_ERRORS as error:
         return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
     width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
     names = ("value", "standard error", "interval", "interval")

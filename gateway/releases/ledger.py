@@ -357,10 +357,7 @@ class Ledger:
                 )
 
     def _beginning(self, stream: Stream) -> tuple[int, int]:
-        """The first tick of a stream that releases may hold, and the first from which on all charges are known.
-
-        Both are 0 unless a ledger was lost.
-        """
+        """A stream's first releasable tick, and its first with all charges known; 0 and 0 unless a ledger was lost."""
         row = self._row("SELECT first, uncharged FROM intact_beginnings WHERE (device, stream)=(?, ?)", *stream)
         return (row[0], row[1]) if row else (0, 0)
 
@@ -634,10 +631,7 @@ class Ledger:
         return self._db.execute(query).fetchall()
 
     def forget(self, device: str, *, time_us: int) -> int:
-        """Erase the sums of all releases that a device was a part of. Return how many entries were erased.
-
-        Charges and publications stay.
-        """
+        """Erase the sums of a device's releases, not charges or publications. Return the number of erased entries."""
         with self.transaction():
             rowcount = self._db.execute(
                 "UPDATE entries SET inputs='', inputs_digest='' WHERE inputs<>'' AND in_group IN "

@@ -277,10 +277,7 @@ class PostgresDatabase:
         return connection
 
     def _server_identity(self) -> tuple[int, int, int, str]:
-        """The identity of server, history, database and schema.
-
-        The history is another one after a copy was put back or a standby took over.
-        """
+        """The identity of server, history (another after a restore or a standby's takeover), database and schema."""
         query = (
             "SELECT system_identifier, timeline_id, "
             "(SELECT oid::bigint FROM pg_database WHERE datname=current_database()), "

@@ -177,10 +177,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
 
 
 class LedgerRecord(NamedTuple):
-    """The store's random identity, its ledger's, and the newest entry that may have been published.
-
-    `ledger` is empty, and `entry` 0, before the first.
-    """
+    """Identities of the store and its ledger ('' before the first), and the newest entry that may be published, or 0."""
 
     identity: str
     ledger: str
