@@ -154,7 +154,7 @@ class Recorded:
 
     def trials(self, mechanism: Mechanism, chain: MarkovChain) -> int:
         """The approximate number of trials of each of two states for which the draws suffice."""
-        limit = min(
+        trials = min(
             (self.noises[count.name].size // (2 * mechanism.noise_uses(count.name)) for count in mechanism.counts),
             default=10**9,
         )
@@ -162,8 +162,8 @@ class Recorded:
             assert chain.initial is not None
             distribution = np.bincount(mechanism.sources[n].shows, chain.initial)
             demands = 2 * np.maximum(mechanism.ticks * distribution, 1.0)
-            limit = min(limit, *(int(rows.size / need) for rows, need in zip(self.drawn, demands, strict=True)))
-        return limit
+            trials = min(trials, *(int(rows.size / need) for rows, need in zip(self.drawn, demands, strict=True)))
+        return trials
 
     def paths_covered(self, mechanism: Mechanism, *states: Ints) -> int:
         """The number of paths (trials, ticks) of each hypothesis for which the draws suffice."""
@@ -198,13 +198,13 @@ def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, ge
     distribution, forward = _distribution(chain), chain.transition
     backward = (distribution[:, None] * forward).T / distribution[:, None]
     paths = np.empty((trials, mechanism.ticks), dtype=np.int64)
-    stays = _stay_probabilities(mechanism, chain, secret)
-    start = distribution * stays[0]
+    stay_probs = _stay_probabilities(mechanism, chain, secret)
+    start = distribution * stay_probs[0]
     paths[:, mechanism.secret] = generator.choice(len(distribution), trials, p=start / start.sum())
     for tick in range(mechanism.secret + 1, mechanism.ticks):
         step_weights = forward
         if tick < mechanism.secret + mechanism.stretch:
-            step_weights = forward * stays[tick - mechanism.secret]
+            step_weights = forward * stay_probs[tick - mechanism.secret]
             step_weights = step_weights / np.maximum(step_weights.sum(axis=1, keepdims=True), 1e-300)
         paths[:, tick] = _draw_next_states(paths[:, tick - 1], step_weights, generator)
     for tick in range(mechanism.secret - 1, -1, -1):
@@ -246,9 +246,9 @@ def log_likelihoods(mechanism: Mechanism, chain: MarkovChain, heard: Heard) -> F
     """The log-likelihoods (trials, s) of heard outputs given each of s secrets, up to a constant for each trial."""
     size = max(1, _CELLS_PER_ARRAY // mechanism.cells)
     chunks, secrets = [], range(int(mechanism.secrets.max()) + 1)
-    silence = Heard({}, np.zeros((1, 0), dtype=np.int64))
-    silent = mechanism._replace(counts=())
-    prior_logs = np.array([_likelihood(silent, chain, silence, secret)[0] for secret in secrets])
+    no_outputs = Heard({}, np.zeros((1, 0), dtype=np.int64))
+    silent_mechanism = mechanism._replace(counts=())
+    prior_logs = np.array([_likelihood(silent_mechanism, chain, no_outputs, secret)[0] for secret in secrets])
     for begin in range(0, len(heard.counts), size):
         chunk = Heard(
             {n: symbols[begin : begin + size] for n, symbols in heard.symbols.items()},
@@ -266,7 +266,7 @@ def _distribution(chain: MarkovChain) -> Floats:
 
 def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int) -> Floats:
     """The logarithm (trials,) of the joint probability of heard outputs and a secret."""
-    total = np.zeros(len(heard.counts))
+    log_probability = np.zeros(len(heard.counts))
     weights = _distribution(chain)[None, :].copy()  # (trials or 1, k, counts of each window under way)
     open_counts: list[int] = []
     for tick in range(mechanism.ticks):
@@ -288,9 +288,9 @@ def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: 
             open_counts.remove(n)
         scale = weights.reshape(len(weights), -1).sum(axis=1)
         with np.errstate(divide="ignore"):
-            total = total + np.log(scale)
+            log_probability = log_probability + np.log(scale)
         weights = weights / np.where(scale > 0, scale, 1.0).reshape((-1,) + (1,) * (weights.ndim - 1))
-    return total
+    return log_probability
 
 
 def _predict_states(weights: Floats, transition: Floats) -> Floats:
@@ -303,7 +303,7 @@ def _condition_on_symbols(weights: Floats, likelihoods: Floats) -> Floats:
 
 
 def _predict_counts(weights: Floats, counts: Sequence[Counted], sources: Sequence[Source]) -> Floats:
-    """Add one tick to all running counts."""
+    """Add a tick to the counts of all open windows: the last axes of the weights grow by one."""
     next_weights = np.zeros((*weights.shape[:2], *(size + 1 for size in weights.shape[2:])))
     source_numbers = sorted({count.symbols for count in counts if count.symbols is not None})
     for x in range(weights.shape[1]):

@@ -111,23 +111,23 @@ def _parse_spec(fields: dict[str, Any]) -> NetworkSpec:
     )
 
 
-def _parse_variable(fields: Any, earlier: dict[str, _Variable]) -> _Variable:
+def _parse_variable(fields: Any, variables: dict[str, _Variable]) -> _Variable:
     name = fields.get("name") if isinstance(fields, dict) else None
     if not isinstance(name, str) or not name or not name.isprintable():
         raise PlanningError("a variable needs a name: a text without line breaks")
     where = f"variable {name!r:.60}: "
     refuse_unknown(fields, _VARIABLE, where)
-    if name in earlier:
+    if name in variables:
         raise PlanningError(f"two variables are called {name!r:.60}")
     parents = fields.get("parents", [])
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise PlanningError(f"{where}parents must be a list of names")
     for parent in parents:
-        if parent not in earlier:
+        if parent not in variables:
             raise PlanningError(f"{where}there is no variable {parent!r:.60} before it: parents are listed first")
     if len(set(parents)) != len(parents):
         raise PlanningError(f"{where}a parent is named twice")
-    rows = _parse_rows(fields.get("table"), [len(earlier[parent].values) for parent in parents], where)
+    rows = _parse_rows(fields.get("table"), [len(variables[parent].values) for parent in parents], where)
     values = fields.get("values", [str(x) for x in range(len(rows[0]))])
     if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
         raise PlanningError(f"{where}values must be a list of names")

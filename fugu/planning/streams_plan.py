@@ -167,11 +167,11 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
 
 def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
     """Find the largest rate, or a little less, whose loss is within epsilon less its slack; losses grow with rates."""
-    limit = with_slack(epsilon)
+    max_loss = with_slack(epsilon)
 
     def excess(rate: float) -> float:
         try:
-            return min(loss(rate), 1e6) - limit
+            return min(loss(rate), 1e6) - max_loss
         except GuaranteeError:
             return 1e6
 
@@ -187,28 +187,28 @@ def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
         return high
     rate = math.exp(brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=1e-11))
     for _ in range(_HALVINGS):
-        if loss(rate) <= limit:
+        if loss(rate) <= max_loss:
             return rate
         rate *= _INWARD
     raise PlanningError(f"no noise keeps epsilon {epsilon:g} for such chains")
 
 
 def _plan_stream(
-    request: StreamsRequest, chains: JointChains, column: int, rate_alone: float | None, ticks: int
+    request: StreamsRequest, chains: JointChains, stream_index: int, rate_alone: float | None, ticks: int
 ) -> PlannedStream:
-    shown_stream = chains.streams[column]
+    shown_stream = chains.streams[stream_index]
     symbol_share = 0.0 if request.symbols is None else request.symbols
     windows = _plan_windows(request.windows, shown_stream, symbol_share)
     windows_rate = total_rate(windows)
     table, utility = None, None
     if request.symbols is not None:
         table = rate_table(shown_stream.states, Fraction(shown_stream.rate) - windows_rate, request.epsilon)
-        transition = marginal(request.model, column)
+        transition = marginal(request.model, stream_index)
         utility = assess(table, transition, BoundedChains(states=shown_stream.states, odds_ratio=1.0), ticks)
     windows_loss = None
     if windows and table is not None:
         rates = [stream.rate for stream in chains.streams]
-        rates[column] = math.nextafter(float(windows_rate), math.inf)
+        rates[stream_index] = math.nextafter(float(windows_rate), math.inf)
         windows_loss = chains.joint_loss(request.adversary, rates)
     return PlannedStream(shown_stream.name, shown_stream.rate, table, windows, windows_loss, utility, rate_alone)
 
@@ -225,7 +225,7 @@ def _plan_windows(windows_to_plan: Sequence[WantedWindow], stream: Shown, symbol
     return tuple(windows)
 
 
-def _rate_alone(request: StreamsRequest, column: int) -> float | None:
+def _rate_alone(request: StreamsRequest, stream_index: int) -> float | None:
     """The rate of a stream if planned by itself, for its own class; `None` if it has none, or is the only stream."""
     model = request.model
     if model.order == 2 or len(model.streams) == 1:
@@ -233,11 +233,11 @@ def _rate_alone(request: StreamsRequest, column: int) -> float | None:
     chains: ChainClass
     try:
         if not request.known:
-            if (odds := model.alone[column]) is None:
+            if (odds := model.alone[stream_index]) is None:
                 return None
-            chains = BoundedChains(states=model.streams[column].states, odds_ratio=odds)
+            chains = BoundedChains(states=model.streams[stream_index].states, odds_ratio=odds)
         else:
-            matrix = marginal(model, column)
+            matrix = marginal(model, stream_index)
             if len(matrix) == 2:
                 q, r = float(matrix[0, 1]), float(matrix[1, 0])
                 chains = BinaryChains(q=(q, q), r=(r, r))

@@ -236,13 +236,13 @@ def _covered_home(
     samples = sample_states(readings, choice, three_sets(readings.segments, choice.baseline_ticks))
     if np.unique(samples.fit.states[samples.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
-    covered = covering_class(*samples.whole[0], k)
+    covering = covering_class(*samples.whole[0], k)
 
     def draw_counts(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         scale = window_scale(chains, question.epsilon, question.adversary, bins, ticks)
         return release_counts(*samples.fit, length, scale, bins, generator, k=k)
 
-    class_test = true_class(*samples.fit, k, question.epsilon, draw_counts, rng, covering=covered)
+    class_test = true_class(*samples.fit, k, question.epsilon, draw_counts, rng, covering=covering)
     if class_test.chains is None:
         raise PlanningError(f"{readings.source}: {class_test.reason}")
     scale = window_scale(class_test.chains, question.epsilon, question.adversary, bins, ticks)
@@ -307,8 +307,8 @@ def _size_errors(
     workday = np.array([_workday(day) for day in dates])
     errors = np.zeros(2)
     for _ in range(_DRAWS):
-        by_date = partial(_date_averages, date_days) if date_days else partial(_kind_averages, homes)
-        errors += _guess_errors(by_date(dates, turnout, rng), workday)
+        averages_of = partial(_date_averages, date_days) if date_days else partial(_kind_averages, homes)
+        errors += _guess_errors(averages_of(dates, turnout, rng), workday)
     # A share is the difference of two numbers of NB(1/m, p), for m honest homes; n shares add up to NB(n/m, p).
     plus, minus = rng.negative_binomial(turnout / (honest_share * home_count), -math.expm1(-float(rate)), (2, _NOISES))
     noise = float(np.abs(plus - minus).mean() / (length * turnout))
@@ -319,8 +319,8 @@ def _date_averages(
     day_maps: Sequence[dict[date, Floats]], dates: Sequence[date], turnout: int, rng: np.random.Generator
 ) -> Floats:
     """Averages (d, h) on dates over drawn homes, of those that have a recording of the date."""
-    distinct = turnout <= len(day_maps)
-    drawn_homes = rng.permutation(len(day_maps))[:turnout] if distinct else rng.integers(len(day_maps), size=turnout)
+    is_distinct = turnout <= len(day_maps)
+    drawn_homes = rng.permutation(len(day_maps))[:turnout] if is_distinct else rng.integers(len(day_maps), size=turnout)
     rows = []
     for day in dates:
         present_shares = [day_maps[i][day] for i in drawn_homes if day in day_maps[i]] or [

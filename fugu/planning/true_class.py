@@ -173,8 +173,8 @@ def attack_model(
     attacked_class = true_class(states, segments, len(shows), epsilon, draw, generator)
     attack_figures: AttackedModel | None = None
     if attacked_class.steps:
-        worst = attacked_class.steps[-1].strongest
-        figures = {name: getattr(worst, name) for name in ("success", "low", "high", "ceiling", "guess")}
+        worst_attack = attacked_class.steps[-1].strongest
+        figures = {name: getattr(worst_attack, name) for name in ("success", "low", "high", "ceiling", "guess")}
         attack_figures = AttackedModel(epsilon=epsilon, attackers=len(attacked_class.steps[0].attacks), **figures)
     return model.model_copy(
         update={"chains": attacked_class.chains, "refused": attacked_class.reason, "attacked": attack_figures}

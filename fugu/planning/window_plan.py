@@ -148,12 +148,12 @@ def joint_plan(
         except ChainClassError as error:
             raise PlanningError(f"{mechanism} {error}") from None
     promise = guarantee.model_copy(update={"epsilon": with_slack(epsilon)}) if mechanism == "chain" else guarantee
-    scaled = _scaled_windows(chains, promise, windows, [share * tick_rate for share in shares], mechanism)
-    windows_loss = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, scaled).ratios), adversary)
+    scaled_windows = _scaled_windows(chains, promise, windows, [share * tick_rate for share in shares], mechanism)
+    windows_loss = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, scaled_windows).ratios), adversary)
     if symbols is None:
-        return JointPlan(chains, guarantee, None, scaled, windows_loss, None)
-    calibration = calibrate(chains, epsilon, adversary, objective, scaled, stretch_ticks, slack=True)
-    return JointPlan(chains, guarantee, calibration.table, scaled, calibration.loss, windows_loss)
+        return JointPlan(chains, guarantee, None, scaled_windows, windows_loss, None)
+    calibration = calibrate(chains, epsilon, adversary, objective, scaled_windows, stretch_ticks, slack=True)
+    return JointPlan(chains, guarantee, calibration.table, scaled_windows, calibration.loss, windows_loss)
 
 
 def _covered_start(chains: ChainClass, adversary: Adversary) -> Covered:
@@ -161,28 +161,28 @@ def _covered_start(chains: ChainClass, adversary: Adversary) -> Covered:
 
 
 def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
-    """Each window's share of a tick's loss: as asked; other windows divide the rest so that errors are equal."""
+    """Each window's share of a tick's loss, as asked or for equal errors; `symbols` is the share of symbols."""
     if not windows:
         raise PlanningError("there is no window to plan")
     if len({window.name for window in windows}) != len(windows):
         raise PlanningError("two windows have the same name: write NAME=LENGTH")
     asked_shares = [window.share for window in windows if window.share is not None]
-    remaining = 1.0 - symbols - sum(asked_shares)
-    if any(not 0.0 < share <= 1.0 for share in asked_shares) or remaining < -1e-9:
+    free_share = 1.0 - symbols - sum(asked_shares)
+    if any(not 0.0 < share <= 1.0 for share in asked_shares) or free_share < -1e-9:
         raise PlanningError("the shares of windows and symbols must be above 0, and not more than 1 in all")
     unit_windows = [window.window(Fraction(1)) for window in windows]
     weights = [
         0.0 if window_plan.share is not None else float(noise.rate) / noise.length
         for window_plan, noise in zip(windows, unit_windows, strict=True)
     ]
-    if len(asked_shares) < len(windows) and remaining <= 0.0:
+    if len(asked_shares) < len(windows) and free_share <= 0.0:
         raise PlanningError("the shares that are asked for leave nothing to the other windows")
-    if len(asked_shares) == len(windows) and remaining > 1e-9:
+    if len(asked_shares) == len(windows) and free_share > 1e-9:
         raise PlanningError(
-            f"the shares add up to {1.0 - remaining:g}: {remaining:g} of what epsilon allows would go unused"
+            f"the shares add up to {1.0 - free_share:g}: {free_share:g} of what epsilon allows would go unused"
         )
     return [
-        remaining * weight / sum(weights) if window_plan.share is None else window_plan.share
+        free_share * weight / sum(weights) if window_plan.share is None else window_plan.share
         for window_plan, weight in zip(windows, weights, strict=True)
     ]
 
@@ -197,14 +197,14 @@ def _scaled_windows(
     """Give windows the noise of their rates, and as little more as the device's check needs."""
     factor, step = _INWARD_FACTOR, 1e-9
     for _ in range(_TRIES):
-        scaled = []
+        scaled_windows = []
         for window, rate in zip(windows, rates, strict=True):
             unit_rate = window.window(Fraction(1)).rate
-            scaled.append(window.window(lawful_scale(float(unit_rate) / rate * factor), mechanism))
+            scaled_windows.append(window.window(lawful_scale(float(unit_rate) / rate * factor), mechanism))
         try:
-            check_outputs(chains, StreamOutputs(None, tuple(scaled)), guarantee, "the set of windows")
+            check_outputs(chains, StreamOutputs(None, tuple(scaled_windows)), guarantee, "the set of windows")
         except GuaranteeError:
             factor, step = factor + step, 2.0 * step
         else:
-            return tuple(scaled)
+            return tuple(scaled_windows)
     raise PlanningError(f"no noise keeps epsilon {guarantee.epsilon:g} for such chains")
