@@ -150,7 +150,7 @@ _MAX_SINGLE_TICKS = 64
 class Beliefs(NamedTuple):
     """Beliefs about streams: the distribution (streams, k) of each at its newest tick with a symbol.
 
-    `state` (streams, 3) is the index of the model, `NONE` or `GIVEN`; that tick; the shift of that tick.
+    `state` (streams, 3) is the index of the model, `NONE` or `GIVEN`; the newest tick; the shift of the newest tick.
     """
 
     state: Ints

@@ -330,7 +330,7 @@ def _rows_without_symbols(rows: Sequence[tuple[int, int, int]]) -> Columns:
 
 
 def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Floats, belief: Floats) -> StateEstimate:
-    """Return the report of a frame of symbols with this first and last tick and shift.
+    """Return the report of a frame of symbols of the ticks first..last, ahead of the wall clock by `shift`.
 
     `shares` (k,) are the means over its ticks of the probabilities of the states, `belief` (k,) those of its last tick.
     """

@@ -191,7 +191,7 @@ def check_new(registry: Registry, signed: Signed) -> None:
 def enter_document(registry: Registry, signed: Signed, *, actor: str, time_us: int) -> Document:
     """Enter a checked document; the same document again is a no-op.
 
-    Raises FleetError if it is another fleet's, or its version is not higher than all others.
+    Raises FleetError for another fleet's document, or a version that is not the highest.
     """
     check_new(registry, signed)
     document = signed.document

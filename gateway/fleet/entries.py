@@ -272,7 +272,7 @@ def first_devices(devices: tuple[str, ...], share: Fraction) -> tuple[str, ...]:
 def stages_of(
     plan: RolloutPlan, devices: Mapping[str, frozenset[str]], target: Target = WHOLE_FLEET
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the devices that each stage adds, in the order in which they get the document, out of those of `target`.
+    """Return the devices that each stage adds, in the order of the offers, out of the devices of `target`.
 
     Raises FleetError if the rollout, its first stage, or a stage that is a group has no device.
     """

@@ -29,8 +29,8 @@ _LOOK_SECONDS = 1.0
 class Stopping(NamedTuple):
     """The means of stopping devices: `sign` gives the signed stop of a device, up to a version.
 
-    `newest` gives the version of the fleet's newest policy document, `in_force` by device the version that it says it
-    follows.
+    `newest` gives the version of the fleet's newest policy document, `in_force` by device the version that the device
+    has reported.
     """
 
     sign: Callable[[str, int], bytes]

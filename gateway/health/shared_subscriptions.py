@@ -25,7 +25,7 @@ _MOST_DIGITS = 12
 
 
 class SharedSubscriptions(Part):
-    """Compares two numbers of the broker. `hold` is called with the alarm's detail by name, empty without an alarm.
+    """Compares two numbers of the broker. `hold_alarm` is called with the alarm's detail by name, {} for no alarm.
 
     The number of accounts is at least that of the catalogue's devices and the gateway, and at least that of clients.
     """

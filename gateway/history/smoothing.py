@@ -48,7 +48,7 @@ _Track = tuple[Clock, int]
 
 
 def blocks(pieces: Iterable[Piece], max_ticks: int) -> Iterator[Piece]:
-    """Join pieces, in tick order, to blocks of at most `max_ticks` ticks.
+    """Join pieces in tick order into blocks of at most `max_ticks` ticks.
 
     A block's symbols are -1 at ticks without one, except the first and the last.
     """
@@ -72,9 +72,9 @@ def blocks(pieces: Iterable[Piece], max_ticks: int) -> Iterator[Piece]:
 
 
 class SmoothedStream:
-    """The smoothed marginals of one stream: first `look_back` for each day, the last first, then `day` in order.
+    """The smoothed marginals of one stream: call `look_back` for each day, the last day first, then `day` in order.
 
-    Symbols outside the span count as unobserved; `days` are by their beginnings.
+    Symbols outside the span count as unobserved; `days` are the beginnings of days.
     """
 
     def __init__(self, history: History, stream: SymbolStream, span: Span = _ALWAYS) -> None:
@@ -180,8 +180,8 @@ def smooth_history(
 
     Args:
         folder: a new folder, as for `export_history`.
-        tasks: where the work is done, by default in this process; the files are the same.
-        progress: called with the work that is done, and its share.
+        tasks: runs the work, by default in this process.
+        progress: called with the current work and the finished share.
 
     Raises FuguError if there is no such source, it holds nothing of that time, or the folder cannot be written.
     """

@@ -41,17 +41,17 @@ class Span(NamedTuple):
     until: int
 
     def day(self, day: int) -> Span:
-        """Return the part of the span in the day that begins at a time."""
+        """Return the part of the span in the day that begins at `day`."""
         return Span(max(day, self.since), min(day + DAY_US, self.until))
 
     def wall_ticks(self, clock: Clock) -> tuple[int, int]:
-        """Return the first and the last wall tick of a clock in the span; the last is lower if there is none."""
+        """Return the first and the last wall tick of a clock in the span; the last is lower if the span has no tick."""
         low = -((clock.epoch_us - self.since) // clock.period_us)
         return max(low, 0), -((clock.epoch_us - self.until) // clock.period_us) - 1
 
 
 class Piece(NamedTuple):
-    """Symbols (n,) of consecutive ticks under one policy version; numbers are ahead of the wall clock by `shift`."""
+    """Symbols (n,) of consecutive ticks under one policy version, ahead of the wall clock by `shift`."""
 
     version: int
     first: int
@@ -122,7 +122,7 @@ def stored_history(location: Location) -> Iterator[StoredHistory]:
 
 
 class StoredHistory:
-    """Content of a store by spans of wall-clock time; the store stays open in one state meanwhile."""
+    """The content of a store by spans of wall-clock time, all in one state of the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -209,7 +209,7 @@ class StoredHistory:
                     yield frame
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
-        """Yield the estimates by a frame of points: of its ticks, and of earlier ones that see `lag` ticks with it."""
+        """Yield the estimates by a frame of points: of its ticks, and of earlier ticks it completes."""
         number = self._numbers[stream.device, stream.stream, ""]
         sequence_key = Place(number, stream.device, stream.stream)
         points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))

@@ -1,4 +1,4 @@
-"""The same function over parts of a history: one part after another here, or side by side as tasks of Ray."""
+"""Functions run over the parts of a history: one after another in this process, or as parallel tasks of Ray."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ History = StoredHistory | ExportedHistory
 
 
 class Source(NamedTuple):
-    """A history's place, a gateway's store or an exported folder, with the chosen devices and stream, or all."""
+    """A gateway's store or an exported folder, with the chosen devices and stream, or all."""
 
     path: Location
     span: Span
@@ -82,7 +82,7 @@ class Tasks:
     """Runs functions in this process."""
 
     def hold(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
-        """Run a function for each call. Return the outcomes for `map` to pass on, wherever they are."""
+        """Run a function for each call. Return the outcomes, or references to them, as arguments for `map`."""
         return self.map(function, calls)
 
     def map(

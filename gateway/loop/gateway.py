@@ -137,8 +137,8 @@ class UselessError(FuguError):
 class Gateway:
     """A gateway that runs in threads of its own between `start` and `stop`.
 
-    `counters` counts events, and refusals under their `Reason`. `failed` is set if the worker has ended by itself: a
-    store or ledger is unusable, or an unexpected error has come.
+    `counters` counts events, and refusals under their `Reason`. `failed` is set if the worker has ended by itself,
+    after a lost store or ledger, or an unexpected error.
     """
 
     def __init__(self, settings: GatewayConfig, duty: Alone | None = None) -> None:

@@ -42,15 +42,15 @@ class _EventSource:
         await asyncio.sleep(CHANGE_SECONDS)
 
     def new_events(self) -> str:
-        """Return what is new for the tabs that follow; '' if nothing is."""
+        """Return new events for the tabs of the view, or ''."""
         raise NotImplementedError
 
     def events_and_content(self) -> tuple[str, str]:
-        """Return what is new for the tabs that follow, and all that is shown now for a tab that joins."""
+        """Return new events for the tabs of the view, and the whole content for a tab that joins."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release what the source holds, after the last tab has left."""
+        """Release the source's watcher or other resources, after the last tab has left."""
 
 
 class _FullSource(_EventSource):
@@ -76,7 +76,7 @@ class _FullSource(_EventSource):
 
 
 class _DeviceSource(_EventSource):
-    """Sends the updates of a device at once, all that wait in one event, and the state of the device.
+    """Sends a device's waiting updates at once in one event, and the state of the device.
 
     Raises TopicError if `device` is no device's name.
     """
@@ -121,7 +121,7 @@ class _DeviceSource(_EventSource):
 class _LedgerSource(_FullSource):
     """Sends a page of the ledger, read in a thread, again when it has changed.
 
-    The page has the entries below a number, of one audience, or of all that are shown if `audience` is empty.
+    The page has the entries below a number, of one audience, or of all shown audiences if `audience` is empty.
     """
 
     def __init__(self, feed: Feed, audience: str, below_number: int) -> None:
@@ -147,7 +147,7 @@ class Channels:
         self._channels: dict[Hashable, _Channel] = {}
 
     async def follow(self, key: Hashable, make_source: Callable[[], _EventSource]) -> AsyncGenerator[bytes]:
-        """Yield the events of the view of this key for one tab: first all that is shown, then what is new.
+        """Yield the events of the view `key` for one tab: first the whole content, then new events.
 
         `make_source` is called if no tab shows this view yet. Yields b"" about twice a second, so that the caller can
         check whether the tab is still there.
@@ -264,7 +264,7 @@ def application(
     Args:
         feed: the state that the page shows.
         connections: the listening socket, whose connections count their requests.
-        login: decides who may look; `None` if anybody who can connect may.
+        login: checks passwords and sessions; `None` for a page without a login.
         hosts: accepted `Host` headers, against other pages that point their own name here; empty for all.
         secure: whether the page is served over TLS.
         stop: set when open streams are to end.
@@ -415,7 +415,7 @@ class _Follower:
 
 
 class _Tabs:
-    """At most `_MAX_TABS` streams of events. The oldest of the network with most gives way to a network with fewer."""
+    """At most `_MAX_TABS` streams of events. A network with few displaces the oldest of the network with most."""
 
     def __init__(self, feed: Feed, login: Login | None, stop: asyncio.Event) -> None:
         self._feed = feed

@@ -1,6 +1,6 @@
 """Attackers on the symbols and counts of a stream, in a process of their own: the page loads no numerical library.
 
-The attackers' process is started for the first messages of a device that somebody looks at. It ends with the page, or
+The attackers' process is started for the first messages of a watched device. It ends with the page, or
 when nothing has been asked for a while.
 """
 
@@ -101,7 +101,7 @@ class AttackProcess:
         return None if process is None else process.pid
 
     def ask(self, name: str, *args: Any) -> dict[str, Any]:
-        """Ask, and wait for the answer. If that takes too long or the process ends, `none` of the answer says so."""
+        """Ask, and wait for the answer. After a timeout or the end of the process, `none` of the answer says so."""
         if time.monotonic() < self._not_before:
             return {"none": "The attackers' process has ended: it is started again in a minute."}
         try:
@@ -196,11 +196,11 @@ class AttackView:
         self._has_changed = False
 
     def describe(self, description: Description) -> None:
-        """Use messages of this description's policy version from now on; those of other versions wait."""
+        """Attack messages of this description's policy version from now on; messages of other versions wait."""
         self._description, self._has_changed = description, True
 
     def take(self, frame: SymbolFrame) -> None:
-        """Take the symbols of a frame, be it late or repeated."""
+        """Take the symbols of a frame, which may be late or repeated."""
         first_tick = frame.first + max(0, len(frame.symbols) - MOST_TICKS)
         for tick, symbol in enumerate(frame.symbols[-MOST_TICKS:], first_tick):
             self._ticks[tick] = frame.policy_version, (symbol, frame.shift)
@@ -285,7 +285,7 @@ def _update(
 ) -> dict[str, Any]:
     """Make the page's update of an answer about the first to last tick of a span.
 
-    The columns of the answer are about `states`, of two only the second is drawn; `times` are wall ticks.
+    The columns of the answer are about `states`, of two states only the second is drawn; `times` are wall ticks.
     """
     if "none" in answer:
         raise FuguError(answer["none"])

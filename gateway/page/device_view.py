@@ -111,7 +111,7 @@ _NEWEST, _MAX_STORED = 300, 144
 
 
 class DeviceView:
-    """Takes messages of one device, and keeps the newest of each kind, a bounded number whatever a broker sends.
+    """Takes messages of one device, and keeps a bounded number of the newest of each kind.
 
     `refused_count` counts messages that could not be used.
     """

@@ -137,10 +137,7 @@ class Feed:
             return list(self._releases.values())[::-1]
 
     def watch(self, device: str) -> Watcher:
-        """Begin to look at a device. The device's kept updates wait for the new watcher.
-
-        Raises TopicError if `device` is no device's name.
-        """
+        """Begin to look at a device. Its kept updates wait for the watcher. TopicError if `device` is no name."""
         topics = frame_topics(self.fleet, device)
         watcher = Watcher(device)
         with self._lock:

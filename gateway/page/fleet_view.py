@@ -91,7 +91,7 @@ WAVE = get_args(Wave)
 
 
 class FleetView:
-    """Takes messages of a fleet's devices, and keeps their states, of bounded size whatever a broker sends.
+    """Takes messages of a fleet's devices, and keeps their states in bounded memory.
 
     `changes` grows with every message; `health` is the gateway's last report of its own health.
     """

@@ -35,8 +35,8 @@ def password_line(password: str) -> str:
 def network_of(peer: str) -> str:
     """Return the network of a peer, whose failures count together.
 
-    It is an IPv4 address itself, or the /64 of an IPv6 address, all of which one site has. A peer that is no address is
-    returned as it is.
+    The network is an IPv4 address itself, or the /64 of an IPv6 address, which one site has. Another peer is its own
+    network.
     """
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])

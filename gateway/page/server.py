@@ -32,8 +32,8 @@ SUPERVISOR = "172.30.32.2"
 def serve(settings: PageSettings, listener: socket.socket | None = None, parent: Connection | None = None) -> None:
     """Serve the page until SIGTERM, or until SIGINT unless that is ignored.
 
-    The page also ends when the other end of the pipe `parent` closes. Raises FuguError if a file cannot be
-    read, or the address is in use.
+    The page also ends when the other end of the pipe `parent` closes. Raises FuguError if a file cannot be read, or the
+    address cannot be used.
     """
     asyncio.run(_serve_page(settings, listener, parent))
 
