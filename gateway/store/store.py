@@ -177,7 +177,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
 
 
 class LedgerRecord(NamedTuple):
-    """Identities of the store and its ledger ('' before the first), and the newest entry that may be published, or 0."""
+    """Identities of store and ledger ('' before the first), and the newest entry that may be published, or 0."""
 
     identity: str
     ledger: str
