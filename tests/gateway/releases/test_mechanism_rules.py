@@ -22,7 +22,9 @@ from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
 from gateway.releases.allowance import (
     CountedSymbols,
     WholeWindow,
+    add_classes,
     allowance,
+    allowance_problem,
     charge,
     counted_symbols,
     joint_loss,
@@ -30,6 +32,7 @@ from gateway.releases.allowance import (
     window_sensitivity,
 )
 from gateway.releases.charges import PER_NAT, nats
+from gateway.releases.entries import Promise
 from gateway.releases.statistics import Query, SymbolCounter
 from papers.quilts import influence
 from tests.support.sanitised_counts import stationary
@@ -268,6 +271,19 @@ def test_what_a_release_is_judged_by_survives_the_ledger() -> None:
     assert again.scale(1.0) == window.scale(1.0)
     with pytest.raises(ChainClassError, match="not an interval"):
         CountedSymbols(**{**symbols.model_dump(), "chains": (BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4)),)}).check()
+    with pytest.raises(ChainClassError, match="not an interval"):  # also where another class can be computed
+        symbols.model_copy(update={"chains": (*symbols.chains, BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4)))}).check()
+
+
+def test_an_account_of_several_classes_is_allowed_what_the_strictest_of_them_allows() -> None:
+    classes = BinaryChains(q=(0.01, 0.02), r=(0.01, 0.02)), BinaryChains(q=(0.3, 0.3), r=(0.3, 0.3))
+    low, high = (allowance(chains, 1.0, "informed") for chains in classes)
+    assert low < high
+    promise = Promise(1.0, "informed")
+    for order in (classes, classes[::-1]):
+        text = add_classes("[]", order)
+        assert allowance_problem(low, "chain", promise, 1_000_000, text) == ""
+        assert f"allows {nats(low):.12g}" in allowance_problem(high, "chain", promise, 1_000_000, text)
 
 
 def test_the_wasserstein_noise_is_that_of_the_furthest_class_of_any_device() -> None:
