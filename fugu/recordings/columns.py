@@ -188,8 +188,8 @@ def _partner(table: Table, name: str, test: Callable[[str], object]) -> str | No
     )
 
 
-def _date_and_time(table: Table, day: str, time: str, unit: str | None, times: Sequence[str], sign: str) -> TimeCells:
-    cells = [f"{date.strip()}{sign}{moment}" for date, moment in zip(table.columns[day], times, strict=True)]
+def _date_and_time(table: Table, day: str, time: str, unit: str | None, times: Sequence[str], sep: str) -> TimeCells:
+    cells = [f"{date.strip()}{sep}{moment}" for date, moment in zip(table.columns[day], times, strict=True)]
     return TimeCells(f"{day} and {time}", cells, unit, (day, time))
 
 

@@ -158,9 +158,9 @@ def _thousands_error(file: str, column: str) -> FuguError:
 def _ungrouped_numbers(cells: Iterable[str]) -> dict[str, float | None]:
     """Map cells with separators between thousands to their numbers. Return {} if their decimal marks differ."""
     grouped_cells = [cell for cell in cells if _GROUPED.fullmatch(cell)]
-    decimals = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in grouped_cells if _WITH_DECIMALS.search(cell)}
-    if len(decimals) > 1:
+    marks = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in grouped_cells if _WITH_DECIMALS.search(cell)}
+    if len(marks) > 1:
         return {}
-    decimal = decimals.pop() if decimals else "," if any("." in cell for cell in grouped_cells) else "."
-    translation = str.maketrans({sign: None for sign in f"{_SPACES},." if sign != decimal} | {decimal: "."})
+    mark = marks.pop() if marks else "," if any("." in cell for cell in grouped_cells) else "."
+    translation = str.maketrans({sign: None for sign in f"{_SPACES},." if sign != mark} | {mark: "."})
     return {cell: number_of(cell.translate(translation)) for cell in cells}

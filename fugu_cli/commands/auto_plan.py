@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Offer = tuple[str, AutoOptions]
-"""A useful answer in words, with its error and that of guessing; and the settings that lead to it."""
+"""A useful answer in words, with its error and the error of guessing, and the settings that lead to it."""
 
 _NAMED = ("fleet", "device", "stream", "epoch", "broker")
 _READ_BY = (*(field.name for field in fields(RecordingOptions)), *_NAMED)
@@ -118,7 +118,7 @@ def is_answer(plan: Plan) -> bool:
 
 
 def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
-    """Return offers: those of some settings that are useful, each with its error on held-back rows.
+    """Return an offer for each of some settings that is useful, with its error on held-back rows.
 
     Settings were chosen without the held-back rows: a baseline by no reading, an epsilon by the other two sets.
     """
@@ -151,7 +151,7 @@ def offer_line(offer: Offer, command: Sequence[str]) -> str:
 
 
 def option_words(options: AutoOptions) -> list[str]:
-    """Return options that differ from their defaults, as words of a command."""
+    """Return the options that differ from their defaults, as words of a command."""
     arguments: list[str] = []
     for field in fields(options):
         value, name = getattr(options, field.name), f"--{field.name.replace('_', '-')}"

@@ -413,11 +413,11 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
     ]
 
 
-def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Result:
+def window_loss(release_texts: list[str], chains: ChainOptions, start: str | None) -> Result:
     """Show what releases lose together."""
-    releases = [_read_release(text) for text in texts]
-    declared, _, notes, warnings = declared_chains(chains)
-    request = WindowRequest(declared, 1.0, None, "count", "ignorant", start=chosen_start(start))
+    releases = [_read_release(text) for text in release_texts]
+    chain_class, _, notes, warnings = declared_chains(chains)
+    request = WindowRequest(chain_class, 1.0, None, "count", "ignorant", start=chosen_start(start))
     accounted_start = covered_start(request.accounted)
     with working("adding up"):
         rows = joint_losses(request, releases)

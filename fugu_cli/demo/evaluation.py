@@ -115,7 +115,7 @@ class Replay:
         return frame.first, frame.first + frame.length, frame
 
     def count_values(self, frames: Mapping[int, AnyFrame]) -> int:
-        """Return how many of the expected values are in frames."""
+        """Return the number of expected values in frames."""
         return sum(first in self.windows for first in frames)
 
     def results(self, frames: Mapping[int, AnyFrame], *, attacked: bool = False) -> Results | None:
@@ -259,7 +259,7 @@ class Replay:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of the day that a window counts separately; empty if it counts all together."""
+        """The parts of the day that a window counts separately; () if it counts no parts of the day."""
         blocks = self.window.query.blocks
         return () if blocks is None else tuple(blocks.labels)
 
@@ -278,23 +278,23 @@ class Replay:
 
     @property
     def windows(self) -> range:
-        """The first ticks of all expected windows; windows that begin before the running mean exists are left out."""
+        """The first ticks of all expected windows, without windows that begin before the running mean exists."""
         window, discretiser = self.window, self.policy.discretiser
-        mean_from = discretiser.baseline_ticks if discretiser.kind == "baseline" else 0
-        first_tick = window.start + -(-max(mean_from - window.start, 0) // window.stride) * window.stride
+        first_mean_tick = discretiser.baseline_ticks if discretiser.kind == "baseline" else 0
+        first_tick = window.start + -(-max(first_mean_tick - window.start, 0) // window.stride) * window.stride
         return range(first_tick, self.states.size - window.length + 1, window.stride)
 
     def true_counts(self, first_tick: int) -> tuple[Ints, Ints]:
-        """Return the true counts (g,) of a window, and the number of ticks (g,) that each is of."""
+        """Return the true counts (g,) of a window, and the number of ticks (g,) behind each count."""
         window, clock, query = self.window, self.policy.clock, self.window.query
-        span = self.states[first_tick : first_tick + window.length]
+        states = self.states[first_tick : first_tick + window.length]
         if query.blocks is None:
             groups = window.groups(self.policy.discretiser.states)
-            return np.array([np.isin(span, group).sum() for group in groups]), np.full(len(groups), span.size)
+            return np.array([np.isin(states, group).sum() for group in groups]), np.full(len(groups), states.size)
         blocks = np.array(
-            [query.blocks.at(clock.epoch_us + t * clock.period_us) for t in range(first_tick, first_tick + span.size)]
+            [query.blocks.at(clock.epoch_us + t * clock.period_us) for t in range(first_tick, first_tick + states.size)]
         )
-        is_counted = np.isin(span, window.counted(self.policy.discretiser.states))
+        is_counted = np.isin(states, window.counted(self.policy.discretiser.states))
         group_count = len(query.blocks.labels)
         return np.bincount(blocks[is_counted], minlength=group_count), np.bincount(blocks, minlength=group_count)
 
@@ -320,7 +320,7 @@ def read_night(name: str) -> tuple[Path, float, Floats]:
 
 
 def load_night(name: str, epoch: float | None = None) -> Replay:
-    """Plan the replay of a recorded night: a noisy count of every 300 heartbeats, and nothing else.
+    """Plan the replay of a recorded night, which releases only a noisy count of every 300 heartbeats.
 
     Args:
         name: the name of the recording.
@@ -354,7 +354,7 @@ def load_home(epoch: float | None = None) -> Replay:
 def _planned_replay(
     name: str, header: PolicyHeader, window: WantedWindow, path: Path, column: str, values: Floats, stretch: int = 1
 ) -> Replay:
-    """Plan windows for a recording's own class of chains, with any `stretch` of so many ticks protected."""
+    """Plan windows for a recording's own class of chains, with any `stretch` ticks in a row protected."""
     segments = np.zeros(len(values), dtype=np.int64)
     states = states_of(header.discretiser, values, segments)
     chain_class = covering_class(states, segments, 2)

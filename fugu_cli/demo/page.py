@@ -115,7 +115,7 @@ class Page:
             self._state = {**self._state, **fields}
 
     def show_replay(self, index: int, **fields: Any) -> None:
-        """Change some fields of a replay; the index may be that of a new one."""
+        """Change some fields of a replay; the next free index adds a replay."""
         replays = [*self._state["replays"], {}][: max(index + 1, len(self._state["replays"]))]
         self.show(replays=[*replays[:index], {**replays[index], **fields}, *replays[index + 1 :]])
 
@@ -126,7 +126,7 @@ class Page:
         self.show_replay(index, drawn=self._draw_count)
 
     def draw_lanes(self, index: int, lanes: Sequence[Lane], **fields: object) -> None:
-        """Draw three lanes: what stays, what leaves, and the attacker who knows the habits."""
+        """Draw three lanes: the readings, the released values, and the attacker who knows the habits."""
         stays, leaves, attacker = lanes_document(lanes)
         self.draw(index, {"lanes": [stays, leaves], "attackers": {"knows": attacker}, **fields})
 
@@ -136,7 +136,7 @@ class Page:
         self.show(report=_REPORT)
 
     def stay(self, choices: Queue[int] | None = None) -> int | None:
-        """Serve until Ctrl-C or a choice, and return the choice, None without one; at no terminal, return at once."""
+        """Serve until Ctrl-C (return None) or a choice (return its number); without a terminal, return None at once."""
         if sys.stdout.isatty():
             say("the page stays until Ctrl-C")
             with suppress(KeyboardInterrupt):
@@ -146,7 +146,7 @@ class Page:
     def enter(self, token: str, session: str = "") -> str | None:
         """Return a session for the token at its first use; None if the token is wrong or was used.
 
-        A second use ends the program, unless it is by the session that the first use has begun.
+        A second use ends the program, unless it is by the session of the first use.
         """
         with self._session_lock:
             if not secrets.compare_digest(token.encode(), self._token.encode()):
@@ -166,7 +166,7 @@ class Page:
         return bool(self._session) and secrets.compare_digest(session.encode(), self._session.encode())
 
     def _leading_file(self) -> Path:
-        """Write a file that only this account can read, and that leads to the address until it is used."""
+        """Write a file that leads to the address, readable by this account only, and deleted at the token's use."""
         handle, name = tempfile.mkstemp(prefix="fugu-page-", suffix=".html")  # of mode 0600
         os.close(handle)
         self._leading_path = Path(name)
@@ -259,7 +259,7 @@ class _Server(ThreadingHTTPServer):
 def queue_request(
     requests: Queue[_Request], parse: Callable[[Any], _Request], body: BufferedIOBase, length: int
 ) -> HTTPStatus:
-    """Queue the request that a form of the page sends, parsed from JSON, unless another one waits."""
+    """Parse a request of the page from JSON, and queue it unless another request waits."""
     if length > _MOST_WORDS:
         return HTTPStatus.BAD_REQUEST
     try:
@@ -291,7 +291,7 @@ def _session_cookie(headers: Any) -> str:
 
 
 def fault_text(error: Exception) -> str:
-    """Describe an unexpected error by its type and place, without its message, which could have a reading."""
+    """Describe an unexpected error by its type and place, without its message, which might contain a reading."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"a fault of the program, {type(error).__name__} at {Path(frame.filename).name}, line {frame.lineno}: nothing "

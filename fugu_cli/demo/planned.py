@@ -94,7 +94,7 @@ def plan_and_replay(
     not_private: bool,
     numbers: TrialNumbers | None = None,
 ) -> tuple[int, list[AutoOptions]]:
-    """Plan, replay and attack, on the page and in the terminal; return the exit code, and settings to try instead."""
+    """Plan, replay and attack a recording. Return the exit code, and other settings that the page offers."""
     plan, offers = _plan_on_page(page, path, readings, options)
     use, privacy, *details = plan.verdict
     say(use, style="bold")
@@ -150,7 +150,7 @@ def plan_and_draw(page: Page, path: Path, readings: Readings | None, options: Au
 
 
 def _draw_plan(page: Page, index: int, plan: Plan, name: str) -> bool:
-    """Draw what would leave by a plan; return False if the plan cannot be replayed."""
+    """Draw the values that a plan would release. Return False if the plan cannot be replayed."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         if (replay := replay_of(plan, Path(folder))) is None:
             return False
@@ -160,7 +160,7 @@ def _draw_plan(page: Page, index: int, plan: Plan, name: str) -> bool:
 
 
 class _AskedElseError(Exception):
-    """The user has asked for something else."""
+    """The user has sent another request."""
 
 
 def show_stretches(
@@ -241,7 +241,7 @@ def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: Au
 
 
 def _show_nearest(page: Page, plan: Plan) -> None:
-    """Draw the plan that comes nearest to an answer, with its noise."""
+    """Draw the plan with the smallest error relative to guessing, with its noise."""
     details = plan.details
     if not isinstance(details, AutoPlan):
         return

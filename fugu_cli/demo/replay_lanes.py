@@ -46,7 +46,7 @@ def replay_document(replay: Replay, ticks: int, results: Results | None) -> dict
 
 
 def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[Lane, Lane, Lane]:
-    """Return three lanes: what stays, what leaves, and the attacker who knows the habits."""
+    """Return three lanes: the readings, the released values, and the attacker who knows the habits."""
     span = replay.span(ticks if results is None else results.end)
     stays = readings_lane(replay.values, replay.hours, ticks, replay.recorded, span)
     stays = stays._replace(words=f"{replay.tick}s, on the device", marks=replay.marks if replay.parts else ())
@@ -64,7 +64,7 @@ def readings_lane(
         hours: hours from one reading to the next.
         ticks: the number of ticks that have been read.
         quantity: the recorded quantity, in words.
-        span: the first and last hour that are drawn; by default all.
+        span: the first and last hour that are drawn; by default the whole recording.
     """
     numbers, names = values, list[str]()
     if are_names(values):
@@ -120,7 +120,7 @@ def _leaving_lane(replay: Replay, results: Results | None, span: tuple[float, fl
 
 
 def attacker_lanes(replay: Replay, results: Results | None) -> dict[str, Lane]:
-    """Return the lanes of those attackers that have been computed, by name."""
+    """Return the lanes of the attackers with results, by attacker."""
     if replay.parts or (results is not None and results.own_changes is None):
         return {"knows": stretches_lane(replay.stretches, replay.promised_stretch)}
     if results is None:

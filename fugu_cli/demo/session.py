@@ -97,7 +97,7 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
 
 
 def _night_lanes(night: Results) -> list[Lane]:
-    """Return the lanes of a whole night: what stays, what leaves, and three attackers."""
+    """Return the lanes of a whole night: the readings, the released values, and three attackers."""
     lanes = [*replay_lanes(night.replay, night.replay.states.size, night)]
     for name, lane in attacker_lanes(night.replay, night).items():
         if name != "knows":
@@ -198,12 +198,12 @@ def run_replays(
     say("attacking what was released ...")
     results = []
     for index, replay in enumerate(replays):
-        outcome = replay.results(subscriber.devices[replay.device].frames, attacked=True)
-        if outcome is None:
+        replay_results = replay.results(subscriber.devices[replay.device].frames, attacked=True)
+        if replay_results is None:
             failures.append(f"nothing of {replay.device} reached the subscriber")
         else:
-            results.append(outcome)
-            draw_replay(page, index, replay, replay.states.size, outcome)
+            results.append(replay_results)
+            draw_replay(page, index, replay, replay.states.size, replay_results)
     if not results:
         raise FuguError(f"nothing of {replays[0].device} reached the subscriber")
     return name, seconds, results, failures

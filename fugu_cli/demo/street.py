@@ -228,7 +228,7 @@ class _Scene:
 
 
 class _Watcher(Listener):
-    """A subscriber to the homes' reports and the released sums, which draws them."""
+    """A subscriber that draws the homes' reports and the released sums."""
 
     def __init__(self, scene: _Scene, page: Page) -> None:
         self._scene, self._page = scene, page
@@ -248,7 +248,7 @@ class _Watcher(Listener):
             self.sums[frame.first // frame.length] = frame
 
     def wait(self, stage: str, patience: float, is_done: Callable[[], bool] = lambda: False) -> None:
-        """Draw what arrives until a condition holds, at most for some seconds."""
+        """Draw arrivals until a condition holds, for at most `patience` seconds."""
         deadline = time.monotonic() + patience
         while not is_done() and time.monotonic() < deadline:
             hours_passed = (time.time() - self._scene.begin_of(0)) / _HOUR
@@ -296,14 +296,14 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
 
 
 def _running_bars(states: Ints, home: int) -> Iterator[tuple[float, ...]]:
-    """Return the bars of a home's row, in hours: one for each time that water ran."""
+    """Yield a bar, in hours, for each run of water in a home's row."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], states, [0]])))
     for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         yield begin / _HOUR, end / _HOUR, home + 0.1, home + 0.9
 
 
 def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
-    """Kill an agent in each hour, and print each sum; return a sentence for each missing one."""
+    """Kill an agent in each hour, and print each sum. Return a sentence for each missing sum."""
     failures = list[str]()
     for number in range(scene.hours):
         kill_time = scene.begin_of(number) + _HOUR / 4
@@ -320,7 +320,7 @@ def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
 
 
 def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
-    """Wait for the sum of an hour, and print it beside the true one; return a sentence if it is missing or partial."""
+    """Wait for the sum of an hour, and print it beside the true sum. Return a sentence if it is missing or partial."""
     hours = f"{_clock_text(number)} to {_clock_text(number + 1)}"
     watcher.wait(f"waiting for the sum of {hours}", _PATIENCE_SECONDS, lambda: number in watcher.sums)
     frame, homes = watcher.sums.get(number), watcher.reports[number]

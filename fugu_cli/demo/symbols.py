@@ -109,8 +109,8 @@ class SymbolReplay(Replay):
         table = self.policy.table
 
         def redraw(generator: np.random.Generator) -> Outputs:
-            further = release_symbols(true_states, table, generator).symbols
-            return replace(outputs, symbols=np.where(symbols[:end_tick] < 0, -1, further))
+            drawn_symbols = release_symbols(true_states, table, generator).symbols
+            return replace(outputs, symbols=np.where(symbols[:end_tick] < 0, -1, drawn_symbols))
 
         best_attack, learners = self.attacks(outputs, redraw, knowledge, ATTACKERS) if attacked else (None, ())
         shown_ticks = np.flatnonzero(is_stated)[-_SHOWN:]

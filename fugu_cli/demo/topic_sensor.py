@@ -33,7 +33,7 @@ def topic_sensor(plan: Plan, topic: Mqtt) -> list[str]:
 
 
 def topic_of_recording(plan: Plan) -> tuple[str, str | None]:
-    """Return the topic and the path of readings: those of a log of MQTT, else a usual topic and the column's path.
+    """Return the topic and the path of readings in an MQTT log; for other forms a usual topic and the column's path.
 
     The path is None if the whole payload is the reading.
     """
@@ -49,7 +49,7 @@ def topic_of_recording(plan: Plan) -> tuple[str, str | None]:
 
 
 def column_path(column: str) -> str | None:
-    """Return the path in a payload after which a column is named; None if it has a usual name."""
+    """Return the path in a payload that a column's name gives; None if the column has a usual name."""
     if column.lower() in _NO_KEY:
         return None
     return column if _KEY.fullmatch(column) else quoted_key(column)

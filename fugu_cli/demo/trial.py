@@ -68,7 +68,7 @@ def _receive(choices: Queue[int], path: str, _query: dict[str, str], body: Buffe
 
 
 def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private: bool) -> TrialNumbers:
-    """Return the numbers of a recording that is planned with some options; OSError if it cannot be read."""
+    """Return the numbers of a recording planned with some options. OSError if the recording cannot be read."""
     return TrialNumbers(path, (replace(options, fleet=DEVICE, device=DEVICE), not_private), broker)
 
 

@@ -52,7 +52,7 @@ class TrialNumbers:
     """
 
     def __init__(self, recording: Path, inputs: object, broker: Broker) -> None:
-        """Find the file by the recording and all other `inputs` of its plan; OSError if that cannot be read."""
+        """Name the file by the recording and all other `inputs` of its plan. OSError without the recording."""
         state = os.environ.get("XDG_STATE_HOME")
         folder = (Path(state) if state else Path.home() / ".local/state") / "fugu"
         self._recording = hashlib.sha256(recording.read_bytes()).hexdigest()[:16]
@@ -62,21 +62,21 @@ class TrialNumbers:
 
     @property
     def drawn(self) -> bool:
-        """True if the noise was drawn before: the file exists."""
+        """True if the file exists, so that the noise was drawn before."""
         return self.file.exists()
 
     @contextmanager
     def listen(self, broker: Broker) -> Iterator[None]:
-        """Keep the messages that a broker passes on while the context lasts, if there are values among them."""
+        """Collect a broker's messages while the context lasts, and write them to the file if any has values."""
         messages = list[tuple[str, JsonValue]]()
 
-        def heard(topic: str, payload: bytes, _retained: bool) -> None:
+        def keep_message(topic: str, payload: bytes, _retained: bool) -> None:
             with suppress(ValueError):
                 messages.append((topic, payload.decode()))
 
         topics = [topic_of(kind, DEVICE, DEVICE, "+") for kind in _KINDS]
         link = Link(
-            broker, client_id="trial", subscriptions=(*topics, discovery_topic(DEVICE, DEVICE)), on_message=heard
+            broker, client_id="trial", subscriptions=(*topics, discovery_topic(DEVICE, DEVICE)), on_message=keep_message
         )
         link.start()
         try:
@@ -116,7 +116,7 @@ class TrialNumbers:
             on_published=self._answers.__setitem__,
         )
         link.start()
-        sent: list[str] = []
+        sent_topics: list[str] = []
         try:
             deadline = time.monotonic() + _CONNECTED_SECONDS
             while not link.connected:
@@ -124,7 +124,7 @@ class TrialNumbers:
                     raise FuguError(f"no connection to {self._broker.address}: {link.last_error or 'no answer'}")
                 link.maintain()
                 time.sleep(0.05)
-            sent = [*documents, *dict(values)]
+            sent_topics = [*documents, *dict(values)]
             self._send(link, documents)
             with suppress(KeyboardInterrupt):
                 for index, (topic, payload) in enumerate(values):
@@ -136,7 +136,7 @@ class TrialNumbers:
                     link.maintain()
                     time.sleep(0.5)
         finally:
-            self._send(link, dict.fromkeys(sent, ""))
+            self._send(link, dict.fromkeys(sent_topics, ""))
             link.stop()
 
     def _read(self) -> tuple[tuple[str, JsonValue], ...]:

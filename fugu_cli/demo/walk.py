@@ -42,7 +42,7 @@ _LEAD_SECONDS = 8.0
 _STILL_SECONDS, _GIVEN_UP_SECONDS = 15.0, 60.0
 """Seconds without a point after which this is printed, and after which the demo ends."""
 _MOST_TICKS = 20
-"""Recorded ticks for each expected point: on a slower machine the demo fails."""
+"""Recorded ticks for each expected point. A machine that needs more ticks fails."""
 _LEAST_POINTS = 20
 _SHOWN = 20
 """The number of newest ticks on the map."""
@@ -76,7 +76,7 @@ class _StoodStillError(FuguError):
 
 
 class Walk(NamedTuple):
-    """A walk as far as it has arrived; places are in the policy's unit.
+    """The part of a walk that has arrived; places are in the policy's unit.
 
     Attributes:
         policy: the policy of the device.
@@ -117,7 +117,7 @@ class Walk(NamedTuple):
 
     @property
     def share_inside(self) -> float:
-        """The share of estimates whose ranges both hold the truth."""
+        """The share of estimates whose ranges contain the true place."""
         pairs = [(estimate, self.truth[tick]) for tick, estimate in self.estimates.items() if tick < len(self.truth)]
         return sum(
             all(low <= x <= high for low, x, high in zip(estimate.low, place.tolist(), estimate.high, strict=True))
@@ -145,7 +145,7 @@ class _Listener(Listener):
             self._walk = self._walk._replace(estimates={**self._walk.estimates, estimate.tick: estimate}, later=later)
 
     def walk(self) -> Walk:
-        """Return the walk as far as it has arrived."""
+        """Return the part of the walk that has arrived."""
         self.link.maintain()
         ticks_passed = max(0, int((time.time() * 1e6 - self._policy.clock.epoch_us) // self._policy.clock.period_us))
         return self._walk._replace(truth=self._places[:ticks_passed])
@@ -249,7 +249,7 @@ class _Course:
                 raise FuguError(f"the device ended with an error: see {log}")
 
     def _follow(self, count: int, stage: str, seconds: float = 0.0) -> None:
-        """Draw what arrives until there are `count` points, and at least for some seconds.
+        """Draw arrivals until there are `count` points, and for at least `seconds`.
 
         Raises:
             FuguError: the device has ended.

@@ -239,22 +239,22 @@ class _Wizard:
         _refuse_fleet_broker(sensor, broker, must_connect=True)
         sensor_config = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
         count, note = 0, ""
-        with closing(_EveryMessage(sensor_config)) as live, closing(self._topics):
+        with closing(_EveryMessage(sensor_config)) as live_topic, closing(self._topics):
             self._topics.begin()
             while self._queue.empty():
-                live.poll(0)
-                for moment, reading in live.take_messages():
+                live_topic.poll(0)
+                for moment, reading in live_topic.take_messages():
                     count += 1
                     if self._topics.add(moment, reading.reveal()):
                         note = f" {self._topics.full.name} is full ({_MOST_BYTES >> 20} MB) and is planned from; what "
                         note += f"comes now is in {self._topics.newest.name}. The newest four are kept."
                 if count:
                     self._recording = self._topics.full if note else self._topics.newest
-                loss = f" {live.lost} came too fast and are lost." if live.lost else ""
+                loss = f" {live_topic.lost} came too fast and are lost." if live_topic.lost else ""
                 stage = (
                     f"recording: {count} messages have come.{note}{loss} After a day or more, show what would leave."
                 )
-                self.page.show(stage=stage, stalled=live.trouble, step=2 if count else 1)
+                self.page.show(stage=stage, stalled=live_topic.trouble, step=2 if count else 1)
                 time.sleep(_POLL_SECONDS)
         self.page.show(stalled="")
 
@@ -371,9 +371,9 @@ class _TopicFiles:
                 self._files.pop().unlink()
 
 
-def _form_fields(sent: Any) -> dict[str, str]:
+def _form_fields(sent_form: Any) -> dict[str, str]:
     """Return the fields of the form that the page sends; ValueError if they name no action."""
-    fields = dict.fromkeys(_FIELDS, "") | {str(name): str(value).strip() for name, value in sent.items()}
+    fields = dict.fromkeys(_FIELDS, "") | {str(name): str(value).strip() for name, value in sent_form.items()}
     if fields["do"] not in _DOES:
         raise ValueError
     return fields
@@ -407,10 +407,10 @@ def _mqtt_sensor(fields: dict[str, str]) -> Mqtt:
     return Mqtt.model_validate({"kind": "mqtt", **sensor_fields})
 
 
-def _refuse_fleet_broker(sensor: Mqtt, fleet: Broker, *, must_connect: bool) -> None:
+def _refuse_fleet_broker(sensor: Mqtt, fleet_broker: Broker, *, must_connect: bool) -> None:
     """Raise FuguError if the sensor's broker is elsewhere or the fleet's, or if it must be reached and cannot."""
     try:
-        dial(sensor.host, sensor.port, (fleet.host, fleet.port)).close()
+        dial(sensor.host, sensor.port, (fleet_broker.host, fleet_broker.port)).close()
     except OSError as error:
         if isinstance(error, LocalBrokerError):
             raise FuguError(f"the topic cannot be read: {error.trouble}") from None

@@ -31,9 +31,9 @@ _TRIALS = ("released", "noise", "strongest", "without", "ceiling", "odds, known"
 def attacked_recordings(
     trials: Sequence[Trial], stretches: Sequence[StretchTrial], conditions: Sequence[str]
 ) -> Result:
-    """Show attacks on recordings: a table for each, and for a single recording also every attacker of every trial.
+    """Show attacks on recordings: a table for each recording; for a single recording all attackers of all trials, too.
 
-    `conditions` are those under which the promises of sums hold.
+    `conditions` are the conditions of the promises about sums.
     """
     document = _attacks_document(trials, stretches, conditions)
     return Result(document, [*_trial_parts(trials), *_stretch_trials(stretches), *_condition_lines(conditions)])
@@ -78,7 +78,7 @@ def _trial_parts(trials: Sequence[Trial]) -> Iterator[Part]:
 
 
 def _rates(attack: Attack | StretchAttack) -> tuple[str, ...]:
-    """Return cells: an attacker's success, its interval, the success without release, the ceiling, least epsilon."""
+    """Return an attack's success, its interval, the success without the release, the ceiling and least epsilon."""
     interval, epsilon = f"{attack.low:.3f} to {attack.high:.3f}", f"{attack.epsilon_low:.2f}"
     return f"{attack.success:.3f}", interval, f"{attack.guess:.3f}", f"{attack.ceiling:.3f}", epsilon
 
@@ -93,7 +93,7 @@ def _summary_row(trial: Trial) -> tuple[str, ...]:
 
 
 def _learned_words(attacks: Sequence[Attack]) -> str:
-    """Return the range of odds factors of learners over all draws of the noise, with shares beyond e^epsilon."""
+    """Return the range of the learners' odds factors over all draws of the noise, and of the shares over e^epsilon."""
     odds_factors = sorted(attack.furthest for attack in attacks if attack.furthest is not None)
     excess = sorted(attack.beyond for attack in attacks if attack.beyond is not None)
     if len(odds_factors) < 2 or odds_factors[0] == odds_factors[-1]:
@@ -188,14 +188,14 @@ def _device_parts(draw_tests: Sequence[DrawTest], problem: str, false_alarms: fl
 
 
 def attacked_stream(audit: StreamAudit) -> Result:
-    """Show the success of attackers on a stream, by audience and on what was published; exit code 1 with findings."""
+    """Show the success of attackers on a stream, by audience and on published outputs; exit code 1 with findings."""
     return Result(_stream_document(audit), _stream_parts(audit), 1 if audit.findings else 0)
 
 
 def _stream_document(audit: StreamAudit) -> dict[str, Any]:
     audiences = []
     for audience in audit.audiences:
-        bounds = {"promised": _finite(audience.promised), "certified": _finite(audience.certified)}
+        bounds = {"promised": _finite_or_none(audience.promised), "certified": _finite_or_none(audience.certified)}
         audiences.append({**audience._asdict(), **bounds, "refuted": audience.refuted})
     return {
         "confirmed": not audit.findings,
@@ -210,7 +210,7 @@ def _stream_parts(audit: StreamAudit) -> Iterator[Part]:
     rows = []
     for audience in audit.audiences:
         promised_cells = f"{audience.promised:.6g}", f"{audience.certified:.6g}"
-        bound_cells = f"{audience.least:.4g}", _rounded(audience.extended), _rounded(audience.witness)
+        bound_cells = f"{audience.least:.4g}", _bound_text(audience.extended), _bound_text(audience.witness)
         event_cells = f"{audience.hits} and {audience.alarms} of {audience.trials}"
         name = _audience_words(audience.audience, audience.ticks)
         rows.append((name, audience.heard, audience.draws, *promised_cells, *bound_cells, event_cells))
@@ -255,9 +255,9 @@ def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
             yield Line(f"NOTE not-attacked: stretches of {window}: {trial.why}")
 
 
-def _finite(epsilon: float) -> float | None:
+def _finite_or_none(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _rounded(bound: float | None) -> str:
+def _bound_text(bound: float | None) -> str:
     return "-" if bound is None else f"{bound:.4g}"

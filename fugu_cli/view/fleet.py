@@ -149,7 +149,7 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
 def shown_events(events: Sequence[Event], limit: int) -> Iterator[Part]:
     """Show the newest events."""
     rows = [
-        (str(event.number), moment_text(event.time_us), event.who, event.what, event.subject, _short(event.detail))
+        (str(event.number), moment_text(event.time_us), event.who, event.what, event.subject, _shortened(event.detail))
         for event in events
     ]
     return newest(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows), limit)
@@ -186,7 +186,7 @@ def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> 
 
 
 def _cut_text(name: str, value: str) -> str:
-    """Shorten a long value, such as a table or a chain; discretisers are shown as a whole."""
+    """Shorten a long value, such as a table or a chain; discretisers stay whole."""
     return value if "discretiser" in name or len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 3] + "..."
 
 
@@ -264,12 +264,12 @@ def _stream_row(stream_change: StreamChange, is_unknown: bool) -> tuple[str, ...
     elif other_ticks:
         remark = "OTHER TICKS: refused"
     elif before is not None:
-        remark = _remark(before, after)
+        remark = _change_remark(before, after)
     pairs = ((text_of(before) if before else blank, text_of(after) if after else "-") for text_of in (_epsilon, _worth))
     return (name, *chain.from_iterable(pairs), remark)
 
 
-def _remark(before: Worth, after: Worth) -> str:
+def _change_remark(before: Worth, after: Worth) -> str:
     if before == after:
         return "same"
     if bool(before.adversary) != bool(after.adversary):
@@ -298,7 +298,7 @@ def _device_words(devices: Sequence[str]) -> str:
     return f"{len(devices)} devices ({', '.join(devices[:_MOST_NAMED])}{remainder})"
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -392,8 +392,8 @@ def _plan_line(plan: RolloutPlan) -> Line:
 
 
 def _rollout_line(rollout: Rollout) -> str:
-    total = [sum(column) for column in zip(*rollout.tallies, strict=True)] or [0] * len(StageCounts._fields)
-    count = StageCounts(*total)
+    totals = [sum(column) for column in zip(*rollout.tallies, strict=True)] or [0] * len(StageCounts._fields)
+    count = StageCounts(*totals)
     cause = f" ({rollout.state.cause})" if rollout.state.cause else ""
     return (
         f"{rollout.state.phase}{cause}: stage {rollout.state.stage + 1} of {len(rollout.plan.stages)}, "

@@ -57,7 +57,7 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _span(seconds: float | None) -> str:
-    """Return a duration in the largest unit of which it has two or more; "never" for None."""
+    """Return a duration in the largest unit that it has twice or more; "never" for None."""
     if seconds is None:
         return "never"
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):

@@ -126,7 +126,7 @@ def reading_json(reading: Reading) -> str:
 class ReadingLines:
     """A writer of readings for people, with times in the local zone.
 
-    A reading is one line, a description several. A description that repeats another device's names that device instead.
+    A reading is one line, a description several. If another device has an equal description, it names that device.
     """
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ def _time_words(reading: SymbolReading | PointReading | WindowReading | Estimate
 
 
 def _span(since: datetime, time: datetime) -> str:
-    """Return two times in words, with the day of the second only if it differs."""
+    """Return two times in words; the second has its day only if the days differ."""
     start, end = local_text(since), local_text(time)
     return f"{start} to {end[11:] if end[:10] == start[:10] else end}"
 
@@ -179,7 +179,7 @@ def _reading_words(reading: SymbolReading | PointReading | WindowReading | Estim
             return f"point {reading.latitude:.6f}, {reading.longitude:.6f} (randomised)"
         return f"point {' '.join(map(str, reading.point))} (randomised)"
     if isinstance(reading, WindowReading):
-        counts = ", ".join(_labelled(reading.states, reading.counts))
+        counts = ", ".join(_label_values(reading.states, reading.counts))
         is_out_of_range = any(not 0 <= count <= reading.observed for count in reading.counts)
         noise = "randomised: noise can take a count below 0 or above all" if is_out_of_range else "randomised"
         return f"window {reading.window}: {counts} of {reading.observed} observed ticks ({noise})"
@@ -188,7 +188,7 @@ def _reading_words(reading: SymbolReading | PointReading | WindowReading | Estim
     return _estimate_text(reading.estimate)
 
 
-def _labelled(states: Sequence[str] | None, values: Sequence[Any]) -> Iterable[str]:
+def _label_values(states: Sequence[str] | None, values: Sequence[Any]) -> Iterable[str]:
     """Return texts of values, each with the names of its states if these are known."""
     if states is None:
         return [str(value) for value in values]
@@ -204,7 +204,7 @@ def _intervals(message: WindowCount | ValueEstimate | ReleaseFrame) -> list[str]
 
 def _count_text(count: WindowCount) -> str:
     interval_words = f"{count.unit} in {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
-    named_counts = _labelled(count.blocks or count.states, _intervals(count))
+    named_counts = _label_values(count.blocks or count.states, _intervals(count))
     if count.blocks:
         interval_words = f"{interval_words}, {' + '.join(count.states)} by parts of the day"
     return f"window {count.window}: {', '.join(named_counts)} {interval_words}{'' if count.useful else _GUESS}"

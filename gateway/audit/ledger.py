@@ -214,8 +214,8 @@ def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history
     return quiet_tick is not None and quiet_tick <= disclosure.first
 
 
-def _with_slack(epsilon: float | None, promise: Promise, leaks: bool) -> float | None:
-    if not leaks or epsilon is None:
+def _with_slack(epsilon: float | None, promise: Promise, has_leak: bool) -> float | None:
+    if not has_leak or epsilon is None:
         return epsilon
     return float_up(Fraction(epsilon) + SLACK * Fraction(promise.epsilon))
 
@@ -276,8 +276,8 @@ def _tick_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, charg
     rates = _rates(charge, tick_count)
     if mechanism == "chain":
         accountant = ChainAccountant(mechanism_chains(chains))
-        sticky = adversary == "ignorant" and accountant.sticky
-        return accountant.schedule_loss(rates, "ignorant" if sticky else "universal").epsilon
+        is_sticky = adversary == "ignorant" and accountant.sticky
+        return accountant.schedule_loss(rates, "ignorant" if is_sticky else "universal").epsilon
     return float(quilt_accountant(_corners(chains), rates).max())
 
 
@@ -308,9 +308,9 @@ def _reader_losses(accounts: Iterable[Account], disclosures: Sequence[tuple[Disc
             continue
         limit = Promise(account.epsilon, account.adversary, account.seconds)
         streams: dict[str, list[tuple[Disclosure, bool]]] = defaultdict(list)
-        for disclosure, leaks in disclosures:
+        for disclosure, has_leak in disclosures:
             if disclosure.key.audience in account.all_audiences:
-                streams[together_name(groups[disclosure.key[:2]])].append((disclosure, leaks))
+                streams[together_name(groups[disclosure.key[:2]])].append((disclosure, has_leak))
         for name, pairs in sorted(streams.items()):
             stream_disclosures, leak_flags = zip(*pairs, strict=True)
             device, _, stream = name.partition("/")

@@ -293,14 +293,14 @@ def _is_confirmed(claim: Claim) -> bool:
     return claim.loss is not None and claim.loss <= claim.stated
 
 
-def _allowance(body: Mapping[str, Any], claim: Claim) -> float:
+def _allowance(document: Mapping[str, Any], claim: Claim) -> float:
     """Return the largest rate that windows may add to a tick under a claim, in nats, rounded down."""
-    symbol_ratios = tick_ratios({**body, "windows": ()}) if claim.output != "windows alone" else (Fraction(1),) * 2
+    symbol_ratios = tick_ratios({**document, "windows": ()}) if claim.output != "windows alone" else (Fraction(1),) * 2
     low, high = 0.0, float(claim.stated)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         rate = exp_up(Fraction(middle))
-        loss = stream_loss(body["chains"], (symbol_ratios[0] * rate, symbol_ratios[1] * rate), claim.adversary)
+        loss = stream_loss(document["chains"], (symbol_ratios[0] * rate, symbol_ratios[1] * rate), claim.adversary)
         low, high = (middle, high) if loss <= claim.stated else (low, middle)
     return low
 
@@ -314,30 +314,30 @@ def _device_findings(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Fin
             yield Finding("devices-refuse", f"what devices compute is another number, and they refuse it: {error}")
 
 
-def _class_findings(body: Mapping[str, Any]) -> Iterator[Finding]:
+def _class_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield a finding if the noise is enough for a wider class than the policy's; it is wrong from 10 % wider on."""
-    if body.get("kind") == "points" or not _wider_holds(body, 1.01):
+    if document.get("kind") == "points" or not _wider_holds(document, 1.01):
         return
     low, high = 1.01, _MAX_FACTOR
     for _ in range(_SEARCHES):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if _wider_holds(body, middle) else (low, middle)
-    wider_class = _wider_class(body["chains"], low)
+        low, high = (middle, high) if _wider_holds(document, middle) else (low, middle)
+    wider_class = _wider_class(document["chains"], low)
     assert wider_class is not None
     limits = {name: wider_class[name] for name in ("q", "r", "odds_ratio") if wider_class.get(name) is not None}
     limit_words = ", ".join(f"{name} {_limit_words(value)}" for name, value in limits.items())
     reason = f"the class is narrower than its noise allows: every epsilon also holds for {limit_words}"
-    yield Finding("class-narrower-than-noise-allows", reason, wrong=_wider_holds(body, _SUSPECT_FACTOR))
+    yield Finding("class-narrower-than-noise-allows", reason, wrong=_wider_holds(document, _SUSPECT_FACTOR))
 
 
 def _limit_words(value: float | tuple[float, float]) -> str:
     return f"in {value[0]:.4g}..{value[1]:.4g}" if isinstance(value, tuple) else f"up to {value:.4g}"
 
 
-def _wider_holds(body: Mapping[str, Any], factor: float) -> bool:
-    chains = _wider_class(body["chains"], factor)
+def _wider_holds(document: Mapping[str, Any], factor: float) -> bool:
+    chains = _wider_class(document["chains"], factor)
     try:
-        return chains is not None and all(_is_confirmed(claim) for claim in recompute({**body, "chains": chains}))
+        return chains is not None and all(_is_confirmed(claim) for claim in recompute({**document, "chains": chains}))
     except NotRecomputed:
         return False
 

@@ -48,7 +48,7 @@ _MOST_HOST = 253
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9._-]+)?")
 _NAME = re.compile(NAME_PATTERN)
 _ITERATIONS = 101
-"""Mosquitto's default; more would only slow the broker down, as no one can guess a password of 256 random bits."""
+"""Mosquitto's default. More iterations only slow the broker down: no one can guess a password of 256 random bits."""
 _SALT_BYTES = 12  # the only length that Mosquitto 2.0 reads
 
 
@@ -63,7 +63,7 @@ class Credentials:
     def write(self, folder: Path, name_of: Callable[[str], str] = str) -> dict[str, str]:
         """Write the files into a folder. Return the fields of `fugu.mqtt.Broker` that name them, without the folder.
 
-        `name_of` changes a file's usual name into the one that is written.
+        `name_of` returns the name of the written file for its usual name.
         """
         if self.certified_key is not None:
             files = {"cert_file": name_of("client.pem"), "key_file": name_of("client.key")}
@@ -125,7 +125,7 @@ class BrokerFolder:
 
     @property
     def authority_key(self) -> Path:
-        """The file that the authority's key was written to."""
+        """The file to which `create` wrote the authority's key."""
         folder = self.path.resolve()
         return folder.with_name(f"{folder.name}-offline") / "ca.key"
 
@@ -148,7 +148,7 @@ class BrokerFolder:
         return credentials
 
     def issue(self, name: str, now: datetime, *, ca_key: Path | None = None) -> Credentials:
-        """Make credentials that are not valid before `admit`, and write no file. Raises as `add`."""
+        """Make credentials without writing a file; they are valid after `admit`. Raises as `add`."""
         if self.settings.mutual:
             return Credentials(name, None, self._load_authority(ca_key).issue_client(name, now, self.settings.days))
         return Credentials(name, _new_password(), None)
@@ -167,7 +167,7 @@ class BrokerFolder:
         self._set_accounts(tuple(accounts_by_name.values()))
 
     def check_free(self, name: str, role: Role, *, renew: bool) -> Account | None:
-        """Refuse a name that is bad (UsageError) or taken (FuguError). Return the existing account of it, or `None`."""
+        """Refuse a malformed name (UsageError) or a taken one (FuguError). Return its existing account, or `None`."""
         check_name(name, "account")
         account = self._find_account(name)
         is_free = account is not None and account.uncleared and role == "device" and not self.settings.mutual
@@ -178,7 +178,7 @@ class BrokerFolder:
         return account
 
     def renew(self, now: datetime, *, ca_key: Path | None = None) -> None:
-        """Replace the broker's certificate and its key; clients trust the new certificate as they did the old one.
+        """Replace the broker's certificate and key; clients need no new file.
 
         Raises FuguError if the authority's key (see `add`) is missing, or the authority's certificate has ended.
         """
@@ -215,7 +215,7 @@ class BrokerFolder:
         return [*device.topics(fleet), *discovery]
 
     def note_cleared(self, account: Account) -> None:
-        """Note that the broker retains nothing of a removed device any more."""
+        """Note that the broker retains no message of a removed device."""
         self._drop_account(account.model_copy(update={"streams": (), "former": (), "uncleared": False}))
 
     def _drop_account(self, account: Account) -> None:
@@ -243,7 +243,7 @@ class BrokerFolder:
         limit: Ceiling | None = None,
         adversary: Adversary | None = None,
     ) -> tuple[Account, list[Bound]]:
-        """Make a reader of audiences that is not added yet. Return its account and the bounds on what it may be told.
+        """Make a reader of audiences without adding it. Return its account and the bounds on its losses.
 
         The bounds follow from the files of releases and policies. The limit, if not given, is the first audience's
         promise. Raises FuguError if a bound is above the limit, or cannot be computed.
@@ -262,7 +262,7 @@ class BrokerFolder:
         return account, self._bounds_of_reader(account, releases, policies)
 
     def join(self, name: str, audience: str, releases: Path, policies: Path) -> tuple[Account, list[Bound]]:
-        """Add a reader to an audience. Return its new account and bounds, as `new_reader` does, and raise as that."""
+        """Add a reader to an audience. Return its new account and bounds; errors as of `new_reader`."""
         account = self._find_reader(name)
         if audience in account.audiences:
             raise FuguError(f"the account {name} belongs to audience {audience}")
@@ -273,7 +273,7 @@ class BrokerFolder:
         return account, bounds
 
     def leave(self, name: str, audience: str) -> None:
-        """Remove a reader from an audience; what it was told still counts. FuguError if it is not in that audience."""
+        """Remove a reader from an audience; its loss so far still counts. FuguError if it is not in the audience."""
         account = self._find_reader(name)
         if audience not in account.audiences:
             raise FuguError(f"the account {name} does not belong to audience {audience}")
@@ -288,7 +288,7 @@ class BrokerFolder:
         return account
 
     def _bounds_of_reader(self, account: Account, releases: Path, policies: Path) -> list[Bound]:
-        """Return the bound on what a reader may be told about each stream. FuguError if one is above its limit."""
+        """Return the bound on a reader's loss about each stream. FuguError if a bound is above the reader's limit."""
         from gateway.estimates.catalogue import Catalogue
         from gateway.releases.config import Reader, ReleaseConfig
 
@@ -348,7 +348,7 @@ def password_line(name: str, password: str, salt: bytes | None = None) -> str:
 
 
 def check_name(name: str, kind: str) -> None:
-    """Raise UsageError if a name cannot be part of a topic. `kind` says what is named."""
+    """Raise UsageError if a name cannot be part of a topic. `kind` is the named thing, for the error."""
     if not _NAME.fullmatch(name) or (name in RESERVED_DEVICES and kind != "stream"):
         reserved = ", ".join(sorted(RESERVED_DEVICES))
         allowed = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"

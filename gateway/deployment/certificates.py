@@ -23,7 +23,7 @@ from fugu.contract.errors import FuguError
 __all__ = ["Authority", "CertifiedKey"]
 
 _BACKDATED = timedelta(days=1)
-"""How long before its issue a certificate is valid: a clock without a battery may start some hours late."""
+"""The time by which a certificate is backdated: a clock without a battery may be some hours behind."""
 
 _LONGEST_NAME = 64  # characters of a subject, by X.520
 _USAGES = (

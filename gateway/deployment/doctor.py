@@ -1,8 +1,8 @@
-"""Check the installation of a gateway and its broker: everything that they need is examined once.
+"""Check the installation of a gateway and its broker: examine everything that they need once.
 
 If the gateway is not connected, two empty messages are sent: to a device that does not exist, and as the time.
-Everybody ignores these, but they show whether the access list lets the gateway publish. The broker then drops the
-messages that it kept for the gateway; devices send them again.
+All clients ignore these messages, but they show whether the access list lets the gateway publish. The broker then drops
+the messages that it kept for the gateway; devices send them again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PATCHES = " (before 2.0.21 it needs a distribution's security updates: CVE-2023
 only in 2.0.21. Debian 12 has them in 2.0.11-1.2+deb12u2."""
 _DROPPING_VERSION = (2, 0, 21)
 _MAX_SHARED = 100
-"""The most different shared subscriptions of an account: a reader needs few."""
+"""The most shared subscriptions of an account without a warning; a reader needs few."""
 _MOST_LOG = 1 << 25
 _DROP_NOTE = (
     f" (it drops clients that ask for all of max_keepalive, which is {MAX_KEEP_ALIVE} by 'fugu deploy': ask for less)"
@@ -64,8 +64,8 @@ _DROP_NOTE = (
 class Installation:
     """Parts of an installation; a part that is `None` is not examined.
 
-    `accounts` are those of the shards, by name. `secrets` are files that only their owner may read, besides those of
-    the broker. The files `ledger` and `registry` need not exist yet.
+    `accounts` are the shards' connections, by name. `secrets` are files that only their owner may read, besides the
+    broker's files. The files `ledger` and `registry` need not exist yet.
     """
 
     fleet: str
@@ -158,7 +158,7 @@ def _check_policies(folder: Path, fleet: str, now: float, *, is_signed: bool) ->
 
 
 def _check_releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
-    """Check that the policies allow each release, and that its answers are better than guesses."""
+    """Check that the policies allow each release, and that its answers are better than guessing."""
     try:
         plan, catalogue = ReleaseConfig.load(config), Catalogue.load(policies, fleet)
         release_jobs = jobs(plan, catalogue)
@@ -198,7 +198,7 @@ def _check_ledger_limit(file: Path) -> Iterator[Finding]:
 
 
 def _check_pages(file: Path, kind: FileKind) -> Finding:
-    """Read all of a database's file, and check whether its pages are in order."""
+    """Check all pages of a database's file for damage."""
     name = kind.name
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
@@ -282,7 +282,7 @@ def _check_shares(process: Path) -> Iterator[Finding]:
 
 
 def _check_helpers(process: Path) -> Iterator[Finding]:
-    """Warn of a group's helper that connects from an address of this machine, as a Mosquitto's log says."""
+    """Warn if a group's helper connects from an address of this machine, by a Mosquitto's log."""
     log = _read_log(process) or ""
     names = set(re.findall(r"^(?:\d+: )?(\S+) [012] fugu/2/[^/]+/group/[^/]+/request$", log, re.MULTILINE))
     for name in sorted(names):
@@ -305,7 +305,7 @@ def _is_own_address(address: str) -> bool:
 
 
 def _read_log(process: Path) -> str | None:
-    """Return the newest lines of a process's log, from its file or else the journal; `None` if it has neither."""
+    """Return the newest lines of a process's log, from its file or the journal; `None` if it has neither."""
     try:
         with (process / "fd" / "2").open("rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -39,7 +39,7 @@ _PROGRAMS = "/opt/fugu-edge/bin"
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """Options of a device's configuration, beside its broker.
+    """Options of a device's configuration, besides the broker.
 
     Attributes:
         policies: the device's policies, by the names of their files.
@@ -56,7 +56,7 @@ class DeviceOptions:
     in_place: bool
 
     def write(self, folder: Path) -> list[str]:
-        """Write the policies. Return the names of files that the service gets as credentials: none."""
+        """Write the policies. Return [], since the service gets no further file as a credential."""
         for name, policy in self.policies.items():
             write_public(folder / name, policy.to_json())
         return []
@@ -67,7 +67,7 @@ class DeviceOptions:
         return {"ceiling": ceiling, "measurement_ceiling": self.measurement_ceiling}
 
     def streams(self) -> list[str]:
-        """Return the lines of the tables of streams; an example as a comment if there is no policy."""
+        """Return the lines of the streams' tables; without policies, an example as a comment."""
         prefix, sensor = "" if self.in_place else f"{AGENT.config}/", sensor_table(self.sensor)
         if not self.policies:
             return ["", "# [[streams]]", f'# policy = "{prefix}watch.json"', f"# {toml_lines({'sensor': sensor})[0]}"]
@@ -77,7 +77,7 @@ class DeviceOptions:
 
 @dataclass(frozen=True, slots=True)
 class EnrolledOptions:
-    """Options of an enrolled device, which is sent its policies and has the owner's limits in its enrolment.
+    """Options of an enrolled device, which receives its policies, and has the owner's limits in its enrolment.
 
     Attributes:
         enrolment: a function that writes the device's enrolment into a file.
@@ -90,7 +90,7 @@ class EnrolledOptions:
     in_place: bool
 
     def write(self, folder: Path) -> list[str]:
-        """Write the enrolment. Return the names of files that the service gets as credentials: the enrolment's."""
+        """Write the enrolment. Return its file's name, since the service gets this file as a credential."""
         self.enrolment(folder / _ENROLMENT)
         return [_ENROLMENT]
 
@@ -111,9 +111,9 @@ _KINDS = ("replay", "call", "command", "mqtt", "gpio", "bluetooth-heart-rate")
 def sensor_table(text: str) -> dict[str, str]:
     """Parse the sensor of a command's option into a table of the configuration.
 
-    It is `stdin`, a topic of a broker on the device, or a Python function, package.module:function. A topic is
-    `zigbee2mqtt/hall`, or `zigbee2mqtt/hall#occupancy` with the path in a JSON payload. Raises FuguError for another
-    kind.
+    A sensor is `stdin`, a topic of a broker on the device, or a Python function, package.module:function. A topic is
+    `zigbee2mqtt/hall`, or `zigbee2mqtt/hall#occupancy` with the path in a JSON payload. Raises FuguError for the name
+    of a kind.
     """
     if text == "stdin":
         return {"kind": "stdin"}
@@ -129,7 +129,7 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
     """Read policies of a device, and return them by file name.
 
     Raises PolicyError if a policy is malformed. Raises FuguError if a file cannot be read, is for another device, or
-    has the name of another one.
+    has the name of another file.
     """
     policies: dict[str, AnyPolicy] = {}
     for file in files:
@@ -199,7 +199,7 @@ def write_gateway(
     """Write a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
 
     Each unit gets the credentials of its own account only. `rollout` is of the operators' account with which the
-    gateway sends signed policies; `None` if it sends none. Without `signed`, gateway.toml has an example of that table.
+    gateway sends signed policies; `None` if it sends none. Without `signed`, gateway.toml has an example of [signed].
     """
     (folder / "policies").mkdir()
     write_public(folder / "ca.pem", broker.authority_certificate)
@@ -239,7 +239,7 @@ def _broker_table(broker: BrokerFolder, files: Mapping[str, str]) -> list[str]:
 
 
 def _names(fields: Mapping[str, str]) -> list[str]:
-    """Return the values of those fields that name a file."""
+    """Return the names of files in a broker's fields."""
     return [name for key, name in fields.items() if key.endswith("_file")]
 
 
@@ -262,7 +262,7 @@ def _gateway_toml(broker: BrokerFolder, files: Mapping[str, str], *, in_place: b
 def _signed_tables(
     folder: Path, signed: SignedFiles | None, rollout: Mapping[str, str], *, in_place: bool
 ) -> list[str]:
-    """Return the lines of the table [signed], and write its files; without `signed`, a comment that shows the table."""
+    """Return the lines of the table [signed], and write its files; without `signed`, an example as a comment."""
     prefix = "" if in_place else f"{GATEWAY.config}/"
     if signed is not None:
         keys = toml_lines(signed.write(folder, prefix))

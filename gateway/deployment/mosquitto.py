@@ -80,12 +80,12 @@ class Account(Document):
         return (*self.left, *self.audiences)
 
     def with_streams(self, streams: tuple[str, ...]) -> Account:
-        """Return a device's account that may publish these streams only; its other streams become former ones."""
+        """Return a device's account that may publish only these streams; its other streams become former streams."""
         former_streams = dict.fromkeys(stream for stream in (*self.former, *self.streams) if stream not in streams)
         return self.model_copy(update={"streams": tuple(dict.fromkeys(streams)), "former": tuple(former_streams)})
 
     def topics(self, fleet: str) -> list[str]:
-        """Return all topics of a device, and about it, on which the broker may retain messages."""
+        """Return all topics of or about a device on which the broker may retain messages."""
         streams = [f"{kind}/{stream}" for stream in (*self.streams, *self.former) for kind in _KINDS]
         own_topics = [f"{self.name}/{name}" for name in ("status", "policy/status", "policy/set", *streams)]
         descriptions = [f"description/{self.name}/{stream}" for stream in (*self.streams, *self.former)]
@@ -121,14 +121,14 @@ _DEVICE = (
 def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     """Return Mosquitto's access list, which denies all topics that it does not name.
 
-    Only the site may read releases for the audience `site`: these are not charged, because the site sees the symbols
-    anyway. The lines for devices are patterns, which Mosquitto applies to every account. All other accounts are
-    therefore denied the topics below their own names, as a denial goes before a grant. The name itself is not denied:
-    an account may be called `time`.
+    Only the site may read releases for the audience `site`, which are not charged, because the site sees the symbols.
+    The lines for devices are patterns, which Mosquitto applies to every account. All other accounts are therefore
+    denied the topics below their own names, as a denial overrides a grant. The name itself is not denied: an account
+    may be called `time`.
 
     A device may publish frames of its named streams only, which bounds the messages that it can leave at the broker.
-    Operators may clear the messages of a removed device. The gateway may announce devices to Home Assistant if that has
-    an account.
+    Operators may clear the messages of a removed device. The gateway may announce devices to Home Assistant if Home
+    Assistant has an account.
     """
     root, account_list = f"fugu/2/{fleet}", list(accounts)
     removed_names = [account.name for account in account_list if account.uncleared]
@@ -145,8 +145,8 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
         if account.role != "device" or account.streams:
             lines += ["", f"# {account.role}", f"user {account.name}"]
         if account.role == "device":
-            frames = [f"write {account.name}/{kind}/{stream}" for stream in account.streams for kind in _KINDS]
-            lines += [_rule_line("topic", root, rule) for rule in frames]
+            frame_rules = [f"write {account.name}/{kind}/{stream}" for stream in account.streams for kind in _KINDS]
+            lines += [_rule_line("topic", root, rule) for rule in frame_rules]
             continue
         if account.role == "removed":
             lines.append("topic deny #")
@@ -179,8 +179,8 @@ class Limits(NamedTuple):
     """Limits in the configuration, the unit and the firewall.
 
     Attributes:
-        connections: the most at once: two of each account, since a connection that was cut off may outlast the start of
-            the next, and some to spare.
+        connections: the most at once: two of each account, since a broken connection may outlast the start of the next,
+            and some to spare.
         heap: bytes that Mosquitto allocates itself: for connections, a queue of each gateway, shard and subscriber of
             the site, and retained messages.
         memory: bytes of the process, with TLS.
@@ -208,7 +208,7 @@ def limits(accounts: Sequence[Account]) -> Limits:
 def firewall(fleet: str, port: int, limit: int) -> str:
     """Return rules for nftables that limit the connections of an IPv4 address, or of an IPv6 network of 64 bits.
 
-    It may have at most `limit` at once; as many may begin together, and 5 a second after that.
+    An address may have `limit` connections at once. It may open `limit` together, and then 5 a second.
     """
     sets, rules = [], []
     for version, source in ((4, "ip saddr"), (6, "ip6 saddr & ffff:ffff:ffff:ffff::")):
@@ -271,7 +271,7 @@ class Settings(Document):
 
 
 def public_files(settings: Settings) -> dict[str, str]:
-    """Return the files of a broker's folder that follow from its settings and hold no secret, by name."""
+    """Return the contents of a broker's files that follow from its settings and hold no secret, by file name."""
     broker_limits = limits(settings.accounts)
     files = {
         "mosquitto.conf": _configuration(settings),
@@ -290,7 +290,7 @@ def public_files(settings: Settings) -> dict[str, str]:
 
 
 def _account() -> str:
-    """Return the name of this process's account. If it has none, any name will do: only root makes Mosquitto use it."""
+    """Return the name of this process's account, or any name without one: Mosquitto uses the name only under root."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -299,14 +299,14 @@ def _account() -> str:
 
 def _configuration(settings: Settings) -> str:
     tls = "tls_version tlsv1.2\nciphers ECDHE+AESGCM" if settings.boards else "tls_version tlsv1.3"
-    owner = f"user {_account()}\n" if settings.in_place else ""
+    user_line = f"user {_account()}\n" if settings.in_place else ""
     caps = limits(settings.accounts)
     login = "require_certificate true\nuse_identity_as_username true" if settings.mutual else "password_file passwords"
     return f"""\
 # Written by 'fugu deploy' for fleet {settings.fleet}; changes are lost when an account is added.
 # File names are relative: start Mosquitto in this folder.
 # max_connections counts when TLS is done. Before, only open files do: {caps.files} (ulimit -n), as in its unit.
-{owner}
+{user_line}
 listener {settings.port}{"" if settings.bind is None else f" {settings.bind}"}
 cafile ca.pem
 certfile server.pem

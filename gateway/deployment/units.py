@@ -36,7 +36,7 @@ NO_ACCOUNT = "it has no account, and the shards end one another's connections: f
 
 
 def unit(name: str, fields: Mapping[str, str]) -> str:
-    """Fill in the template of a unit, in which `@NAME@` stands for the field NAME.
+    """Fill in the template of a unit, replacing `@NAME@` by the field NAME.
 
     Fields must be safe in a unit: paths and names without white space, quotes or `%`, except for intended specifiers.
     Raises FuguError if the installation lacks the template.
