@@ -81,7 +81,7 @@ class SimulatedHomes:
         self._thread = threading.Thread(target=self._run_windows, name="homes", daemon=True)
 
     def start(self) -> None:
-        """Start; the homes report from the next window on for which there is an opening key."""
+        """Start; homes report from the next window that has an opening key."""
         self._link.start()
         self._thread.start()
 

@@ -112,7 +112,7 @@ class TickClock:
         return self.epoch_us + (tick - self.shift) * self.period_us
 
     def follow(self, shift: int, since_tick: int) -> None:
-        """Take over a larger shift."""
+        """Use a shift from a tick on, if it is larger than the shift so far."""
         if shift > self.shift:
             self.shift, self.since = shift, since_tick
 
@@ -136,7 +136,7 @@ class TickClock:
             self._tick = tick
 
     def restart(self, elapsed_us: int) -> None:
-        """Note that ticks may have been drawn for, by an unknown clock, up to an elapsed time."""
+        """Note that ticks may have been drawn for before a restart, up to an elapsed time."""
         self._due_us = elapsed_us
 
     def next_wall(self, now_us: int, offset_us: int) -> int:

@@ -37,7 +37,7 @@ class PolicyError(Exception):
 
 
 def rank(edges: "Sequence[int]", value: int) -> int:
-    """Return the rank of a value among increasing edges: how many are not above it."""
+    """Return the number of increasing edges that are not above a value."""
     low, high = 0, len(edges)
     while low < high:
         middle = (low + high) // 2

@@ -67,7 +67,7 @@ class Stream:
         return []
 
     def close(self) -> list[tuple[str, int, int, bytes]]:
-        """Close the frame under way, if there is one. Return it as `close_gap` does."""
+        """Close the open frame, if there is one. Return it as `close_gap` does."""
         return [self._seal()] if self._symbols else []
 
     def tick(self, tick: int, reading: object) -> list[tuple[str, int, int, bytes]]:

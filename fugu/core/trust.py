@@ -38,7 +38,7 @@ class TrustState:
         self.policies: list[bytes] = []
 
     def with_changes(self, **changes: object) -> "TrustState":
-        """Return a copy with other values."""
+        """Return a copy with changed fields."""
         state = TrustState(self.root)
         for name in ("enrolled", "version", "digest", "policies", "valid_until", "silent_then", "time", "stopped"):
             setattr(state, name, getattr(self, name))
@@ -65,7 +65,7 @@ class TrustState:
         return self.expired(seconds) or (max_age > 0 and abs(seconds - self.time) > max_age)
 
     def silent(self, seconds: int, version: int) -> str | None:
-        """Return the status code why nothing may be drawn at a Unix time under a version's policies, or None."""
+        """Return the status code that forbids draws at a Unix time under a version's policies; None without one."""
         if self.stopped >= max(version, 1):
             return "stopped"
         return "policy-expired" if self.silent_then and self.expired(seconds) else None

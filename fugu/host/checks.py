@@ -161,7 +161,7 @@ def certificate(label: str, path: Path, now: float) -> Finding:
 
 
 def certificate_left(label: str, end: float, now: float) -> Finding:
-    """Check how long a certificate is still valid that ends at `end`; times are Unix seconds."""
+    """Check how long a certificate that ends at `end` is still valid; times are Unix seconds."""
     if now >= end:
         return Finding(label, "FAIL", "it has ended: renew it (fugu deploy)")
     days = int((end - now) / _DAY)

@@ -50,7 +50,7 @@ def probe(
     log_in: bool = True,
     on_wait: Callable[[str], None] = lambda _why: None,
 ) -> Probe:
-    """Connect to a broker once, and return how far that went.
+    """Connect to a broker once, and return which steps succeeded.
 
     Args:
         log_in: log in after TLS. Some brokers know a client by its account, whatever its client id. There, a client

@@ -80,7 +80,7 @@ class Outbox:
         return free >= _SPARE_BLOCKS + self._frame_bytes // block
 
     def reserve(self, last_tick: int) -> None:
-        """Reserve ticks up to this one, so that they are never drawn twice; after an OSError they must not be drawn."""
+        """Reserve the ticks up to `last_tick`, so that none is drawn twice; after an OSError they must not be drawn."""
         if last_tick > self.reserved or self._waiting:
             self.seal([], last_tick)
 
@@ -126,7 +126,7 @@ class Outbox:
         self.shift, self.since = shift, since_tick
 
     def next(self, after_id: int):
-        """Return the id of the next segment with frames that are not known to be safe, and these; None without one."""
+        """Return the id, and the frames not known to be safe, of the next segment that has any; None without one."""
         segment_id = max(after_id + 1, self.oldest)
         while segment_id <= self.newest:
             segment = self._read(segment_id)
@@ -138,7 +138,7 @@ class Outbox:
         return None
 
     def forget(self, segment_id: int) -> None:
-        """Forget segments up to this one, which the broker has."""
+        """Forget the segments up to an id, which the broker has."""
         if segment_id >= self.oldest:
             self._drop(segment_id)
 
