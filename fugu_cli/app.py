@@ -99,7 +99,7 @@ COMMANDS = {
     "deploy firmware": ("firmware:app", "Images for microcontrollers."),
     "doctor": ("doctor:app:doctor", "Look at an installation, and say what to do."),
 }  # fmt: skip
-"""By words of the command line: module:name of a command, or module:name:command of one in a group; and its help."""
+"""For each command's words: module:name of the command, or module:name:command in a group, and its help."""
 
 
 @cache

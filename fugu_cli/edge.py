@@ -1,4 +1,4 @@
-"""The commands for devices and subscribers, the only ones where no more than the edge is installed."""
+"""The commands for devices and subscribers, which need only an installation of the edge."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fugu.contract.errors import UsageError
 __all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help", "helper", "subscribe"]
 
 OPTIONS = {"--version": "Print the version and stop.", "--help": "Show this message and exit."}
-"""By option of `fugu` itself: its help."""
+"""The help of each option of `fugu` itself."""
 
 COMMANDS = {
     "agent": "Randomise readings, on a device.",
     "subscribe": "Print private readings of a fleet as they arrive.",
     "helper": "Run the helper of homes whose sums nobody can take apart.",
 }
-"""By name: the command's help."""
+"""The help of each command."""
 
 AGENT: dict[str, tuple[tuple[str, ...], str]] = {
     "run": ((), "Run the agent of one device: fugu agent run CONFIG.toml"),
@@ -31,7 +31,7 @@ AGENT: dict[str, tuple[tuple[str, ...], str]] = {
     "join": (("join",), "Join a group of homes, on your own terms."),
     "doctor": (("--doctor",), "Look at the installation of this device, say what to do."),
 }
-"""By name of the command: the arguments for `fugu-agent`, and help."""
+"""The arguments for `fugu-agent`, and the help, of each command of `fugu agent`."""
 
 _REST = "\nAll other commands need what a gateway does: pip install 'fugu-edge[gateway]'\n"
 

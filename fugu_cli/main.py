@@ -24,14 +24,14 @@ __all__ = ["main"]
 
 _FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy", "starlette", "uvicorn")
 _EXTRAS = {**dict.fromkeys(_FRAMEWORK, "gateway"), "pyarrow": "parquet", "ray": "cluster"}
-"""By missing package: the extra that installs it."""
+"""The extra that installs each missing package."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: the words after `fugu`; by default those of the process.
+        arguments: the words after `fugu`; by default the process's arguments.
 
     Returns:
         The exit code.
@@ -67,7 +67,7 @@ def _run(words: list[str]) -> int:
 
 
 def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
-    """Run a command. An expected error becomes an exit code and one line on stderr, and one for each of its notes."""
+    """Run a command. Print an expected error and its notes on stderr, one line each, and return an exit code."""
     try:
         return command()
     except QuestionError as error:

@@ -17,7 +17,7 @@ _SEVERAL = ("only", "as_it_is")
 
 
 def read_words(arguments: Sequence[str]) -> bool:
-    """Run a usual command line; do nothing and return False if the framework has to read, explain or refuse it."""
+    """Run `fugu read` on plain arguments. Return False, and do nothing, if only the framework can parse them."""
     try:
         options = vars(parser().parse_args(arguments))
     except UsageError:

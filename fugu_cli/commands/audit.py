@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 _PATIENCE = 300.0
-"""Seconds for which an agent may publish nothing new, as while a slow agent fills a frame."""
+"""Seconds without a message after which an agent counts as stopped; a slow agent takes long to fill a frame."""
 app = command_group("Check what is promised, trusting nobody.")
 
 
@@ -156,7 +156,7 @@ def device(
 
 
 def _policy_parts(policy: AnyPolicy) -> list[AnyPolicy]:
-    """Split a policy with symbols and windows into one of each, since counts take longer to publish."""
+    """Split a policy with symbols and windows into two policies, since counts take longer to publish."""
     if not isinstance(policy, Policy) or policy.table is None or not policy.windows:
         return [policy]
     no_guarantee = {"windows_guarantee": None}
@@ -244,7 +244,7 @@ def stream(
 
 
 def _unlisted_findings(access_list: AccessList, account: str, messages: Iterable[Message]) -> list[Finding]:
-    """Return a finding for each topic that a broker delivered to an account, and its access list does not grant."""
+    """Return a finding for each topic that a broker delivered to an account against its access list."""
     topics = dict.fromkeys(topic for topic, _ in messages)
     return [
         Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")
@@ -315,7 +315,7 @@ def ledger(
 
 
 def _policy_files(paths: list[Path] | None) -> list[Path]:
-    """Return files, with the policies of a folder in place of the folder."""
+    """Return the named files, and the policies in the named folders."""
     groups = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
     return [
         file for files in groups for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())

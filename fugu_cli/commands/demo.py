@@ -122,7 +122,7 @@ def _start(*, not_private: NotPrivateOption = False, browser: BrowserOption = Tr
 
 @contextlib.contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Let SIGTERM or a closed terminal end the program as an exit does, with its folders and processes.
+    """Let SIGTERM or a closed terminal end the program as an exit does, which cleans up folders and processes.
 
     After the first such signal all others are ignored.
     """

@@ -59,7 +59,7 @@ def _doctor(
 
 
 def _configs(file: Path) -> list[Path]:
-    """Return a file itself, the configuration in a folder, or those of a folder's devices."""
+    """Return a file itself, the configuration in a folder, or the configurations of devices in a folder."""
     if not file.is_dir():
         return [file]
     for pattern in (_AGENT, _GATEWAY, f"*/{_AGENT}"):
@@ -72,7 +72,7 @@ def _configs(file: Path) -> list[Path]:
 
 
 def _findings(config: Path, *, elsewhere: bool = False) -> list[Finding]:
-    """Examine an installation; a device that will run `elsewhere` only by its files and accounts."""
+    """Examine an installation. If a device will run `elsewhere`, examine only its files and accounts."""
     if is_gateway_file(config):
         from gateway.deployment.doctor import examine, read_installation
 

@@ -222,7 +222,7 @@ def plan_window(options: WindowOptions, chains: ChainOptions, policy: PolicyOpti
 
 
 def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
-    """Plan windows that a device releases for ever, with symbols beside them, under one epsilon."""
+    """Plan the endless windows of a device, and symbols beside them, under one epsilon."""
     if options.length is not None:
         raise UsageError("--window plans for a policy, whose windows never end: without --length")
     if options.segments is not None:
@@ -248,7 +248,7 @@ def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOpt
 
 
 def _composing_mechanism(options: WindowOptions) -> Composing:
-    """Return the mechanism of a policy's endless windows; for "auto" the accountant, which never needs more noise."""
+    """Return the mechanism of a policy's endless windows. "auto" is the accountant, which never needs more noise."""
     name = arguments.one_of(options.mechanism or "chain", "mechanism", _NAMES)
     if name == "auto":
         return "chain"
@@ -306,7 +306,7 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
 
 
 def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
-    """Compare the noise of all mechanisms, or plan that of the named one."""
+    """Compare the noise of all mechanisms, or plan the noise of the named mechanism."""
     if arguments.protected(options.protect):
         raise UsageError("mechanisms are compared for single ticks: --protect a time only with --window")
     chains, seconds, notes, warnings = declared_chains(chain_options)
@@ -414,7 +414,7 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
 
 
 def window_loss(release_texts: list[str], chains: ChainOptions, start: str | None) -> Result:
-    """Show what releases lose together."""
+    """Show the joint loss of releases."""
     releases = [_read_release(text) for text in release_texts]
     chain_class, _, notes, warnings = declared_chains(chains)
     request = WindowRequest(chain_class, 1.0, None, "count", "ignorant", start=chosen_start(start))

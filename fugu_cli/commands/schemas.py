@@ -29,7 +29,7 @@ FILES: dict[str, type[Document]] = {
     "helper": HelperConfig,
     "releases": ReleaseConfig,
 }
-"""By name of the file without ".toml": its model."""
+"""The model of each file, by the file's name without ".toml"."""
 
 _ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {6,}.+)*)", re.MULTILINE)
 

@@ -29,10 +29,9 @@ _EPILOG = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print readings until a signal, a count or a timeout.
+    """Print readings until a signal, a count or a timeout, and return 0.
 
-    Return 0 at any of these ends. After a timeout without a reading, return 1 if the connection failed or was refused,
-    3 if it held and nothing arrived.
+    After a timeout without a reading, return 1 if the connection failed or was refused, else 3.
 
     Raises:
         FuguError: a name, an address or a file of the connection is invalid.
@@ -77,7 +76,7 @@ def _print_readings(options: argparse.Namespace) -> int:
 
 
 def _readings(subscription: Subscription, options: argparse.Namespace) -> Iterator[Reading]:
-    """Return the readings of a subscription, after a line on stderr if nothing arrives in the first seconds."""
+    """Yield the readings of a subscription; print a line on stderr if nothing arrives in the first seconds."""
     if options.timeout is None or options.timeout > _SILENCE_SECONDS:
         reading = subscription.wait(_SILENCE_SECONDS)
         if reading is None:

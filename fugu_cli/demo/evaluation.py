@@ -373,16 +373,15 @@ class Results:
         truth: (w,) the true shares, (w, g) flattened where windows have several counts.
         released: (w,) the released shares.
         live: the number of values that arrived.
-        end: the tick after the last of them.
+        end: the tick after the last value.
         band: half the width of a 95 % interval of a released share.
         ticks: (n,) the ticks that have a state.
-        ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each of
-            them. While the replay goes on, it is only of those before `end`.
-        ours: (n,) the same of the windows that arrived; `None` for counts by parts of the day.
-        learners: (n,) the same, for the attacker who learns habits and moves furthest beyond the promise, which is not
-            about him. It is of the windows that arrived, then of further draws of their noise; `None` while the replay
-            goes on.
-        attack: the most successful attacker on those windows; `None` while the replay goes on.
+        ordinary_changes: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each
+            of these ticks; `None` if this is not compared.
+        own_changes: (n,) the same for the values that arrived; `None` for counts by parts of the day.
+        learners: (n,) arrays of the same for the attacker who learns habits and moves furthest, whom the promise does
+            not bound: for the values that arrived, then for further draws of their noise; () during the replay.
+        attack: the most successful attack on the values that arrived; `None` during the replay.
     """
 
     replay: Replay
