@@ -187,7 +187,6 @@ def _sum_job(group: GroupDocument, audience: str, terms: Audience | None, name: 
         *({}, frozenset()),
     )
     useful = all(policy.useful_for == "share" for policy in policies)
-    helper = group.helper_digits
     topic = topic_of("release", group.fleet, audience, name)
     clock = Clock(epoch_us=group.epoch_us, period_us=group.period_us)
-    return Job(plan, question, terms, topic, clock, useful, honest=group.honest, helper=helper)
+    return Job(plan, question, terms, topic, clock, useful, honest=group.honest, helper=group.helper_digits)
