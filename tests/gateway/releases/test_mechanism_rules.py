@@ -26,6 +26,7 @@ from gateway.releases.allowance import (
     allowance,
     allowance_problem,
     charge,
+    classes_of,
     counted_symbols,
     joint_loss,
     smallest_scale,
@@ -245,13 +246,19 @@ def test_a_chain_of_certain_steps_moves_every_symbol_and_one_tick_more_noise_is_
         wasserstein_symbols((still,), [1, 9], 4, [True])
 
 
-@pytest.mark.parametrize("kind", ["count", "frequency", "histogram", "dwell"])
-def test_group_noise_hides_the_whole_window_from_everybody(kind: QueryKind) -> None:
+BITS = NoiseTable.binary(SCALE // 10, SCALE // 5)
+UNLIKE = NoiseTable(rows=((SCALE // 2, SCALE // 4 * 3), (SCALE // 8, SCALE // 4 * 3), (SCALE // 8, SCALE // 4)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"), [("count", BITS), ("count", UNLIKE), ("frequency", BITS), ("histogram", BITS), ("dwell", BITS)]
+)
+def test_group_noise_hides_the_whole_window_from_everybody(kind: QueryKind, table: NoiseTable) -> None:
     """Any two sequences of symbols, whatever is known of the rest: at most epsilon, and for a count all of it."""
-    table, epsilon, n = NoiseTable.binary(SCALE // 10, SCALE // 5), 0.8, 4
+    epsilon, n = 0.8, 4
     states = (0, 1) if kind == "histogram" else (1,)
     counts = []
-    for path in product((0, 1), repeat=n):
+    for path in product(range(table.symbols), repeat=n):
         tally = SymbolCounter(Query(kind, states))
         tally.add(np.array(path), table)
         counts.append(tally.parts[0].counts.ravel())
@@ -284,6 +291,12 @@ def test_an_account_of_several_classes_is_allowed_what_the_strictest_of_them_all
         text = add_classes("[]", order)
         assert allowance_problem(low, "chain", promise, 1_000_000, text) == ""
         assert f"allows {nats(low):.12g}" in allowance_problem(high, "chain", promise, 1_000_000, text)
+
+
+def test_a_release_keeps_to_chains_of_its_own_or_to_those_of_policies() -> None:
+    declared, own = BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)), class_of(ROOMS)
+    for kept, other in ((declared, own), (own, declared)):
+        assert classes_of(add_classes(f"[{kept.model_dump_json()}]", [other])) == (kept,)
 
 
 def test_the_wasserstein_noise_is_that_of_the_furthest_class_of_any_device() -> None:

@@ -217,6 +217,11 @@ def test_a_clock_set_forward_inside_a_window_stretches_no_distribution_of_a_coun
             "UPDATE entries SET basis=replace(basis, '429496', '129496')",
             "its noise has scale 3, and needs 4",
         ),
+        (
+            "wasserstein",
+            "UPDATE entries SET basis=replace(basis, '\"moved\":null', '\"moved\":1')",
+            "its noise is for another window",
+        ),
         ("wasserstein", "UPDATE entries SET basis='{}'", "its noise cannot be computed again"),
         ("wasserstein", "UPDATE entries SET exclusive=0", "mechanism wasserstein does not compose"),
         ("group", "UPDATE entries SET basis=replace(basis, '20', '2')", "its noise is for another window"),
