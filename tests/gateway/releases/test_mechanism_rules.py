@@ -295,8 +295,8 @@ def test_an_account_of_several_classes_is_allowed_what_the_strictest_of_them_all
 
 def test_a_release_keeps_to_chains_of_its_own_or_to_those_of_policies() -> None:
     declared, own = BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)), class_of(ROOMS)
-    for kept, other in ((declared, own), (own, declared)):
-        assert classes_of(add_classes(f"[{kept.model_dump_json()}]", [other])) == (kept,)
+    for chains, other in ((declared, own), (own, declared)):
+        assert classes_of(add_classes(f"[{chains.model_dump_json()}]", [other])) == (chains,)
 
 
 def test_the_wasserstein_noise_is_that_of_the_furthest_class_of_any_device() -> None:
