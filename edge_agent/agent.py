@@ -269,7 +269,7 @@ class Agent:
             self.refused["table"] += 1
 
     def _codes(self) -> tuple[StatusCode, ...]:
-        """Return the codes of problems with link, storage, clock and policy; none may depend on a reading."""
+        """Return the codes of all troubles, with pauses and refused tables; none may depend on a reading."""
         codes: set[str | None] = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
         if self._link.last_error:
             codes.add(StatusCode.LINK)

@@ -94,8 +94,8 @@ class FleetPolicy:
     def arrived(self, topic: str, payload: bytes) -> bool:
         """Take a document that has arrived; the newest of each topic counts. False for a topic that is not followed.
 
-        Root documents are judged first: other documents may be signed by their keys. A judged document is not judged
-        again when a broker re-sends it: where connections are short, no other document would have its turn.
+        Root documents are judged first: other documents may be signed by their keys. A judged document that is re-sent
+        is judged again only if it is a table, or its refusal may pass. So every other document has its turn.
         """
         if (kind := self._kinds.get(topic)) is None:
             return False

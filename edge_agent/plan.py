@@ -78,7 +78,7 @@ def _watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | 
     A joint chain cannot be checked: its states are pairs of ticks, or of several streams, and a stream shows only a
     part of them.
 
-    The assumption has the intervals `q` and `r`, or only `odds_ratio`, which is enough for a universal guarantee. Given
+    The assumption has the intervals `q` and `r`; only `odds_ratio` for a bounded class or a universal guarantee. Given
     the `rate` of all noisy outputs that a tick adds to, it also has the rate, the adversary and the ticks of an hour.
     """
     if policy.chains == JOINT or policy.states > _MOST_STATES:

@@ -117,7 +117,7 @@ class Stream(Pace):
             _log.warning("stream %s: %s", self.plan.stream, trouble)
 
     def offer_table(self, payload: bytes) -> bool:
-        """Offer the mechanism a table that has arrived. False if it is refused, for the reason in `refusal`."""
+        """Offer the mechanism a table. False if it takes none, or refuses this one for the reason in `refusal`."""
         if self.mechanism.offer is None:
             return False
         try:

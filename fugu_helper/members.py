@@ -43,7 +43,7 @@ class Members:
         return len(self._names)
 
     def load(self) -> None:
-        """Read the file, if it has changed. Raises FuguError if it cannot be read, or a line is wrong."""
+        """Read the file, if it has changed; without one nobody is a member. Raises FuguError for any other failure."""
         try:
             status = self.path.stat()
             file_stamp = status.st_ino, status.st_mtime_ns, status.st_size

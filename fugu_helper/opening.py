@@ -195,7 +195,7 @@ class Group:
     def _open_masks(
         self, gathering: _Gathering, report: SealedMasks, number: int, document: GroupFacts
     ) -> tuple[int, ...] | None:
-        """Open the masks of a report; `None` if it is invalid, not a member's, or not the member's first in the set."""
+        """Open the masks of a report; `None` if it is invalid, repeated, not a member's, or its key is gone (noted)."""
         if report.device in gathering.members or report.count != document.numbers:
             return None
         if not (name := self._find_member(report.device, report.member)):

@@ -320,7 +320,7 @@ class Place(NamedTuple):
         """Resolve an option that names a store: a file, a URL, or a gateway.toml, which also names ledger and lag.
 
         Raises:
-            FuguError: the option names none of these.
+            FuguError: a URL is of another kind or has a password, or a gateway.toml is unreadable or wrong.
         """
         if not text.endswith(".toml"):
             return cls(store_location(text))

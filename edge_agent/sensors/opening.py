@@ -68,7 +68,7 @@ class ChangeSensor(_SensorAround):
         self._alive: int | None = None
 
     def poll(self, tick: int) -> SensorUpdate:
-        """Return the reading that holds at a tick."""
+        """Return an update with the reading that holds at a tick; its reading is None if none holds."""
         update = self._source.poll(tick)
         if update.works is False:
             self._held, self._alive = None, None

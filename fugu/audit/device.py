@@ -247,7 +247,7 @@ def _slices(count: int, size: int | None = None) -> Iterator[slice]:
 
 
 def _half_indicator(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """The centred indicator (m,) of one half of the cells, and the probability of that half."""
+    """The centred indicator (m,) of cells with about half of the probability, and the probability of these cells."""
     half = _half_mass_cells(distribution)
     p = float(distribution[half].sum())
     values = np.full(distribution.size, -p)
@@ -269,7 +269,7 @@ def _products(
 
 
 def _half_mass_cells(distribution: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The cells whose probabilities add up to about a half: the likeliest first, as long as they fit."""
+    """The likeliest cell; then, by falling probability, each that keeps the sum at most a half."""
     half_cells: list[int] = []
     for cell in np.argsort(-distribution, kind="stable"):
         if not half_cells or distribution[half_cells].sum() + distribution[cell] <= 0.5:

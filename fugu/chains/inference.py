@@ -268,7 +268,7 @@ def _smooth_small(inputs: _Inputs, starts: Ints, unit_message: Message, marginal
 
 @kernel
 def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, backward: Floats, messages: Floats) -> int:
-    """Fill backward messages (n, k) with any k, each of sum 1. Return the position of impossible evidence, or -1."""
+    """Fill backward messages (n, k) with any k, each of sum 1. Return the position of a message of zeros, or -1."""
     k = rows.shape[1]
     message_rows = np.empty((2, k))
     for sequence in range(starts.size - 1):
@@ -295,7 +295,7 @@ def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, backward: Floats, 
 def backward_messages(symbols: ArrayLike, transition: ArrayLike, emission: ArrayLike) -> Floats:
     """Return backward messages (n, k): row t is proportional to Pr(symbols after t | X_t = x), with sum 1.
 
-    Arguments are as for `filter_beliefs`. Raises ValueError for bad arguments, or symbols that no state explains.
+    Arguments are as for `filter_beliefs`. Raises ValueError for bad arguments, or impossible symbols after the first.
 
     Source: the backward recursion (Rabiner 1989, section III).
     """
@@ -435,7 +435,7 @@ def _decode(
     symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats,
     previous_states: NDArray[np.int32], states: Ints,
 ) -> int:  # fmt: skip
-    """Fill Viterbi paths; all tables are logarithms. Return the position of impossible evidence, or -1."""
+    """Fill Viterbi paths; all tables are logarithms. Return the first tick of an impossible sequence, or -1."""
     k = transition.shape[0]
     score = np.empty((2, k))
     for sequence in range(starts.size - 1):

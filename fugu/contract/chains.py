@@ -93,7 +93,7 @@ class BinaryChains(ClassOfChains):
         return ratio_01, ratio_10
 
     def theorem(self, adversary: Adversary) -> str:
-        """Return the bound's name: odds ratios for universal adversaries, and for informed ones if chains alternate."""
+        """Return the bound's name: odds ratios if universal, or if informed and an interval reaches beyond q+r = 1."""
         if adversary == "ignorant":
             return "BDP theorem 1"
         is_interval = self.q[0] < self.q[1] or self.r[0] < self.r[1]

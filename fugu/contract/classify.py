@@ -114,7 +114,7 @@ def _cell_classifier(policy: AgentPolicy) -> Callable[[Any], int | None]:
     """Return the function from a place to the state of the nearest cell, ties to the lowest index.
 
     A place inside a cell has no distance from it. Places beyond the poles or the 180th meridian count as lying on them.
-    Every reading goes through all cells, so that the time taken does not tell the place.
+    Every place goes through all cells, so that the time taken does not tell it. NaN is no place: None.
     """
     origin, step, cells = policy.origin, policy.step, policy.cells
 

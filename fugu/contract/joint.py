@@ -116,7 +116,7 @@ def _check_joint_stream(chains: JointChains, index: int, any_policy: AnyPolicy) 
 
 
 def check_joint_streams(policies: Sequence[AnyPolicy]) -> None:
-    """Check every stream of a device against the classes of joint chains of the other streams.
+    """Check every stream of a device against the classes of joint chains of all its streams.
 
     Policies whose classes divide rates in different ways may all pass by themselves, and tell too much together.
     NoJointBoundError: a stream tells more in a tick than the class of another stream allows it, differs from its

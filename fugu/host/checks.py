@@ -192,7 +192,7 @@ def broker(
 
 
 def unit(name: str, show_unit: Callable[[str], str] | None = None) -> list[Finding]:
-    """Check a systemd unit; no findings where systemd does not run, or does not know the unit.
+    """Check a systemd unit; no findings where systemd does not run, or has not loaded the unit.
 
     `show_unit` returns the properties of the unit with this name, as lines NAME=VALUE.
     """

@@ -37,7 +37,7 @@ def moment(cell: str) -> float:
 
 @contextmanager
 def csv_rows(path: Path, refusal: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
-    """Open a CSV file (gzip if .gz). Give its header, and the other rows with line numbers; empty lines are left out.
+    """Open a CSV file (gzip if .gz). Give its header, and the other rows numbered from 2; empty lines are left out.
 
     The separator is a comma if the header has one, else a semicolon, else a tab. With `uneven`, rows may have other
     lengths than the header, and missing cells are empty. Without it such a row raises `refusal`, and so does a file

@@ -304,7 +304,7 @@ def _limit_words(candidate: Candidate) -> str:
 
 
 def _answer_at(plan: AutoPlan, epsilon: float) -> str:
-    """Describe the answer that comes nearest to being useful at a larger epsilon; "" if that was not compared."""
+    """Describe the answer nearest to useful at a larger epsilon; "" if none was compared, or `want` is not `now`."""
     curves = [curve for curve in plan.curves if any(at == epsilon for at, _ in curve.points)]
     if plan.question.want != "now" or not curves:
         return ""

@@ -158,10 +158,10 @@ class Plan:
 
     @property
     def attackers(self) -> dict[str, Attack | StretchAttack]:
-        """Attacks on the recommended release, run on the held-back part of the recording; empty if there is no release.
+        """Attacks on the recommended release, by name; empty if there is no release.
 
-        The attacker `strongest` is right most often. Epsilon bounds `knows the habits`, but not `learns the habits`.
-        The attacker `about a stretch` knows all other days and asks about whole stretches.
+        All run on the held-back part of the recording, but `learns the habits` on the whole. `strongest` is right most
+        often. Epsilon bounds `knows the habits`, but not `learns the habits`. `about a stretch` knows all other days.
         """
         recommended = self.recommended
         attacks = zip(

@@ -146,7 +146,7 @@ def _texts(values: Iterable[Any], column: str, are_times: bool = False) -> list[
 
 
 def _cell_text(value: Any) -> str | None:
-    """Write a reading as text, "" if it is missing; `None` if the value has a type that no reading has."""
+    """Write a reading as text: "" for None, NA and NaT, "nan" for NaN; `None` if no reading has the value's type."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return ""
     if isinstance(value, str):

@@ -124,7 +124,7 @@ def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser
 
 
 def _between_words(plan: StreamPlan) -> str:
-    """Say what it costs that readings between ticks may be known; "" if the noise does not allow for that."""
+    """Say what it costs that readings between ticks may be known; "" if the noise is just against whom was asked."""
     if plan.chosen.release.guarantee.adversary == plan.request.adversary:
         return ""
     cost = "" if plan.unaware is None else f", instead of {plan.unaware.bits_per_reading:.3g} if nobody could know them"

@@ -148,7 +148,7 @@ class Client(mqtt.Client):
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
-        """Read up to 64 kB that have come, and deliver their messages."""
+        """Read about 64 kB, of what has come, and deliver the messages that are whole."""
         try:
             error_code = self._take_bytes(self._read())
         except BlockingIOError:

@@ -56,8 +56,8 @@ def probe(
         log_in: log in after TLS. Some brokers know a client by its account, whatever its client id. There, a client
             with this account loses its connection, or, if it is not connected, its stored session.
         write: topics to each of which an empty message is published, not retained; subscribers count it as empty.
-        listen: topics to subscribe to for 2 seconds.
-        on_wait: called with the reason, in another thread, if there has been no answer for 3 seconds.
+        listen: topics to subscribe to; their retained messages are awaited for at most 2 seconds.
+        on_wait: called with the reason, perhaps in another thread, if there has been no answer for 3 seconds.
     """
     timer = threading.Timer(ANSWER_SECONDS, on_wait, [f"no answer from the broker at {broker.address}"])
     timer.daemon = True

@@ -403,7 +403,7 @@ def noise_loss(noise: Noise, points: Ints) -> NDArray[np.float64]:
 
 
 def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -> Bools:
-    """Return the pairs of different states of a set that compiled noise keeps within e^epsilon, N x N, exactly."""
+    """The different states of a set that a table keeps within e^epsilon, or a staircase within its hull, N x N."""
     pairs = np.zeros((len(points), len(points)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):

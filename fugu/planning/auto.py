@@ -142,7 +142,7 @@ class _Problem:
         return self.samples_by_stride[stride]
 
     def donors(self, stride: int) -> _Donors:
-        """The classes fitted to every `stride`-th tick, computed once. ChainClassError: a donor has too few ticks."""
+        """The classes fitted to every `stride`-th tick, computed once. ChainClassError: a donor tells too little."""
         if stride not in self.donors_by_stride:
             samples = self.samples(stride)
             covered = tuple(covering_class(*cut, len(samples.discretiser.states)) for cut in samples.whole)
@@ -495,7 +495,7 @@ def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candid
 
 
 def _judge(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
-    """Attack a candidate on the third set. Return it with the attacks, and the reasons that refute it, if any."""
+    """Attack a candidate on the third set, by habit learners on all sets. Return it, and the reasons that refute it."""
     test_cut = problem.samples(candidate.every).test
     outputs = problem.outputs(candidate, test_cut, problem.rng)
     attacks = attack(*test_cut, outputs, candidate.epsilon)

@@ -51,7 +51,7 @@ def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSour
 
 
 def file_source(path: Path) -> ChainSource:
-    """Read the class of a chain file: declared chains themselves, or the class that covers a fitted chain's recording.
+    """Read the class of a chain file: one that holds the declared chains, or the class of a fitted or learned chain.
 
     Raises:
         FuguError: the file holds no chain, or no stream can be planned for it.
@@ -115,7 +115,7 @@ def _declared_source(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource
 
 
 def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -> tuple[str, ...]:
-    """Say what it costs that a device knows only odds ratios, not these chains; empty if computing it takes long."""
+    """Say what it costs that a device knows only odds ratios; empty if that takes long, or cannot be computed."""
     if len(members) > _MOST_MEMBERS or chains.states > EXACT_STATES:
         return ()
     secret_class = class_of(chains)

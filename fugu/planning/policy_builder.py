@@ -186,7 +186,7 @@ def build_measure_policy(
     `epoch` is the time of tick 0 in Unix seconds, by default the specification's, or now, rounded to a second.
 
     Raises:
-        PlanningError: a field that a policy needs is missing, or no device could follow such a policy.
+        PlanningError: a field is missing or wrong, or no device can draw the noise. FuguError: the check fails.
     """
     spec = plan.spec
     fields = _header_fields(spec, epoch)

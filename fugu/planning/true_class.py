@@ -142,10 +142,10 @@ def attack_model(
 ) -> ChainModel:
     """Attack releases planned for a fitted model's class, and widen the class until attackers do not refute it.
 
-    The releases are symbols, and counts of 300 ticks if the chain has two states. Several streams release symbols
-    together, each with an equal part of the rate that the class allows. `states` (n,) are numbered as in the model;
-    epsilon is against the universal adversary. The returned model has the class that attackers did not refute, or the
-    reason why there is none.
+    The releases are symbols, and counts of at most 300 ticks if the chain has two states. Several streams release
+    symbols together, each with an equal part of the rate that the class allows. `states` (n,) are numbered as in the
+    model; epsilon is against the universal adversary. The returned model has the class that attackers did not refute,
+    or the reason why there is none.
     """
     shows = np.array(model.shows, dtype=np.int64)
     symbols = symbols_of(states, epsilon)

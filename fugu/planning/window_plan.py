@@ -120,8 +120,8 @@ def joint_plan(
     Raises:
         PlanningError: the shares or windows are invalid, the device's check does not cover any start, or quilts have no
             bound.
-        ChainClassError: epsilon allows no symbols beside the windows, or a window needs more noise than a policy can
-            hold.
+        ChainClassError: epsilon allows no symbols beside the windows.
+        GuaranteeError: a window needs more noise than a policy can hold.
     """
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=stretch_ticks)
     if symbols is not None and not 0.0 < symbols < 1.0:

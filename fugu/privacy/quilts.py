@@ -232,8 +232,8 @@ def quilt_rate_loss(chains: MarkovChain | tuple[MarkovChain, ...], rate: float) 
     """Return the loss of any node of an endless stationary stream whose ticks all have one charge; rounded up.
 
     Tumbling windows are such a stream: with 1-Lipschitz queries and noise of one scale, rate = 1 / scale. The loss is
-    min over a, b of influence + rate (a + b - 1), for the worst chain. Raises ChainClassError for a chain that does not
-    start stationary, or that never forgets.
+    min over a, b of influence + rate (a + b - 1), for the worst chain. Raises ChainClassError for a wrong rate, no
+    chain, one that does not start stationary or, at a rate above 0, never forgets.
     """
     members = chains if isinstance(chains, tuple) else (chains,)
     if not 0.0 <= rate < math.inf:
@@ -354,7 +354,7 @@ def eigengap(chain: MarkovChain, reversible: bool = False) -> float:
     """Return the eigengap g: after b ticks a distribution is within exp(-g b / 2) / min(pi) of stationary, relatively.
 
     With `reversible` it is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8). The gap
-    is rounded down. ChainClassError if the chain is not reversible, or has no gap.
+    is rounded down. ChainClassError if there is no gap, or with `reversible` the chain is not reversible.
     """
     distribution = stationary_distribution_of(chain)
     if not distribution.min() > 0.0:

@@ -55,9 +55,9 @@ _WIDEST = 64
 
 
 def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
-    """Return the narrowest class that a policy can declare and that holds these chains and starts; `None` without one.
+    """Return the class that a policy declares for these chains and starts; `None` without one.
 
-    The adversary is the plan's; a promise against the universal one covers every start anyway.
+    A class is kept. Else: by odds ratios for the universal adversary, otherwise only for one stationary binary chain.
     """
     if not isinstance(chains, tuple):
         return chains

@@ -227,7 +227,7 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
 
 
 def value_of(table: Table, file: str, column: str | None, skipped_columns: Sequence[str]) -> str:
-    """Return the name of the column of readings: `column` if the table has it, else the only candidate.
+    """Return the name of the column of readings: `column` if the table has it, else the usual or the only candidate.
 
     Columns in `skipped_columns` have another meaning.
 

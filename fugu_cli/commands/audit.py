@@ -126,9 +126,9 @@ def device(
     """Test the randomness of a device, from what it publishes.
 
     The agent runs with readings that stay the same, one stream for each of up to 8 states, and with readings that
-    change by a script. It is started three times, and only its draws may differ. Symbols, counts and points
-    are held against the distributions that the policy gives them, and against each other. They must not depend on the
-    states of other ticks. A hundred million draws take hours.
+    change by a script. For each kind of draws it is started three times, and only its draws may differ. Symbols, counts
+    and points are held against the distributions that the policy gives them, and against each other. They must not
+    depend on the states of other ticks. A hundred million draws take hours.
 
     Exit code 1 if anything is not as it should be.
 

@@ -66,7 +66,7 @@ def plan_recordings(
     A plan that is not private is written only with `not_private`.
 
     Raises:
-        FuguError: an option or a recording cannot be read, or the recording cannot answer the question.
+        FuguError: an option or a recording cannot be read or answers nothing, or the output folder holds a plan.
         OSError: a file cannot be read or written.
     """
     if output is not None and not force:

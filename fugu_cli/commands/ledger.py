@@ -134,7 +134,7 @@ def release(
 ) -> Result:
     """Make a release now, and charge it in the ledger.
 
-    The release is printed, unless it is refused, and published if a broker is named.
+    The release is printed, unless it is refused or the broker does not take it, and published if a broker is named.
 
     \b
     examples:

@@ -78,10 +78,10 @@ def fit_recordings(
 
 
 def _stream_names(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Stream]) -> Sequence[str]:
-    """Return the names of streams: the given ones, else their columns or files, whichever are different.
+    """Return the names of streams: the given ones, else their valid and different columns or files.
 
-    Raises:
-        UsageError: the names differ in number from the streams, are invalid, or are not different.
+    A single stream without such a name is "readings". UsageError: the names differ in number from the streams, are
+    invalid or not different, or several streams have no such names.
     """
     defaults = [stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]
     if names is not None and len(_split_words(names)) != len(streams):

@@ -71,8 +71,8 @@ def stream(plan: StreamOptions, chains: ChainOptions, policy: PolicyOptions, out
 
     It shows the cost as well, and what else could be done.
 
-    With --model the class of chains is the one that 'fugu plan model' found to cover the recording's stretches. A file
-    with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
+    With --model the class of chains is the one that 'fugu plan model' found to cover the recording's stretches. For a
+    bare "transition" it is that chain alone if two states step both ways, else all steps within its odds ratios.
 
     \b
     examples:

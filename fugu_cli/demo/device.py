@@ -54,7 +54,7 @@ class ReplayClock(SystemClock):
         return ""
 
     def wait(self, wake: Wake, seconds: float) -> None:
-        """Wait, and move the clock by a tick; do neither if the wait has no length."""
+        """Move the clock by a tick, and wait as long as the clock says; do neither if `seconds` is not above 0."""
         if seconds <= 0.0:
             return
         self._owed_seconds += self._seconds

@@ -317,7 +317,7 @@ def _planner(readings: Readings, path: Path, target: Target) -> Planner:
 def replay_of(plan: Plan, folder: Path) -> Replay | None:
     """Return the replay of a plan's held-back part; None if only the verdict can be shown.
 
-    The policy's tick 0 is dated by the recording. If no agent can read the recording's file, the folder gets a copy.
+    Tick 0 has the time of day recorded, if any; all ticks are past. The folder gets a copy of a file no agent can read.
     """
     details = plan.details
     if not isinstance(details, AutoPlan) or details.recommended.kind == "none" or details.recommended.devices > 1:

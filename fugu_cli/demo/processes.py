@@ -71,7 +71,7 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
         The port and the name of the broker.
 
     Raises:
-        FuguError: the broker does not start.
+        FuguError: no broker of this kind is installed, or it does not start.
     """
     mosquitto = find_mosquitto(kind)
     port = _free_port()

@@ -97,7 +97,7 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
 
 
 def _night_lanes(night: Results) -> list[Lane]:
-    """Return the lanes of a whole night: the readings, the released values, and three attackers."""
+    """Return the lanes of a whole replay: the readings, the released values, and every attacker with results."""
     lanes = [*replay_lanes(night.replay, night.replay.states.size, night)]
     for name, lane in attacker_lanes(night.replay, night).items():
         if name != "knows":
@@ -246,7 +246,7 @@ def _watch_replays(
 ) -> list[str]:
     """Show arrivals until all devices have ended. Name devices without progress, and kill them after a minute.
 
-    Return a sentence for each killed device.
+    After ten minutes kill every device that still runs. Return a sentence for each killed device.
     """
     start_time = replay_start = time.monotonic()
     standstills, failures, drawn_ticks = dict[str, str](), list[str](), dict[str, int]()

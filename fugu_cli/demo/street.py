@@ -303,7 +303,7 @@ def _running_bars(states: Ints, home: int) -> Iterator[tuple[float, ...]]:
 
 
 def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
-    """Kill an agent in each hour, and print each sum. Return a sentence for each missing sum."""
+    """Kill an agent in each hour, and print each sum. Return a sentence for each missing or partial sum."""
     failures = list[str]()
     for number in range(scene.hours):
         kill_time = scene.begin_of(number) + _HOUR / 4

@@ -308,7 +308,7 @@ def _chain_of_two(losses: Floats, transition: Floats) -> MarkovChain:
 def _two_state_chain(losses: Floats, x: int, z: int, odds: float) -> MarkovChain:
     """Return the chain of an odds ratio, nearly always in state x or z, whose outputs lose most about x against z.
 
-    Steps into x have the probability s for which an endless past, or future, of outputs loses most. Let these outputs
+    Steps from z into x have the probability s for which an endless past, or future, of outputs loses most. Let outputs
     be u times likelier under x than under z one tick further away: then s / (1 - s) = (odds u)^(-1/2). Source:
     docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """

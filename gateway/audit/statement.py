@@ -343,7 +343,7 @@ def _wider_holds(document: Mapping[str, Any], factor: float) -> bool:
 
 
 def _owner_findings(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding]:
-    """Yield findings where a policy breaks the ceilings or pins of the device's owner."""
+    """Yield findings where a policy breaks the ceilings, adversaries or pins of the device's owner."""
     if not isinstance(policy, Policy):
         epsilon, limit = policy.epsilon, enrolment.measurement_ceiling or 0.0
     else:

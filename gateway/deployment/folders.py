@@ -111,7 +111,7 @@ _KINDS = ("replay", "call", "command", "mqtt", "gpio", "bluetooth-heart-rate")
 def sensor_table(text: str) -> dict[str, str]:
     """Parse the sensor of a command's option into a table of the configuration.
 
-    A sensor is `stdin`, a topic of a broker on the device, or a Python function, package.module:function. A topic is
+    A sensor is `stdin`, a topic with a slash, or a Python function, package.module:function. A topic is
     `zigbee2mqtt/hall`, or `zigbee2mqtt/hall#occupancy` with the path in a JSON payload. Raises FuguError for the name
     of a kind.
     """
@@ -198,8 +198,9 @@ def write_gateway(
 ) -> None:
     """Write a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
 
-    Each unit gets the credentials of its own account only. `rollout` is of the operators' account with which the
-    gateway sends signed policies; `None` if it sends none. Without `signed`, gateway.toml has an example of [signed].
+    Units get the gateway's own credentials and those of `rollout`; a shard's unit gets its shard's only. `rollout` is
+    of the operators' account with which the gateway sends signed policies; `None` if it sends none. With `rollout`,
+    but without `signed`, gateway.toml has an example of [signed].
     """
     (folder / "policies").mkdir()
     write_public(folder / "ca.pem", broker.authority_certificate)

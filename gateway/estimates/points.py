@@ -365,7 +365,7 @@ class Points(Kind[MeasureFrame]):
         return belief
 
     def _prior(self, key: Place, frame: MeasureFrame) -> Floats:
-        """Return the distribution of a frame's first tick, given all frames before it."""
+        """Return the distribution of a frame's first tick, given earlier frames with the same clock and meaning."""
         model = self._model(key, frame.policy_version)
         previous = self._frames.before(key.number, frame.first)
         if (

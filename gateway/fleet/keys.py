@@ -95,7 +95,7 @@ def decrypt_key(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKe
 
 
 def read_private(path: Path, subject: str) -> bytes:
-    """Read a file. FuguError if users other than its owner may read it, or it cannot be read."""
+    """Read a file. FuguError if users other than its owner have any right to it, or it cannot be read."""
     with naming(path, subject), path.open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if mode & 0o077:
@@ -224,7 +224,7 @@ def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: 
 def unlock_keys(
     files: Sequence[KeyFile], names: Iterable[str], max_keys: int, passphrases: Passphrases
 ) -> list[Ed25519PrivateKey]:
-    """Return up to `max_keys` private keys, in the order of their names; a name without a file is skipped."""
+    """Return up to `max_keys` private keys, in the order of `names`; a name without a file of its key is skipped."""
     file_by_name = {file.short_name: file for file in files}
     keys: list[Ed25519PrivateKey] = []
     for name in names:

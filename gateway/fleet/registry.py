@@ -404,7 +404,7 @@ class Registry:
     # Inside
 
     def _put_report(self, report: PolicyReport) -> None:
-        """Store an answer, and a new refusal for ever, as part of a transaction."""
+        """Store an answer, and a new refusal for ever, unless MOST_REFUSALS are stored; as part of a transaction."""
         row = self.db.execute(
             "SELECT version, outcome, reason FROM reported WHERE device=?", (report.device,)
         ).fetchone()

@@ -479,9 +479,9 @@ def _frame_seconds(policy: AnyPolicy) -> float:
 def ask_gateway(store: Location) -> dict[str, Any]:
     """Ask the gateway that runs with a store on this machine for its report.
 
-    The process of the whole fleet knows everything but the devices of processes on other machines. Without it, the
-    shards on this machine are asked. Raises NotRunningError if no process answers this account, FuguError for an answer
-    of another account.
+    The process of the whole fleet knows everything but the devices, which the shards on this machine add. Without it,
+    these shards are asked alone. Raises NotRunningError if no process answers this account, or one not in full;
+    FuguError for an answer of another account.
     """
     fleet_socket, *shard_sockets = sockets(store)
     report = _ask_socket(fleet_socket, store)

@@ -156,7 +156,7 @@ Progress = Callable[..., None]
 def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progress = lambda *_: None) -> LearnedModel:
     """Learn one class of chains for all streams of a source, which have one name; in this process without `tasks`.
 
-    Calls `progress` with the current work. FuguError if there is no source, or its streams have no states in common.
+    Calls `progress` with the work. FuguError without streams or symbols, or if their names, states or ticks differ.
     """
     tasks = tasks or Tasks()
     with source.open() as history:

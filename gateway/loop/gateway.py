@@ -479,7 +479,7 @@ class Gateway:
                 _log.error("a frame could not be taken: %s", cause(error))
 
     def _store_failed(self, error: DatabaseError | LedgerError) -> None:
-        """Count an error of the store. Raises UselessError if it is permanent, or has lasted for a minute."""
+        """Count an error. UselessError if permanent, or after a minute (no full disk, absent server, ledger error)."""
         self.counters["store_errors"] += 1
         if self.counters["store_errors"] == 1:
             _log.error("the store does not take data: %s; devices will send again", error)

@@ -129,7 +129,7 @@ class Retention(Part):
         return _POINTS if self._catalogue.is_measured(sequence.device, sequence.stream) else SYMBOLS
 
     def _find_removal(self, frames: Frames, sequence: Place, max_rows: int) -> _Removal | None:
-        """Return the removal of a sequence's old frames, or `None`. Trim its first chunk if no frame is old."""
+        """Return the removal of a sequence's old frames, or `None`. If none is old, trim the first chunk of symbols."""
         aged, number = self._store.aged, sequence.number
         if (newest_frame := aged.newest(frames, number)) is not None:
             self._seen_us = max(self._end_us(sequence, newest_frame), self._seen_us or 0)

@@ -265,7 +265,7 @@ class Sums(Part):
         return self._releasing.refusal(_window(group, number, members))
 
     def _note_answer(self, group_name: str, envelope: Envelope) -> None:
-        """Check a helper's answer, and keep it if a request waits for it. Raises RefusedError for a wrong answer."""
+        """Check a helper's answer; keep it if a request waits for it. FrameError, TrustError, RefusedError: wrong."""
         answer = OpeningAnswer.decode(envelope.payload)
         opening = Opening(answer.document, answer.number, answer.request)
         group = self._groups.get(answer.document)

@@ -35,6 +35,7 @@ def serve(settings: PageSettings, listener: socket.socket | None = None, parent:
     The page also ends when the other end of the pipe `parent` closes. Raises FuguError if a file cannot be read, or the
     address cannot be used.
     """
+    _check_settings(settings)
     asyncio.run(_serve_page(settings, listener, parent))
 
 

@@ -370,8 +370,8 @@ def allowance(
     which is charged the whole of epsilon. The loss is in units of `gateway.releases.charges`, rounded down. It is the
     same for all pairs of states.
 
-    Raises ChainClassError if epsilon is not a positive number, or the chains do not forget. Raises ChainClassError,
-    too, if the mechanism has no bound for the chains, the adversary, or several ticks.
+    Raises ChainClassError if a mechanism that composes gets an epsilon not above 0, or chains that do not forget.
+    Raises ChainClassError, too, if the mechanism has no bound for the chains, the adversary, or several ticks.
 
     Source: docs/proofs/chain-accountant.md and docs/proofs/published-mechanisms.md. For quilts `fugu.privacy.quilts`:
     their least loss at a constant rate c is min over quilts of influence + c * near ticks.

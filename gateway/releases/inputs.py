@@ -104,7 +104,7 @@ _QUESTION = TypeAdapter(Question)
 def classes_of_release(chains: tuple[Rows, ...], policies: Iterable[Policy]) -> tuple[ReleaseClass, ...]:
     """The classes of chains of policies, or a release's own chains, if it has some.
 
-    Raises ChainClassError if own chains have another number of states, or policies are of streams that move together.
+    With own `chains`, raises ChainClassError if their states are of another number, or policies' streams move together.
     """
     declared_classes = tuple(dict.fromkeys(declared_class.chains for declared_class in policies))
     if not chains:

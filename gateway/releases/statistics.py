@@ -343,7 +343,7 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
 
     The pairs' matrix of counts is inverted on both sides, R Y R'. The time is the number of pairs that begin in the set
     over the number of pairs that begin there and leave it. The interval has every time 1/p for which "leave - p begin",
-    which is 0 on average if p is true, is near 0. Raises FuguError if no two consecutive ticks have symbols.
+    which is 0 on average if p is true, is near 0. FuguError: no two ticks in a row have symbols, or no inverse.
 
     Source: Fieller, "Some problems in interval estimation" (1954).
     """

@@ -15,6 +15,7 @@ from fugu.library.report import plain
 from fugu.mqtt import Broker
 from fugu_cli.view.gateway import show_status
 from gateway.config import GatewayConfig
+from gateway.page.login import password_line
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import Fugu
 from tests.support.gateway_files import gateway_file
@@ -118,6 +119,17 @@ def test_what_is_wrong_with_its_file_is_one_line_that_names_the_key(
         assert done.err.startswith(f"fugu: {tmp_path}/gateway.toml")
         assert reason in done.err, done.err
     assert "cannot read none.toml: No such file" in fugu("gateway", "run", "none.toml").err
+
+
+def test_a_page_says_that_its_certificate_cannot_be_read(fugu: Fugu, tmp_path: Path) -> None:
+    (tmp_path / "login").write_text(password_line("a long password") + "\n")
+    (tmp_path / "login").chmod(0o600)
+    (tmp_path / "page.toml").write_text(
+        'fleet = "home"\n[page]\nlisten = "127.0.0.1:1"\nlogin_file = "login"\ntls_cert = "c"\ntls_key = "k"\n'
+    )
+    done = fugu("gateway", "dashboard", tmp_path / "page.toml")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "the page's certificate or key cannot be used: No such file" in done.err
 
 
 def test_names_of_files_are_relative_to_the_file(tmp_path: Path) -> None:

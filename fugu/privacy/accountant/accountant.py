@@ -273,7 +273,7 @@ class ChainAccountant:
             _refuse_tiny_rate(rate, epsilon)
 
     def _estimate_rate(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
-        """Return a rate near the allowance, and the power of rates that losses grow like, from quick bounds."""
+        """Return a rate near the allowance, and the power of rates that losses grow like; 0 and 1 if unknown."""
         if adversary != "ignorant":
             return 0.0, 1.0
 

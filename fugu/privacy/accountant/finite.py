@@ -68,7 +68,7 @@ class KnownChains:
     def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Return the least epsilon of all bounds and its name, with the same rates (k, k) at every tick.
 
-        Raises ChainClassError if a start is neither stationary nor forgotten, and odds ratios have no bound.
+        Raises ChainClassError if odds ratios have no bound, and a start is neither stationary nor forgotten in time.
         """
         odds_ratio_bound = odds_ratio_loss(self._odds_ratio, float(rate.max())), ODDS_RATIO_BOUND
         if adversary == "universal":

@@ -228,7 +228,7 @@ def _google_segment(segment: Any) -> Iterator[Any]:
 
 
 def _plain_object(document: Any) -> Iterator[Any]:
-    """Return an object unchanged, but give a location of OwnTracks its time under the usual name."""
+    """Yield an object unchanged, but give a location of OwnTracks a missing time; nothing if it is no object."""
     if isinstance(document, dict):
         yield (
             {"time": document["tst"], **document}
