@@ -158,9 +158,9 @@ def _on(cluster: Cluster, shards: int, node: Node) -> dict[str, int]:
 
 
 def _busiest(cluster: Cluster, shards: int, some: Sequence[Node]) -> Node:
-    """The node that is to be lost: with the part of the fleet and a shard, if it is on one of them, else with most."""
-    held = {node: _on(cluster, shards, node) for node in some}
-    return max(some, key=lambda node: ("fleet" in held[node] and len(held[node]) > 1, len(held[node])))
+    """The node that is to be lost: the fleet's with a shard, if there is one, else the one with most shards."""
+    held = {node: _on(cluster, shards, node).keys() for node in some}
+    return max(some, key=lambda node: ("fleet" in held[node] and len(held[node]) > 1, len(held[node] - {"fleet"})))
 
 
 def _lost(
