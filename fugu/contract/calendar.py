@@ -48,10 +48,12 @@ class DayBlocks:
     def most_ticks(self, length: int, period_us: int) -> int:
         """Bound the ticks of one block among `length` ticks in a row, by at most one too many for each time it comes.
 
-        Clocks that are set forward bring the next day's block nearer; clocks that are set back repeat a block.
+        Clocks that are set forward bring the next day's block nearer; clocks that are set back repeat a block. If
+        ticks do not have the same local times every day, the block's first and last time may hold one tick more.
         """
         span, changes = (length - 1) * period_us, self._clock_jumps()
-        max_ticks = 0
+        shifts = (DAY, *(jump for _, jump in changes))
+        drift, max_ticks = any(seconds * _MICROSECONDS % period_us for seconds in shifts), 0
         for first in range(len(changes) + 1):
             jumps = [jump for time, jump in changes[first:] if (time - changes[first][0]) * _MICROSECONDS <= span]
             forward = sum(jump for jump in jumps if jump > 0) * _MICROSECONDS
@@ -60,7 +62,7 @@ class DayBlocks:
             ticks += min(self._max_ticks(self.seconds, period_us), remainder // period_us + 1)
             ticks += sum(self._max_ticks(min(-jump, self.seconds), period_us) for jump in jumps if jump < 0)
             max_ticks = max(max_ticks, ticks)
-        return min(max_ticks, length)
+        return min(max_ticks + drift, length)
 
     def _clock_jumps(self) -> list[tuple[int, int]]:
         """Return the times at which clocks are set, and by how many seconds forward."""

@@ -49,19 +49,22 @@ class Timeline:
     def add(self, ticks: Drawn) -> None:
         """Add an interval; intervals of the same version that touch it are merged with it."""
         start = bisect_left(self.rows, (ticks.first,))
-        if start and _joins(self.rows[start - 1], ticks):
+        while start and self.rows[start - 1].last >= ticks.first - 1:
             start -= 1
-        end = start
-        while end < len(self.rows) and _joins(self.rows[end], ticks):
+        end, others = start, []
+        while end < len(self.rows) and self.rows[end].first <= ticks.last + 1:
             peer = self.rows[end]
+            end += 1
+            if not _joins(peer, ticks):
+                others.append(peer)
+                continue
             covers_peer = ticks.first <= peer.first and peer.last <= ticks.last
             is_inside = peer.first <= ticks.first and ticks.last <= peer.last
             absent = ticks.absent if covers_peer else peer.absent if is_inside else ticks.absent + peer.absent
             earlier = min(ticks, peer)
             last = max(ticks.last, peer.last)
             ticks = Drawn(earlier.first, last, ticks.version, min(earlier.begin, earlier.first), absent)
-            end += 1
-        self.rows[start:end] = [ticks]
+        self.rows[start:end] = sorted([*others, ticks])
         while len(self.rows) > self._max_rows:
             next_row, oldest_row = self.rows[1], self.rows[0]
             if (

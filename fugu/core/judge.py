@@ -201,7 +201,7 @@ class Root:
                     raise ValueError("a role of another form")
                 roles[role] = [bytes.fromhex(name) for name in rule["keys"]], rule["threshold"]
                 signers += roles[role][0]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, IndexError):
             raise RefusedError("malformed", "a signed root document is malformed") from None
         if len(signers) != len(set(signers)) or set(signers) != set(self.keys):
             raise RefusedError("malformed", "a signed root document is malformed: every key has one role")

@@ -201,11 +201,11 @@ class Ticker(Pace):
         ended_frames = stream.close_gap(tick)
         if policy.symbols:
             last_reserved = tick + policy.frame_ticks
+            if ended_frames:
+                outbox.seal(ended_frames, last_reserved - 1)
             if stream.is_empty and not outbox.fits():
                 self.trouble = "storage-full"
                 return False
-            if ended_frames:
-                outbox.seal(ended_frames, last_reserved - 1)
             outbox.reserve(last_reserved - 1 if tick > outbox.reserved else tick)
         else:
             last_reserved = tick

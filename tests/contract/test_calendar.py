@@ -77,6 +77,12 @@ def test_a_block_may_hold_twice_as_many_ticks_on_a_day_of_25_hours() -> None:
     assert 60 < error.count_mean < 120
 
 
+def test_ticks_that_come_earlier_every_day_meet_a_block_at_both_its_ends() -> None:
+    """Of 35 ticks, 5,000 seconds apart, three are between 0:00 and 1:00, on three days; two were allowed for."""
+    hours = DayBlocks("UTC", 3600, ((0, 0),))
+    assert ticks_in_a_block(hours, 2800, 35, 5000) == 3 == hours.most_ticks(35, 5_000_000_000)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("zone", ZONES)
 def test_no_window_has_more_ticks_in_a_block_than_its_most(zone: str) -> None:

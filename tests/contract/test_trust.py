@@ -420,6 +420,7 @@ def test_two_policies_for_one_stream_or_a_version_of_their_own() -> None:
         {"policy": {"keys": KEYS.root_document().policy.keys, "threshold": 4}},
         {"policy": {"keys": KEYS.root_document().root.keys, "threshold": 1}},
         {"keys": {}},
+        {"keys": [1]},
         {"keys": dict.fromkeys(KEYS.root_document().keys, "00" * 32)},
     ],
 )

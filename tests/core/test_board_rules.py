@@ -63,6 +63,19 @@ def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
     assert ticker.trouble is None
 
 
+def test_a_frame_that_a_gap_ends_is_stored_although_no_other_fits() -> None:
+    """Its symbols were lost: the gateway waited for ticks that the next frame called drawn."""
+    sealed: list[str] = []
+    outbox = SimpleNamespace(reserved=-1, fits=lambda: False, seal=lambda frames, _last: sealed.extend(frames))
+    ticker = object.__new__(ticks.Ticker)
+    ticker.policy = SimpleNamespace(frame_ticks=4, symbols=2)  # type: ignore[assignment]
+    ticker.begin = lambda _anchored: 20  # type: ignore[method-assign]
+    ticker._stream = SimpleNamespace(is_empty=True, close_gap=lambda _tick: ["the frame before the gap"])
+    ticker._anchored, ticker._outbox, ticker._read = None, outbox, lambda: 70  # type: ignore[assignment]
+    assert not ticker._tick()
+    assert (sealed, ticker.trouble) == (["the frame before the gap"], "storage-full")
+
+
 def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of recordings waits for the slowest stream; the first ran alone, and was 20 periods late."""
     machine, period, drawn = SimpleNamespace(now=HOUR), 1000, list[str]()

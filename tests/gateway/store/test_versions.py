@@ -141,6 +141,14 @@ def test_ticks_that_windows_miss_stay_missing_where_they_overlap(windows: list[D
     assert timeline.rows == [row]
 
 
+def test_a_longer_window_of_an_earlier_version_is_not_lost_behind_one_of_a_later_version() -> None:
+    """Two rows had one first tick and version, and the store kept the shorter one."""
+    timeline = Timeline()
+    for window in (Drawn(0, 9, 1, 0), Drawn(0, 59, 2, 0, 15), Drawn(0, 14, 1, 0)):
+        timeline.add(window)
+    assert timeline.rows == [Drawn(0, 14, 1, 0), Drawn(0, 59, 2, 0, 15)]
+
+
 def test_the_oldest_intervals_are_merged_or_forgotten() -> None:
     timeline = Timeline(max_rows=4)
     for begin in range(0, 80, 10):
