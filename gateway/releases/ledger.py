@@ -363,9 +363,15 @@ class Ledger:
 
     def _charge(self, release: Release, group: int) -> None:
         """Charge the devices of a release, which are the members of a group; their rows are read all at once."""
+        # First of all, so that no device of this release counts on the clock of another.
+        shifted_devices = [device for device, charge in release.charges.items() if charge and release.shifts.get(device)]
+        self._db.executemany(
+            "UPDATE accounts SET shifted=1 WHERE (device, stream, audience)=(?, ?, ?)",
+            [(device, release.stream, release.audience) for device in shifted_devices],
+        )
         books = self._books(release.audience, [(device, release.stream) for device in release.charges])
         has_beginnings = self._row("SELECT 1 FROM beginnings LIMIT 1") is not None
-        runs_near, shifted_ids = self._runs_of_members(release, group), list[tuple[int]]()
+        runs_near = self._runs_of_members(release, group)
         old_runs, new_runs = list[tuple[int, int]](), list[tuple[int, ...]]()
         for device, charge in release.charges.items():
             key, shift = Key(device, release.stream, release.audience), release.shifts.get(device, 0)
@@ -383,10 +389,7 @@ class Ledger:
             self._refuse_charge(release, key, account, book, runs_after)
             old_runs += [(account.id, run.first) for run in set(runs) - set(runs_after)]
             new_runs += [(account.id, *run) for run in set(runs_after) - set(runs)]
-            if charge and shift:
-                shifted_ids.append((account.id,))
         self._replace_runs(old_runs, new_runs)
-        self._db.executemany("UPDATE accounts SET shifted=1 WHERE id=?", shifted_ids)
 
     def _replace_runs(self, old_runs: list[tuple[int, int]], new_runs: list[tuple[int, ...]]) -> None:
         self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", old_runs)

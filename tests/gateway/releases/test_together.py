@@ -231,6 +231,19 @@ def test_a_release_about_two_devices_that_move_together_is_charged_for_both_of_t
     ledger.close()
 
 
+@pytest.mark.parametrize("devices", [("watch", "ring"), ("ring", "watch")])
+def test_a_clock_that_was_just_set_hides_no_charge_from_the_other_device_of_a_release(
+    tmp_path: Path, devices: tuple[str, str]
+) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring")
+    ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
+    with pytest.raises(LedgerError, match="which move together: ticks .* would reach"):
+        reserve(ledger, release(0, 9, ALLOWED // 2 + 1, *devices, shifts={"watch": 1000}))
+    reserve(ledger, release(0, 9, ALLOWED // 2, *devices, shifts={"watch": 1000}))
+    assert charges_replayed(ledger).problems == ()
+    ledger.close()
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
