@@ -38,7 +38,7 @@ class Listen(NamedTuple):
     def parse(cls, text: str) -> Listen:
         """Read `port` (on the loopback interface), `host:port` or `[ipv6]:port`. Raises UsageError for others."""
         host, colon, port = text.rpartition(":")
-        if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535) or (colon and not host):
+        if not (re.fullmatch("[0-9]{1,5}", port) and 1 <= int(port) <= 65535) or (colon and not host):
             raise UsageError(f"metrics are served at PORT or HOST:PORT, not at {text[:80]!r}")
         return cls(host.strip("[]") or "127.0.0.1", int(port))
 

@@ -19,6 +19,7 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, parse_topic, topic_of
+from fugu.host.files import read_text
 from fugu.planning.recorded_policy import Truth
 from gateway.audit.mechanism import Definition
 from gateway.releases.statistics import two_valued_weights
@@ -85,9 +86,9 @@ def stream_topics(policy: PolicyHeader) -> list[str]:
 
 
 def read_messages(path: Path) -> list[Message]:
-    """Read lines of a topic, a space and a hexadecimal payload. FuguError if a payload is not hexadecimal."""
+    """Read lines of a topic, a space and a hexadecimal payload. FuguError for another or unreadable file."""
     messages = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(read_text(path, "the recording").splitlines(), start=1):
         topic, _, digits = line.partition(" ")
         try:
             messages.append((topic, bytes.fromhex(digits)))

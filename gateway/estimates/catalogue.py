@@ -83,8 +83,8 @@ class Catalogue:
     def add(self, policy: AnyPolicy) -> None:
         """Accept frames under a policy.
 
-        Raises PolicyError if the policy is another fleet's, or contradicts a policy of the same version. Raises
-        GuaranteeError if its guarantee is false.
+        Raises PolicyError if the policy is another fleet's, or differs from a policy of the same version, in force or
+        retired. Raises GuaranteeError if its guarantee is false.
         """
         if policy.fleet != self.fleet:
             raise PolicyError(f"policy is for fleet {policy.fleet}, this gateway serves {self.fleet}")
@@ -94,10 +94,9 @@ class Catalogue:
             policy.verify()
             self._verified_claims.add(claim)
         self._refuse_other_kind(policy)
-        versions = self._devices.setdefault(policy.device, {}).setdefault(policy.stream, {})
-        if policy.version in versions and versions[policy.version].policy != policy:
+        if self.policies_of(policy.device, policy.stream).get(policy.version, policy) != policy:
             raise PolicyError(f"another policy of {policy.device}/{policy.stream} has version {policy.version} too")
-        versions[policy.version] = _make_model(policy)
+        self._devices.setdefault(policy.device, {}).setdefault(policy.stream, {})[policy.version] = _make_model(policy)
 
     def _refuse_other_kind(self, policy: AnyPolicy) -> None:
         if self._kinds.setdefault((policy.device, policy.stream), type(policy)) is not type(policy):

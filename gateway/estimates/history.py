@@ -74,8 +74,6 @@ def estimates_between(
 def _value_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last: int, lag: int) -> Iterator[Row]:
     points, value_rows = Points(store, catalogue, lag), dict[tuple[int, int], Row]()
     for frame, _ in store.points.following(key.number, max(0, first - MAX_MEASURE_TICKS)):
-        if frame.first > last + lag:
-            break
         estimates = points.estimate(key, frame.first)
         for run in (*points.lagged_estimates(key, frame.first), *([] if estimates is None else [estimates])):
             rows = zip(run.means, run.covariances, run.protection, strict=True)
@@ -84,6 +82,8 @@ def _value_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last
                     value_rows[tick, run.lag] = ValueRow(key.device, key.stream, tick, *moments, run.lag, run.shift)
         for k in sorted(k for k in value_rows if k[0] < frame.first - lag):  # later frames do not change these rows
             yield value_rows.pop(k)
+        if frame.last >= last + lag:
+            break
     yield from (value_rows[k] for k in sorted(value_rows))
 
 

@@ -15,6 +15,7 @@ devices' own windows. So a release can be computed once more when its symbols ar
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -271,13 +272,20 @@ class NoisyInputs(NamedTuple):
         """Read a `document`, with tables by digest. KeyError, TypeError or ValueError if it is none."""
         symbol_pairs, beside_pairs = (_read_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
         windows, doubled = (_read_addend(document.get(name)) for name in ("windows", "doubled"))
-        windows_scale = Fraction(document["windows_scale"]) if "windows_scale" in document else None
+        windows_scale = _read_scale(document["windows_scale"]) if "windows_scale" in document else None
         symbol_sums, beside_sums = (tuple(part for part, _ in parts) for parts in (symbol_pairs, beside_pairs))
         inputs = Inputs(symbol_sums, beside_sums, windows, doubled, windows_scale)
         if not inputs.parts and windows is None:
             raise ValueError("there is nothing in it")
         counts = tuple(noisy for _, noisy in (*symbol_pairs, *beside_pairs))
-        return NoisyInputs(inputs, Fraction(document["scale"]) if counts else Fraction(1), counts)
+        return NoisyInputs(inputs, _read_scale(document["scale"]) if counts else Fraction(1), counts)
+
+
+def _read_scale(text: str) -> Fraction:
+    """Read a scale above 0. An exponent, which could make a number of any size, is a ValueError."""
+    if not re.fullmatch("[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?", text):
+        raise ValueError("a scale is no number above 0")
+    return Fraction(text)
 
 
 def _read_addend(columns: Sequence[Any] | None) -> Addend | None:

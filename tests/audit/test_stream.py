@@ -212,6 +212,10 @@ def test_what_cannot_be_attacked_is_one_line(fugu: Fugu, tmp_path: Path) -> None
         assert done.code == 1
         assert reason in done.err
         assert done.err.count("\n") == 1
+    heard.write_bytes(b"\xff\n")
+    assert fugu("check", "stream", *files, "--recording", heard).err.startswith(
+        f"fugu: cannot read the recording {heard}"
+    )
 
 
 @pytest.mark.soak

@@ -98,6 +98,7 @@ def test_a_shard_apart_from_the_others_needs_a_server(fugu: Fugu, tmp_path: Path
         ('fleet = "home"\nstore = "s.db"\nlag = -1', "lag: must be at least 0"),
         ('fleet = "home"\nstore = "s.db"\non_conflict = "shout"', "on_conflict: must be 'alarm' or 'stop'"),
         ('fleet = "home"\nstore = "s.db"\nmetrics = 0', "metrics: metrics are served at PORT or HOST:PORT"),
+        ('fleet = "home"\nstore = "s.db"\nmetrics = "0655359"', "metrics: metrics are served at PORT or HOST:PORT"),
         ('fleet = "home"\nstore = "s.db"\nkeep = "400d"', "keep: must be a table"),
         ('fleet = "home"\nstore = "s.db"\n[keep]\nsymbol = "400d"', "keep.symbol: unknown key; did you mean symbols?"),
         ('fleet = "home"\nstore = "s.db"\n[signed]\nregistry = "f.db"', "signed.roots: is missing"),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import permutations
 
+import pytest
+
 from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import PolicyError
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import UNCHANGED
@@ -122,6 +125,15 @@ def test_a_restart_knows_versions_from_stored_frames_even_of_policies_that_are_g
     policies = catalogue([V1, V2])
     policies.retire([V1.to_json()])
     assert in_force(InForce(policies)) == Running(V1, True)
+
+
+def test_a_version_of_stored_frames_is_never_given_to_another_policy() -> None:
+    policies = catalogue([V2])
+    policies.retire([V1.to_json()])
+    with pytest.raises(PolicyError, match="another policy of watch/hr has version 1 too"):
+        policies.add(V1.model_copy(update={"frame_ticks": V1.frame_ticks + 1}))
+    policies.add(V1)
+    assert policies.policies("watch", "hr") == [V1, V1, V2]
 
 
 def test_a_version_that_the_gateway_does_not_have_is_described_by_the_one_before_unconfirmed() -> None:

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from fugu.contract.noise_table import SCALE, NoiseTable
-from gateway.releases.audit import verify
+from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.entries import canonical_bytes, digest, inputs_digest
 from gateway.releases.inputs import canonical_table, table_of
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part
 from tests.support.ledgers import inputs_of
 from tests.support.release_scenes import Bench, scheduled
-from tests.support.scenes import frames
+from tests.support.scenes import frames, policy
 
 ALL = (
     scheduled(scale="20"),
@@ -103,6 +103,15 @@ def test_a_changed_sum_or_noise_is_found(six: Bench) -> None:
     assert verify(bench.ledger).problems == ()
 
 
+@pytest.mark.parametrize("scale", ["1e999999999", "0", "-20", "1/0"])
+def test_no_scale_stops_an_audit(tmp_path: Path, scale: str) -> None:
+    bench = bench_of(tmp_path, scheduled(scale="20"), windows=1)
+    change_inputs(bench.ledger, 1, lambda document: document.update(scale=scale), all_fits=True)
+    assert verify(bench.ledger).problems == ("entry 1: cannot be computed again: a scale is no number above 0",)
+    bench.ledger._db.execute("UPDATE entries SET inputs=?", ("[" * 100_000,))
+    assert verify(bench.ledger, policies=TrustedPolicies([policy()])).problems
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -116,6 +125,7 @@ def test_a_changed_sum_or_noise_is_found(six: Bench) -> None:
         ("UPDATE entries SET number=number+1", "holds another release"),
         ("UPDATE documents SET document=replace(document, '20', '21')", "was changed"),
         ("UPDATE documents SET document='[]'", "is neither a question nor a noise table"),
+        (f"UPDATE documents SET document='{'[' * 100_000}'", "is neither a question nor a noise table"),
         ("DELETE FROM documents WHERE id<>(SELECT question FROM entries)", "cannot be computed again"),
     ],
 )

@@ -237,7 +237,7 @@ def test_a_clock_that_was_just_set_hides_no_charge_from_the_other_device_of_a_re
 ) -> None:
     ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring")
     ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
-    with pytest.raises(LedgerError, match="which move together: ticks .* would reach"):
+    with pytest.raises(LedgerError, match=r"which move together: ticks .* would reach"):
         reserve(ledger, release(0, 9, ALLOWED // 2 + 1, *devices, shifts={"watch": 1000}))
     reserve(ledger, release(0, 9, ALLOWED // 2, *devices, shifts={"watch": 1000}))
     assert charges_replayed(ledger).problems == ()
