@@ -56,7 +56,7 @@ class FleetPolicies:
     """Follows the registry; the same thread uses both.
 
     `roots` are all roots under which policies may have been signed. `counters` counts `documents_taken` and
-    `documents_refused`.
+    `documents_refused`. `devices` are all for which the registry has had policies since the start.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class FleetPolicies:
         self._catalogue = catalogue
         self._counters = counters
         self._documents: dict[int, PolicyDocument | None] = {}
+        self.devices: set[str] = set()
         self._added_pairs: set[tuple[int, str]] = set()
         self._pushed_pairs: set[tuple[str, int]] = set()
         self._sent_pairs: set[tuple[str, int]] = set()
@@ -78,11 +79,6 @@ class FleetPolicies:
         self._in_force: dict[str, int] = {}
         catalogue.may_run = self.may_run
         catalogue.pushed = lambda device, version: (device, version) in self._pushed_pairs
-
-    @property
-    def devices(self) -> set[str]:
-        """All devices for which the registry has had policies."""
-        return {device for _, device in self._added_pairs}
 
     def refresh(self, devices: Sequence[Device]) -> bool:
         """Add the registry's new policies to the catalogue. Return whether any was added. Raises RegistryError."""
@@ -102,6 +98,7 @@ class FleetPolicies:
                 ):
                     self._add_policies(policy_document, device.name)
                     self._added_pairs.add(key)
+                    self.devices.add(device.name)
         return len(self._added_pairs) > count_before
 
     def _follow_registry(self, devices: Sequence[Device]) -> None:
@@ -263,7 +260,7 @@ class Enrolled:
         return device in self._versions
 
     def has_left(self, device: str) -> bool:
-        """Return whether a device was in the registry, and is no longer."""
+        """Return whether a device was in the registry, and is no longer; any thread may call this."""
         return device in self._policies.devices and device not in self._keys
 
     def key(self, device: str) -> bytes | None:

@@ -191,6 +191,7 @@ class Sources(NamedTuple):
         details: gives further values for the report, such as the size of the store.
         elsewhere: other processes of the site that this one speaks for.
         tell: receives this process's brief report, in place of the topic, if another process speaks for it.
+        has_left: whether a device is no longer in the fleet's registry, so that its silence is no alarm.
     """
 
     catalogue: Catalogue
@@ -201,6 +202,7 @@ class Sources(NamedTuple):
     details: Callable[[], Mapping[str, Any]]
     elsewhere: Elsewhere | None = None
     tell: Callable[[Mapping[str, Any]], None] | None = None
+    has_left: Callable[[str], bool] = lambda _device: False
 
 
 class Monitor:
@@ -401,10 +403,11 @@ class Monitor:
     def _check_silence(self, now: float, connected_since: float) -> None:
         """Note devices whose last frame is long ago, if the connection has lasted as long."""
         for device, frame in list(self._newest_frames.items()):
-            if now - max(frame.arrival, connected_since) > frame.limit:
+            if now - max(frame.arrival, connected_since) > frame.limit and not self._sources.has_left(device):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
-        for device in [name for name in self._expected_devices if name in self._newest_frames]:
-            self._expected_devices.discard(device)
+        self._expected_devices -= {
+            name for name in self._expected_devices if name in self._newest_frames or self._sources.has_left(name)
+        }
         for device in self._expected_devices:
             streams = [
                 self._in_force.running_policy(device, stream) for stream in self._sources.catalogue.streams(device)

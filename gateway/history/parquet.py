@@ -211,7 +211,7 @@ class ExportedHistory:
             documents = pq.read_table(folder / "policies", columns=["document"]).column("document").to_pylist()
             policies = [read_policy(text) for text in documents]
             self._days = self._read_days()
-        except (OSError, pa.ArrowException, PolicyError, ValueError, KeyError) as error:
+        except (OSError, pa.ArrowException, PolicyError, ValueError, KeyError, TypeError) as error:
             reason = str(error).partition("\n")[0]
             raise FuguError(f"{folder.name} is no folder that fugu gateway export wrote: {reason}") from None
         self._policies: dict[tuple[str, str], dict[int, Policy]] = defaultdict(dict)
@@ -241,24 +241,15 @@ class ExportedHistory:
                         yield from _split_pieces(stream, *rows[:, in_span])
 
     def _rows(self, group: _Group) -> dict[tuple[str, str], list[_Rows]]:
-        """Return the rows of a row group, by stream; those of the last few groups are cached."""
+        """Return the rows of a row group by stream; the rows of the last few groups are cached."""
         if group not in self._cached_rows:
             if len(self._cached_rows) >= _MAX_CACHED:
                 del self._cached_rows[next(iter(self._cached_rows))]
-            rows_of_stream: dict[tuple[str, str], list[_Rows]] = {}
-            with pq.ParquetFile(group.path) as file:
-                for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
-                    columns = map(batch.column, _STREAM_COLUMNS)
-                    names = [
-                        (column.dictionary.to_pylist(), np.asarray(column.indices, dtype=np.int64))
-                        for column in columns
-                    ]
-                    edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
-                    rows = np.array([_integer_column(batch, name) for name in _COLUMNS[2:]])
-                    for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
-                        device, stream = (texts[codes[low]] for texts, codes in names)
-                        rows_of_stream.setdefault((device, stream), []).append(rows[:, low:high])
-            self._cached_rows[group] = rows_of_stream
+            try:
+                self._cached_rows[group] = _read_rows(group)
+            except (OSError, pa.ArrowException) as error:
+                reason = str(error).partition("\n")[0]
+                raise FuguError(f"{group.path.name} in {self._folder.name} cannot be read: {reason}") from None
         return self._cached_rows[group]
 
     def _read_days(self) -> dict[int, list[_Group]]:
@@ -267,12 +258,28 @@ class ExportedHistory:
             day = (date.fromisoformat(folder.name.removeprefix("date=")) - _EPOCH).days * DAY_US
             for path in sorted(folder.glob("*.parquet"), key=_file_numbers):
                 metadata = pq.read_metadata(path)
-                columns = [metadata.schema.to_arrow_schema().get_field_index(name) for name in _STREAM_COLUMNS]
+                if (schema := metadata.schema.to_arrow_schema()) != TABLES["symbols"]:
+                    raise ValueError(f"{path.name} has other columns")
+                columns = [schema.get_field_index(name) for name in _STREAM_COLUMNS]
                 for number in range(metadata.num_row_groups):
                     group = metadata.row_group(number)
                     ranges = [_name_range(group.column(column).statistics) for column in columns]
                     groups.setdefault(day, []).append(_Group(path, number, *ranges))
         return groups
+
+
+def _read_rows(group: _Group) -> dict[tuple[str, str], list[_Rows]]:
+    rows_of_stream: dict[tuple[str, str], list[_Rows]] = {}
+    with pq.ParquetFile(group.path) as file:
+        for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
+            columns = map(batch.column, _STREAM_COLUMNS)
+            names = [(column.dictionary.to_pylist(), np.asarray(column.indices, dtype=np.int64)) for column in columns]
+            edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
+            rows = np.array([_integer_column(batch, name) for name in _COLUMNS[2:]])
+            for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
+                device, stream = (texts[codes[low]] for texts, codes in names)
+                rows_of_stream.setdefault((device, stream), []).append(rows[:, low:high])
+    return rows_of_stream
 
 
 def _split_pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:

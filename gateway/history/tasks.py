@@ -118,8 +118,8 @@ class _RayTasks(Tasks):
             progress(len(references) - len(pending))
         try:
             outcomes: list[_Result] = self._ray.get(references)
-        except self._ray.exceptions.RayTaskError as error:
-            raise FuguError(str(error.cause).partition("\n")[0]) from None
+        except self._ray.exceptions.RayError as error:
+            raise FuguError(str(getattr(error, "cause", error)).partition("\n")[0]) from None
         return outcomes
 
 

@@ -181,7 +181,7 @@ class Gateway:
         Raises NotArrangedError, after which it may be called again, if another number of processes shares the devices.
         Raises another FuguError, one line, if a policy, store or setting is wrong.
         """
-        settings, duty = self._settings, self._duty
+        settings, duty, self._last_round = self._settings, self._duty, time.monotonic()
         self._catalogue = catalogue = Catalogue.load(
             settings.policies, settings.fleet, duty.owns, signed=settings.signed is not None
         )
@@ -206,14 +206,14 @@ class Gateway:
             streams = None if recorder is None else recorder.streams
             self._symbols = {} if streams is None else streams.topics
             self._ingest = Ingest(catalogue, self.counters, on_refused=self._note_refusal, streams=streams, usage=usage)
-            self._link.subscribe(topic for part in self._parts for topic in part.topics)
-            self._link.start()
-            for part in self._parts:
-                part.start()
             if settings.metrics is not None:
                 from gateway.health.metrics import Metrics
 
                 self._metrics = Metrics(settings.metrics, self._read_metrics)
+            self._link.subscribe(topic for part in self._parts for topic in part.topics)
+            self._link.start()
+            for part in self._parts:
+                part.start()
         except BaseException:
             self._close()
             raise
@@ -226,7 +226,8 @@ class Gateway:
         duty = self._duty
         tell = None if duty.says_to is None else partial(self._tell_brief, duty.says_to)
         sources = Sources(
-            catalogue, self.counters, devices, STUCK_SECONDS, self._certificates, self._details, duty.elsewhere, tell
+            *(catalogue, self.counters, devices, STUCK_SECONDS, self._certificates, self._details),
+            *(duty.elsewhere, tell, (lambda _device: False) if self._enrolled is None else self._enrolled.has_left),
         )
         self._monitor = Monitor(self._settings.fleet, duty.path, self._link, sources)
         return self._monitor
@@ -318,7 +319,7 @@ class Gateway:
 
     @property
     def is_alive(self) -> bool:
-        """True if the worker has finished a round lately, and could store the frames."""
+        """True if the worker, or a start, has begun a round lately, and frames can be stored."""
         return self._failing_since is None and time.monotonic() - self._last_round < STUCK_SECONDS
 
     @property

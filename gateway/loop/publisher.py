@@ -289,7 +289,7 @@ class Publisher(Part):
         """Return the time of a sequence's newest report, also from before the start; `None` if there is none."""
         number = outgoing.key.number
         if number not in self._report_times:
-            frame = self._start_frames.pop(number, None)
+            frame = self._start_frames.get(number)
             newest = None if frame is None else self._make_report(outgoing._replace(frame=frame))
             self._report_times[number] = None if newest is None else newest.time
         return self._report_times[number]

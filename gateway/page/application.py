@@ -480,7 +480,9 @@ class _Tabs:
                 return ("device", device), lambda: _DeviceSource(feed, device)
             case {"view": "fleet"}:
                 query = _fleet_query(request)
-                return query, lambda: _FullSource(feed, lambda: feed.changes[0], lambda: feed.fleet_page(query))
+                return ("fleet", *query), lambda: _FullSource(
+                    feed, lambda: feed.changes[0], lambda: feed.fleet_page(query)
+                )
             case {"view": "releases"}:
                 return "releases", lambda: _FullSource(
                     feed, lambda: feed.changes[1], lambda: {"releases": feed.releases()}

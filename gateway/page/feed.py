@@ -86,7 +86,7 @@ class Feed:
         )
 
     async def run(self) -> None:
-        """Keep the connection to the broker until cancelled. LinkError if TLS or password files cannot be read."""
+        """Keep the connection to the broker until cancelled."""
         self.link.start()
         tasks = [
             asyncio.create_task(_repeat(_ATTACK_SECONDS, self._run_attacks, self._watched)),

@@ -58,7 +58,7 @@ async def _serve_page(settings: PageSettings, listener: socket.socket | None, pa
         feed,
         connections,
         login=login,
-        hosts=[f"{name}:{port}" for name in hosts],
+        hosts=[*hosts, *(f"{name}:{port}" for name in hosts)],  # without the port if it is the scheme's own
         secure=settings.page.tls_cert is not None,
         stop=stop,
         ingress=SUPERVISOR if settings.page.ingress else None,
@@ -178,6 +178,8 @@ def _check_settings(settings: PageSettings) -> None:
     missing_packages = [name for name in _PACKAGES if find_spec(name) is None]
     if missing_packages:
         raise FuguError(f"the page needs {missing_packages[0]}: pip install 'fugu-edge[gateway]'")
+    settings.broker.tls_context()
+    settings.broker.password()
     if settings.page.login_file is not None:
         Login(settings.page.login_file)
     if settings.page.tls_cert is not None:

@@ -216,7 +216,7 @@ def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
         raise kind.refused(
             f"another gateway runs with the {file_name} {path.name}{holder_words}: stop it, or use another {file_name}"
         ) from None
-    handle.truncate(0)
-    handle.write(str(os.getpid()))
-    handle.flush()
+    with suppress(OSError):  # on a full disk, only messages lack the number
+        os.truncate(handle.fileno(), 0)
+        os.write(handle.fileno(), str(os.getpid()).encode())
     return handle

@@ -206,6 +206,7 @@ def test_another_name_for_this_machine_is_refused(page: Site) -> None:
     """A page elsewhere may let its own name point here."""
     assert page.ask("/", Host=f"evil.example:{page.port}")[0] == 421
     assert page.ask("/", Host=f"localhost:{page.port}")[0] == 200
+    assert page.ask("/", Host="localhost")[0] == 200, "as a browser says it at port 80"
 
 
 def test_who_has_no_password_sees_nothing(fleet: Fleet, browser: Browser, tmp_path: Path) -> None:

@@ -14,11 +14,19 @@ import pytest
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError, FileLostError
+from fugu.host.process import Wake
+from fugu.mqtt import Broker
 from gateway.cluster.duties import OwnDevices, ShardReader
 from gateway.cluster.shard_watch import ShardChannel, ShardWatch
 from gateway.health.monitor import Alarms
+from gateway.loop import gateway as gateway_module
+from gateway.loop import process
+from gateway.loop.duties import Alone, NotArrangedError
+from gateway.loop.gateway import Gateway
 from gateway.parts import Message
 from gateway.store.shards import Shard, owner
+from tests.support.gateway_files import gateway_config
+from tests.support.scenes import write_policies
 
 DEVICES = [f"sensor-{index}" for index in range(6)]
 
@@ -114,3 +122,29 @@ def test_a_shard_that_comes_back_unsettles_releases_and_what_they_need_is_said_w
         with pytest.raises(FileLostError):
             part.pump()
         guard.check.side_effect = None
+
+
+class Unarranged(Alone):
+    """The duty of a shard while another number of processes has the devices."""
+
+    def await_turn(self) -> None:
+        raise NotArrangedError("one process may have the devices now")
+
+
+def test_a_shard_that_waits_to_be_arranged_is_alive_however_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that is not alive for so long ends its process."""
+    monkeypatch.setattr(gateway_module, "STUCK_SECONDS", 0.5)
+    monkeypatch.setattr(process, "IDLE_SECONDS", 0.2)
+    settings = gateway_config("home", Broker(port=1), tmp_path / "s", write_policies(tmp_path / "policies"))
+    gateway, stop = Gateway(settings, Unarranged(settings)), Wake()
+    turns: list[bool] = []
+
+    def turn() -> None:
+        turns.append(gateway.is_alive)
+        if len(turns) == 5:
+            stop.set()
+
+    assert process.serve(gateway, stop, lambda: None, turn) == 0
+    assert turns == [True] * 5

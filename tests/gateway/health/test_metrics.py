@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import struct
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -161,6 +162,8 @@ def test_a_port_that_is_taken_ends_the_start_with_a_line(capsys: pytest.CaptureF
     assert (done.code, done.out) == (1, "")
     why = "another program listens there: stop it, or name another port"
     assert done.err == f"fugu: metrics cannot be served at 127.0.0.1:{port}: {why}\n"
+    running = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in running if name.startswith("paho")], "a session of another gateway goes on"
 
 
 def test_an_address_that_is_not_of_this_machine_is_refused() -> None:

@@ -58,9 +58,11 @@ class Scene:
         self.now = 1e5
         self.counters: Counter[str] = Counter()
         self.link = Connection()
+        self.left: set[str] = set()
         sources = Sources(
             *(policies or catalogue(), self.counters, names, 120.0, lambda: certificates or {}),
             lambda: {"inbox": 0, "store_bytes": 0, "estimates_waiting": 0, "next_releases": {}},
+            has_left=lambda device: device in self.left,
         )
         link: Any = self.link
         self.monitor = Monitor("home", folder / "s", link, sources, lambda: self.now, lambda: 1.8e9 + self.now)
@@ -111,6 +113,17 @@ def test_a_device_that_had_sent_frames_before_the_start_is_missed_and_a_new_one_
     assert scene.after(1.0) == set()
     assert scene.after(598.0) == set()
     assert scene.after(3.0) == {(AlarmCode.SILENT, "ring")}
+
+
+def test_a_device_that_has_left_the_fleet_is_not_missed(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, names=("ring",))
+    scene.after(1.0)
+    scene.frame()
+    assert scene.after(700.0) == {(AlarmCode.SILENT, "watch"), (AlarmCode.SILENT, "ring")}
+    scene.left |= {"watch", "ring"}
+    assert scene.after(30.0) == set()
+    scene.left -= {"watch"}
+    assert scene.after(1.0) == {(AlarmCode.SILENT, "watch")}
 
 
 def test_how_soon_a_device_is_missed_follows_the_policy_of_its_stored_frames_and_not_one_that_was_only_sent(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
@@ -178,6 +180,24 @@ def test_a_folder_that_is_no_export_is_refused_in_a_line(tmp_path: Path, spoil: 
         ExportedHistory(tmp_path / "folder")
 
 
+def test_an_export_with_other_columns_or_damage_is_refused_in_a_line(tmp_path: Path) -> None:
+    fill_store(tmp_path / "s.sqlite", ("watch",), 1000)
+    export_history(tmp_path / "s.sqlite", None, ALWAYS, tmp_path / "folder")
+    symbols = min((tmp_path / "folder" / "symbols").rglob("*.parquet"))
+    [policies] = (tmp_path / "folder" / "policies").rglob("*.parquet")
+    whole, rows = symbols.read_bytes(), pq.ParquetFile(symbols).read()
+    for other_rows in (rows.drop(["device"]), rows.drop(["symbol"]), rows.append_column("other", rows["tick"])):
+        pq.write_table(other_rows, symbols)
+        with pytest.raises(FuguError, match=f"folder is no folder that .* wrote: {symbols.name} has other columns"):
+            ExportedHistory(tmp_path / "folder")
+    symbols.write_bytes(whole[:4] + bytes(100) + whole[104:])
+    with pytest.raises(FuguError, match=f"{symbols.name} in folder cannot be read: "):
+        smooth_history(Source(tmp_path / "folder", ALWAYS), tmp_path / "out")
+    pq.write_table(pq.read_table(policies).drop(["document"]).append_column("document", [[None]]), policies)
+    with pytest.raises(FuguError, match=r"folder is no folder that fugu gateway export wrote"):
+        ExportedHistory(tmp_path / "folder")
+
+
 def files(folder: Path) -> dict[Path, bytes]:
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.parquet")}
 
@@ -195,6 +215,8 @@ def test_a_cluster_comes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
         assert learn_class(source, tasks=tasks) == learn_class(source)
         with pytest.raises(FuguError, match="the reason, in a line"):
             tasks.map(refuse, [(1,)])
+        with pytest.raises(FuguError, match="worker died"):
+            tasks.map(end_worker, [(1,)])
     assert files(tmp_path / "many") == files(tmp_path / "alone")
     assert len(files(tmp_path / "many")) == 3 * 4 + 1
     assert shares == sorted(shares[:3]) + sorted(shares[3:])
@@ -203,3 +225,7 @@ def test_a_cluster_comes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
 
 def refuse(_: int) -> None:
     raise FuguError("the reason, in a line")
+
+
+def end_worker(code: int) -> None:
+    os._exit(code)

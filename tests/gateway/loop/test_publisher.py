@@ -12,10 +12,11 @@ import pytest
 
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.reports import StateEstimate, WindowCount, decode_estimate
+from fugu.contract.reports import Estimate, StateEstimate, WindowCount, decode_estimate
 from fugu.contract.sentences import unix_us
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
+from fugu.host.database import AwayError
 from gateway.loop.publisher import MOST_WAITING, Publisher, Waiting
 from gateway.store.coverage import Place
 from gateway.store.journal import Received
@@ -309,6 +310,33 @@ def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path:
     assert [(unix_us(report.since), unix_us(report.time)) for report in reports] == [
         (5_000_000 * index, 5_000_000 * (index + 1)) for index in range(20)
     ]
+
+
+def test_a_store_that_is_away_after_a_restart_lets_no_older_window_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = Window(name="high", length=5, stride=5, start=0, states=(1,), scale="2")
+    scene = Scene(tmp_path / "w.sqlite", lag=2, policies=(policy(1, device=DEVICES[0], windows=(window,)),))
+    service = Service(tmp_path, scene)
+    counts = [WindowFrame(1, "high", index - 1, index, 5 * index, 5, 4, (index,)) for index in (0, 1, 2)]
+    scene.receive([Received(DEVICES[0], "hr", count) for count in (counts[0], counts[2])])
+    service.drain()
+    service.crash()
+    scene.receive([Received(DEVICES[0], "hr", counts[1])])
+    report, rows = scene.recorder.report, list[Outgoing]()
+
+    def report_once(outgoing: Outgoing) -> Estimate | WindowCount | None:
+        rows.append(outgoing)
+        if len(rows) == 2:
+            raise AwayError("no connection")
+        return report(outgoing)
+
+    monkeypatch.setattr(scene.recorder, "report", report_once)
+    with pytest.raises(AwayError):
+        service.publisher.pump()
+    assert [row.frame for row in rows] == [1, 2]
+    service.drain()
+    assert service.link.sent == []
 
 
 @pytest.mark.long

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
-from gateway.page.application import Channels
-from tests.support.brokers import PATIENCE
+from fugu.mqtt import Broker
+from gateway.page.application import Channels, application
+from gateway.page.connections import Connections
+from gateway.page.feed import Feed
+from gateway.page.ledger_view import LedgerView
+from tests.support.brokers import PATIENCE, free_port
 
 
 class Counter:
@@ -134,5 +141,34 @@ def test_tabs_end_where_their_view_fails() -> None:
         assert source.closed
         again = channels.follow("view", Counter)
         assert await _said(again) == b"all 0;"
+
+    asyncio.run(scene())
+
+
+def test_a_search_for_a_word_of_another_view_shows_the_fleet() -> None:
+    async def scene() -> None:
+        feed = Feed("home", Broker(port=free_port()), LedgerView(None))
+        with Connections(socket.create_server(("127.0.0.1", 0))) as connections:
+            app = application(feed, connections, login=None, hosts=[], secure=False, stop=asyncio.Event())
+            events: asyncio.Queue[bytes] = asyncio.Queue()
+
+            async def send(message: Any) -> None:
+                events.put_nowait(message.get("body", b""))
+
+            async def content_of(view: str, query: bytes) -> dict[str, Any]:
+                scope = {"type": "http", "method": "GET", "path": f"/events/{view}", "query_string": query}
+                scope |= {"headers": [], "client": ("127.0.0.1", 1)}
+                tabs.append(asyncio.create_task(app(scope, asyncio.Event().wait, send)))
+                async with asyncio.timeout(PATIENCE):
+                    while not (body := await events.get()).startswith(b"event: all"):
+                        pass
+                content: dict[str, Any] = json.loads(body.split(b"data: ")[1])
+                return content
+
+            tabs: list[asyncio.Task[None]] = []
+            assert "problem" in await content_of("ledger", b"before=5")
+            assert "rows" in await content_of("fleet", b"search=ledger&page=5")
+            for tab in tabs:
+                tab.cancel()
 
     asyncio.run(scene())

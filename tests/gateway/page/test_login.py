@@ -8,9 +8,11 @@ import pytest
 from pydantic import ValidationError
 
 from fugu.contract.errors import FuguError
-from gateway.config import PageConfig
+from fugu.mqtt import Broker
+from gateway.config import PageConfig, PageSettings
 from gateway.page import login as login_module
 from gateway.page.login import Login, network_of, password_line
+from gateway.page.server import PageBeside
 
 PASSWORD = "correct horse battery"
 HERE, ELSEWHERE = "192.0.2.1", "192.0.2.2"
@@ -115,3 +117,11 @@ def test_other_machines_get_in_with_a_password_over_tls_only() -> None:
             PageConfig(listen="127.0.0.1:8080", no_login=True, session_seconds=seconds)
     for host in ("127.0.0.1", "::1", "localhost"):
         PageConfig(listen=f"[{host}]:8080" if ":" in host else f"{host}:8080", no_login=True)
+
+
+@pytest.mark.parametrize("file", ["ca_file", "password_file"])
+def test_a_page_that_cannot_connect_for_want_of_a_file_is_not_served(tmp_path: Path, file: str) -> None:
+    broker = Broker(username="site", **{file: str(tmp_path / "lost")})
+    page = PageConfig(listen="127.0.0.1:1", no_login=True)
+    with pytest.raises(FuguError, match=r"cannot (load|read) the (TLS files|password file): No such file"):
+        PageBeside(PageSettings("home", broker, page, ("127.0.0.1", 0)))

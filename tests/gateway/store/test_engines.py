@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import resource
 from array import array
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from gateway.loop.gateway import store_bytes
 from gateway.loop.inbox import Received
 from gateway.store import points
 from gateway.store.coverage import Coverage, Span
-from gateway.store.engine import Lease
+from gateway.store.engine import Lease, lock_file
 from gateway.store.location import Location, Server, store_location
 from gateway.store.store import KIND, Conflict, LedgerRecord, ReleasedTick, Store, StoreError
 from tests.support.scenes import OTHER, Scene, frames, policy
@@ -209,6 +210,18 @@ def test_one_gateway_has_a_store_and_gives_it_back(location: Location) -> None:
     Store(location, lease=Lease()).close()
     for opened in (shard, reader):
         opened.close()
+
+
+def test_a_full_disk_keeps_nobody_from_a_lock(tmp_path: Path) -> None:
+    """Its file has the number of its process, for messages only."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        lock = lock_file(tmp_path / "s.sqlite", KIND)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with lock, pytest.raises(StoreError, match=r"another gateway runs with the store s\.sqlite: stop it"):
+        lock_file(tmp_path / "s.sqlite", KIND)
 
 
 def test_a_store_that_is_not_there_is_made_only_for_a_gateway(location: Location) -> None:
