@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -235,9 +234,9 @@ def _header_fields(spec: MeasureSpec, epoch: float | None) -> dict[str, Any]:
     epoch = header.get("epoch", float(round(time.time()))) if epoch is None else epoch
     period, latency = header["period"], header["latency"]
     if not all(type(value) in (int, float) for value in (epoch, period, latency)) or not (
-        0.0 <= epoch <= _LAST_SECOND and 0.0 < period <= _LAST_SECOND and 0.0 < latency < math.inf
+        0.0 <= epoch <= _LAST_SECOND and 0.0 < period <= _LAST_SECOND and 0.0 < latency <= _LAST_SECOND
     ):
-        raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST_SECOND}, latency above 0")
+        raise PlanningError(f"epoch, period and latency must be seconds from 0 to {_LAST_SECOND}")
     return {
         **{name: header[name] for name in ("fleet", "device", "stream", "version")},
         "frame_ticks": frame_ticks(latency, period, MAX_MEASURE_TICKS),

@@ -243,7 +243,7 @@ def _discretiser_of(
     if question.baseline is None and len(levels := np.unique(values[readings.present])) <= _MOST_CODES:
         _refuse_codes(readings, levels)
     ticks, notes = _baseline_ticks(readings, question)
-    low, high = _clamping_range(values)
+    low, high = _clamping_range(readings)
     states = ("below", "above") if missing is None else ("below", "above", missing)
     return Baseline(baseline_ticks=ticks, lowest=low, highest=high, states=states, missing=missing), ticks, notes
 
@@ -256,7 +256,7 @@ def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[
         )
         return DEFAULT_BASELINE, (note,)
     ticks = question.baseline / (readings.period if question.baseline_is_time else 1.0)
-    if not 1.0 <= round(ticks) <= _MOST_BASELINE:
+    if not 0.5 < ticks <= _MOST_BASELINE:
         raise PlanningError(f"a baseline of {ticks:.3g} ticks is not from 1 to {_MOST_BASELINE}")
     return round(ticks), ()
 
@@ -320,12 +320,14 @@ def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str |
     return Thresholds(edges=edges, states=(*names, *(() if missing is None else (missing,))), missing=missing)
 
 
-def _clamping_range(values: Floats) -> tuple[float, float]:
+def _clamping_range(readings: Readings) -> tuple[float, float]:
     """The range to which readings are clamped: three times as wide as that of 99.8 % of them, in round numbers."""
-    low, high = np.nanquantile(values, _NEARLY_ALL)
+    low, high = np.nanquantile(readings.values, _NEARLY_ALL)
     if low == high:
-        low, high = np.nanmin(values), np.nanmax(values)
+        low, high = np.nanmin(readings.values), np.nanmax(readings.values)
     low, high = max(float(low), -_FARTHEST), min(float(high), _FARTHEST)
+    if not low < high:
+        raise PlanningError(f"{readings.source}: the numbers of column {readings.column} are beyond {_FARTHEST:g}")
     span = high - low
     unit = 10.0 ** (math.floor(math.log10(span)) - 1)
     return math.floor((low - span) / unit) * unit, math.ceil((high + span) / unit) * unit

@@ -204,7 +204,7 @@ def _read_chain(fields: dict[str, Any]) -> MarkovChain:
 def _distributions(rows: object, name: str) -> Floats:
     try:
         distributions = np.array(rows, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ChainClassError(f"{name} must hold numbers, in rows of one length") from None
     is_probability = (distributions >= 0.0) & (distributions < np.inf)  # False for NaN
     if not (distributions.ndim and distributions.size and is_probability.all()):

@@ -217,7 +217,7 @@ def _iso_of_words(cell: str) -> str:
         return ""
     day = _DAY_ONLY.fullmatch(f"{match[5]}-{_MONTHS.index(name) + 1}-{match[1] or match[4]}")
     seconds = _midnight(day, "yy/mm") + _seconds_of_day(match[6] or "")
-    if math.isnan(seconds):
+    if not seconds < _SECONDS:  # no such time, or beyond the calendar
         return ""
     offset = "+00:00" if match[7] in ("Z", "GMT", "UTC") else match[7] or ""
     return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat() + offset
@@ -270,9 +270,10 @@ def _seconds_of_day(day_time: str) -> float:
 def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
     """Convert local times (n,) to Unix times. Return these, and the number of rows in an hour that comes twice.
 
-    Such rows belong to the hour's first occurrence until local time goes back within the hour.
+    Such rows belong to the hour's first occurrence until local time goes back within the hour. Times of other
+    millennia, as of 9999, stay as they are.
     """
-    is_set = np.isfinite(local)
+    is_set = np.abs(local) < _SECONDS / 2.0
     if zone is None or not is_set.any():
         return local, 0
     minutes, inverse = np.unique(np.floor(local[is_set] / 60.0), return_inverse=True)  # an offset changes at a minute

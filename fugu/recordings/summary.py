@@ -188,4 +188,4 @@ def plain_csv(readings: Readings) -> str:
 
 def _cell(value: object) -> str:
     text = str(value) if isinstance(value, str) else f"{value!r}".removesuffix(".0")
-    return f'"{text}"' if "," in text or '"' in text else text
+    return '"{}"'.format(text.replace('"', '""')) if {*text} & {*',"\r\n'} else text

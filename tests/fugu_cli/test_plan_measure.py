@@ -598,8 +598,9 @@ def test_models_that_are_refused(planner: Planner, fugu: Fugu, tmp_path: Path) -
     [
         ({}, "ignorant", 2, "a policy needs fleet, device, stream, period in "),
         ({**HEADER, "fleet": "ho me"}, "ignorant", 1, "fleet: must be of the form"),
-        ({**HEADER, "period": 0}, "ignorant", 1, "epoch and period must be seconds from 0 to 253402300799"),
-        ({**HEADER, "latency": 0}, "ignorant", 1, "epoch and period must be seconds from 0 to 253402300799, latency"),
+        ({**HEADER, "period": 0}, "ignorant", 1, "epoch, period and latency must be seconds from 0 to 253402300799"),
+        ({**HEADER, "latency": 0}, "ignorant", 1, "epoch, period and latency must be seconds from 0 to 253402300799"),
+        ({**HEADER, "latency": 10**400}, "ignorant", 1, "epoch, period and latency must be seconds from 0 to"),
         (HEADER, "kind", 2, "adversary must be one of ignorant, informed, universal"),
     ],
 )

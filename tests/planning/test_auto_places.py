@@ -14,6 +14,7 @@ from fugu.places.composition import stream_loss, verify_stream
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question
+from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import AS_FOUND, load
 
 pytestmark = pytest.mark.usefixtures("planned_once")
@@ -152,3 +153,10 @@ def test_traces_that_go_far_now_and_then_get_a_verdict_with_cells_that_are_left_
     assert set(plan.sides) == {3_000.0}
     with pytest.raises(PlanningError, match="has no --cell"):
         Question(want="share", cell=500.0)
+
+
+def test_a_silence_of_years_between_two_traces_makes_no_places(tmp_path: Path) -> None:
+    rows = [f"{begin + tick},52.{tick},4.{tick}" for begin in (0, 10**8) for tick in range(9)]
+    (tmp_path / "trips.csv").write_text("\n".join(["t,lat,lon", *rows]))
+    traces, period = read_places(tmp_path / "trips.csv", ReadOptions(as_it_is=frozenset(["step", "hold"])))
+    assert (len(traces.places), len(set(traces.trace.tolist())), period) == (18, 2, 1.0)

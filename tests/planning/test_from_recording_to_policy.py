@@ -18,7 +18,7 @@ from fugu.planning.measure_spec import read_spec
 from fugu.planning.planner import Request, StreamPlan, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_measure_policy, build_policy, missing_fields, thresholds
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.chain_fit import fit
 from fugu.privacy.chain_model import StreamStates
 from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest, compare_noise, plan_noise
@@ -101,3 +101,11 @@ def test_a_measurement_says_which_fields_its_policy_lacks(tmp_path: Path) -> Non
     complete = replace(measured, spec=replace(measured.spec, header=header))
     assert missing_fields(complete.spec) == []
     assert build_measure_policy(complete, epoch=0.0).epsilon == 1.0
+
+
+@pytest.mark.parametrize("field", ["transition", "initial"])
+def test_a_number_beyond_all_floats_is_no_probability(tmp_path: Path, field: str) -> None:
+    rows = {"transition": [[0.5, 0.5], [0.5, 0.5]], "initial": [1.0, 0.0], field: [[10**400, 0], [0, 1]]}
+    (tmp_path / "chain.json").write_text(json.dumps(rows))
+    with pytest.raises(ChainClassError, match=f"{field} must hold numbers"):
+        file_source(tmp_path / "chain.json")

@@ -242,3 +242,10 @@ def test_a_recording_that_is_too_short_says_what_it_would_need() -> None:
     three_sets(np.zeros(least, dtype=np.int64), 300)
     with pytest.raises(PlanningError):
         three_sets(np.zeros(least - 2, dtype=np.int64), 300)
+
+
+def test_numbers_beyond_those_of_a_policy_are_refused() -> None:
+    with pytest.raises(PlanningError, match=r"^room\.csv: the numbers of column value are beyond 1e\+300"):
+        choose_states(readings(np.linspace(1e305, 2e305, 2_000), "numbers"), Question())
+    with pytest.raises(PlanningError, match="a baseline of inf ticks"):
+        choose_states(readings(NUMBERS.values, "numbers", 1e-320), Question(baseline=600.0, baseline_is_time=True))

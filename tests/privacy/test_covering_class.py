@@ -252,6 +252,14 @@ def test_an_odds_ratio_is_rounded_up_to_two_digits(odds: float, share: float) ->
     assert all(p == pytest.approx(q, rel=0.06) for p, q in zip(chains.transition[0], (1.0 - share, share), strict=True))
 
 
+@pytest.mark.parametrize("states", [67, 199, 201, 202, 250, 255])
+def test_the_typical_member_of_many_states_keeps_all_its_steps(states: int) -> None:
+    """Rounded up one by one, equal probabilities would leave nothing to the largest."""
+    chains = bounded_class(0.0, np.full((states, states), 1.0 / states))
+    assert chains.transition is not None
+    assert all(0.5 <= p * states <= 5.0 for row in chains.transition for p in row)
+
+
 @pytest.mark.long
 def test_gaps_end_stretches_however_many_ticks_they_are() -> None:
     """Where stretches are cut must not depend on how many ticks without a state come first."""

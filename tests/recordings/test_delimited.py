@@ -79,3 +79,18 @@ def test_a_file_is_measured_by_what_it_becomes(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(recording_file, "MOST_BYTES", len(_ROWS) - 1)
     with pytest.raises(FuguError, match="give a part"):
         read_table(File(path), {})
+
+
+def test_a_column_that_comes_twice_hides_no_other(tmp_path: Path) -> None:
+    """The third column would be called as the second is."""
+    path = tmp_path / "mine.csv"
+    path.write_text("a,a_3,a\n" + "".join(f"{row},{row + 100},{row + 200}\n" for row in range(9)))
+    columns = read_table(File(path), {}).columns
+    assert [cells[0] for cells in columns.values()] == ["0", "100", "200"]
+    assert columns["a_3"][1] == "101"
+
+
+def test_an_empty_line_below_the_header_is_no_reading(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("value\n\n3.5\n4.5\n")
+    assert read_table(File(path), {}).columns == {"value": ["3.5", "4.5"]}

@@ -405,3 +405,33 @@ def test_an_answer_of_the_history_s_interface_has_an_entity_a_list(tmp_path: Pat
         (tmp_path / "cut.json").write_text(text[:end])
         with pytest.raises(FuguError, match="breaks off or is broken: export it again"):
             read(tmp_path / "cut.json")
+
+
+@pytest.mark.parametrize("encoding", ["euc-jp", "idna", "utf-7", "hex"])
+def test_xml_in_an_encoding_that_is_not_read_is_refused(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "export.xml"
+    path.write_text(f'<?xml version="1.0" encoding="{encoding}"?><HealthData><Record value="{SECRET}"/></HealthData>')
+    with pytest.raises(FuguError, match=r"^export\.xml: line 1 is no XML"):
+        read(path)
+
+
+def test_an_export_whose_header_has_other_signs_than_its_rows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "history.csv"
+    path.write_text("entity_id;state;last_changed\n" + "sensor.hall,21,2026-03-01T00:00:00\n" * 40)
+    with pytest.raises(FuguError, match=r"^history\.csv has no column 'entity_id'; it has entity_id;state"):
+        read(path)
+
+
+def test_statistics_are_read_whatever_capitals_their_header_has(tmp_path: Path) -> None:
+    path = tmp_path / "statistics.csv"
+    path.write_text("Start,Statistic_ID,Mean\n" + "2026-03-01 00:00,sensor:hall,21\n")
+    table = read(path)
+    assert (table.time, table.value, table.columns["mean"]) == ("start", "mean", ["21"])
+
+
+def test_a_message_may_hold_half_a_character(tmp_path: Path) -> None:
+    """JSON can escape what UTF-8 cannot write."""
+    payload = '{"last_seen": 0, "name": "\ud800", "value": 21}'
+    path = tmp_path / "mosquitto.log"
+    path.write_text(json.dumps({"topic": "hall", "tst": 0, "payload": payload}) + "\n")
+    assert read(path).columns["value"] == ["21"]

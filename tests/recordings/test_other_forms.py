@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from fugu.contract.errors import FuguError
 from fugu.recordings.errors import QuestionError
 from fugu.recordings.options import read_options
 from fugu.recordings.readings import Readings, read_readings
+from fugu.recordings.summary import plain_csv
 
 START, ROWS = 1_773_345_600, 300  # the first four hours are of the 12th of a month, the last of the 13th
 RNG = random.Random(3)
@@ -279,3 +281,42 @@ def test_a_value_that_a_program_repeats_over_an_outage_is_a_question(tmp_path: P
     assert len(readings.segments) == 6_001 - 1_599
     assert "1599 rows repeat a value for over 3600 s: left out" in readings.notes
     assert len(read(tmp_path / "mine.csv", as_it_is="hold").segments) == 6_001
+
+
+@pytest.mark.parametrize(
+    ("last", "zone", "left_out"),
+    [
+        ("9999-12-31 23:59:59", "America/New_York", None),
+        ("Dec 31, 9999 24:00", None, None),
+        ("31.12.9999 24:00", "America/New_York", "over a year from all others"),
+        ("0001-01-01 00:00:00", "Asia/Tokyo", "before 2000"),
+    ],
+)
+def test_times_beyond_the_calendar_are_left_out_or_no_times(
+    tmp_path: Path, last: str, zone: str | None, left_out: str | None
+) -> None:
+    form = at("%d.%m.%Y %H:%M" if "." in last else "%b %d, %Y %H:%M" if "Dec" in last else "%Y-%m-%d %H:%M:%S")
+    file = written(tmp_path, "time;W", lambda time, value: f"{form(time)};{value}", end=f"{last};1500.5\n")
+    if left_out is None:
+        with pytest.raises(FuguError, match=f"line {ROWS + 2}, column time is no time"):
+            read(file, zone=zone)
+    else:
+        assert any(left_out in note for note in read(file, zone=zone).notes)
+
+
+def test_too_many_ticks_are_refused_in_whatever_order_parts_come(tmp_path: Path) -> None:
+    """The second part is earlier, so that no time goes by from the first row to the last."""
+    rows = [f"{begin + 60 * row},{row % 7},{begin}" for begin in (START, START - 9_000_000) for row in range(1_000)]
+    (tmp_path / "mine.csv").write_text("\n".join(["time,value,seg", *rows]))
+    with pytest.raises(FuguError, match=r"^mine\.csv: more than 5000000 ticks of 0\.01 s: give a longer --period"):
+        read(tmp_path / "mine.csv", period=0.01, rows="samples")
+
+
+def test_a_plain_file_has_names_as_they_are(tmp_path: Path) -> None:
+    """Also with quotes, commas and line breaks in them."""
+    names = ['5" pipe', "on, hot", "two\nlines"]
+    records = [{"time": time, "name": names[row // 5 % 3]} for row, time in enumerate(MINUTES)]
+    (tmp_path / "mine.json").write_text("\n".join(map(json.dumps, records)))
+    readings = read(tmp_path / "mine.json")
+    (tmp_path / "plain.csv").write_text(plain_csv(readings))
+    assert read(tmp_path / "plain.csv").values.tolist() == readings.values.tolist()

@@ -152,7 +152,9 @@ def _names(header: list[str]) -> list[str]:
     """Make names of columns unique: an empty or repeated name gets the column's number."""
     names: list[str] = []
     for number, name in enumerate(header, 1):
-        names.append(name if name and name not in names else f"{name or 'column'}_{number}")
+        while not name or name in names:
+            name = f"{name or 'column'}_{number}"
+        names.append(name)
     return names
 
 
@@ -232,6 +234,6 @@ def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
     signs = np.frombuffer(chunk.encode(), dtype=np.uint8)
     signs = signs[(signs == ord("\n")) | (signs == ord(sign))]
     row = [ord(sign)] * (width - 1) + [ord("\n")]
-    if len(signs) % width or (signs.reshape(-1, width) != row).any() or (width == 1 and "\n\n" in chunk):
+    if len(signs) % width or (signs.reshape(-1, width) != row).any() or (width == 1 and "\n\n" in f"\n{chunk}"):
         return None
     return chunk[:-1].replace("\n", sign).split(sign)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from fugu.contract.errors import FuguError
 from fugu.host.csv_file import moment
+from fugu.recordings.columns import column_missing
 from fugu.recordings.file import File
 from fugu.recordings.forms.delimited import read_delimited
 from fugu.recordings.forms.json_files import cell, table_of_items
@@ -18,6 +19,7 @@ __all__ = ["HISTORY_EXPORT", "HISTORY_RESPONSE", "STATISTICS_EXPORT"]
 
 _ENTITY, _STATE = "entity_id", "state"
 _TIMES = ("last_changed", "last_updated")
+_SERIES, _STARTS = "statistic_id", ("start", "start_ts")
 _HOUR = 3600.0
 _FEWEST_MEANS = 12
 """The least number of first rows at exact hours that are taken for means, if other rows follow."""
@@ -30,6 +32,15 @@ def _header(file: File) -> list[str]:
     return [name.strip().strip('"').lower() for name in first.split(sign)]
 
 
+def _read_named(file: File, names: Collection[str], min_cells: int | None = None) -> Table:
+    """Read a delimited table with column names in small letters. FuguError: it lacks one of the columns `names`."""
+    table = read_delimited(file, min_cells)
+    columns = {name.lower(): cells for name, cells in table.columns.items()}
+    if missing_names := [name for name in names if name not in columns]:
+        raise column_missing(file.name, missing_names[0], table.columns)
+    return table._replace(columns=columns, plain=table.plain and {*names} <= table.columns.keys())
+
+
 def _is_history(file: File) -> bool:
     names = _header(file)
     return {_ENTITY, _STATE} <= {*names} and any(time in names for time in _TIMES) and b"," in file.head
@@ -39,12 +50,9 @@ def _read_history(file: File, row_filter: RowFilter) -> Table:
     """Read rows of any length that have an entity, a state and a time."""
     names = _header(file)
     time = next(name for name in _TIMES if name in names)
-    table = read_delimited(file, 1 + max(map(names.index, (_ENTITY, _STATE, time))))
-    columns = {name.lower(): cells for name, cells in table.columns.items()}
-    table = table._replace(
-        columns={name: columns[name] for name in (_ENTITY, _STATE, time)},
-        plain=table.plain and {_ENTITY, _STATE, time} <= table.columns.keys(),
-    )
+    columns = (_ENTITY, _STATE, time)
+    table = _read_named(file, columns, 1 + max(map(names.index, columns)))
+    table = table._replace(columns={name: table.columns[name] for name in columns})
     if (entity_wanted := row_filter.get(_ENTITY)) is not None:
         table = table.at([row for row, entity in enumerate(table.columns[_ENTITY]) if entity == entity_wanted])
         if not table.lines:
@@ -82,15 +90,15 @@ HISTORY_RESPONSE = Form(_is_response, _read_response)
 
 def _read_statistics(file: File, _row_filter: RowFilter) -> Table:
     """Read means, minima and maxima of hours or five minutes; the mean is the value, else the state or the sum."""
-    table = read_delimited(file)
+    time = next(name for name in _STARTS if name in _header(file))
+    table = _read_named(file, (_SERIES, time))
     value = next((name for name in ("mean", "state", "sum") if any(table.columns.get(name, ()))), None)
-    time = next(name for name in ("start", "start_ts") if name in table.columns)
-    table_fields = {"form": "Home Assistant's statistics", "time": time, "value": value, "keys": ("statistic_id",)}
+    table_fields = {"form": "Home Assistant's statistics", "time": time, "value": value, "keys": (_SERIES,)}
     return table._replace(**table_fields, changes=False, plain=False)  # type: ignore[arg-type]
 
 
 STATISTICS_EXPORT = Form(
-    lambda file: "statistic_id" in (names := _header(file)) and bool({"start", "start_ts"} & {*names}), _read_statistics
+    lambda file: _SERIES in (names := _header(file)) and bool({*_STARTS} & {*names}), _read_statistics
 )
 
 

@@ -86,7 +86,7 @@ def _reader_of(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File
                 return "retained"
             if '"last_seen"' in packet.payload:
                 with suppress(MalformedError):
-                    last_seen = message(packet.payload.encode(), "last_seen").last_seen
+                    last_seen = message(packet.payload.encode(errors="replace"), "last_seen").last_seen
                     check = checks_of_topic.setdefault(packet.topic, ResentCheck())
                     return "" if not last_seen or check.is_new(last_seen, moment(packet.time)) else "sent again"
             return ""

@@ -81,7 +81,7 @@ def _read_rows(file: File, form: str, reader: _Reader) -> Iterator[tuple[int, di
                 f"{file.name}: line {parser.CurrentLineNumber} declares an entity, or is nested too deep, as {form} "
                 "never does: export it again"
             ) from None
-        except expat.ExpatError:
+        except (expat.ExpatError, ValueError, LookupError):  # the last two: of an encoding that is not read
             raise FuguError(f"{file.name}: line {parser.CurrentLineNumber} is no XML: export it again") from None
 
 
