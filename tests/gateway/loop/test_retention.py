@@ -248,7 +248,7 @@ def test_a_missing_frame_that_is_young_enough_is_stored_after_those_before_it_ha
 
 
 def test_what_a_release_needs_that_is_still_to_be_made_stays(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, scheduled(length=7200))
+    bench = Bench(tmp_path, scheduled(length=7200, share=0.5), scheduled("short", length=3000, share=0.5))
     arguments = frames([600] * 60)
     bench.scene.record(*arguments)  # the other device of the release has said nothing yet
     keeper = Keeper(bench.scene, "symbols=1h")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains
@@ -135,6 +135,7 @@ def test_thresholds_find_the_worst_set_of_symbols(table: NoiseTable, spread: flo
 
 
 @pytest.mark.long
+@example(binary(0.3, 0.26), [0.05, 0.05])  # nearly symmetric
 @given(tables(), st.lists(SPREADS, min_size=2, max_size=5))
 @settings(max_examples=40, deadline=None)
 def test_charges_of_several_releases_add_up_to_no_less_than_they_lose_together(
@@ -142,7 +143,7 @@ def test_charges_of_several_releases_add_up_to_no_less_than_they_lose_together(
 ) -> None:
     together = sum(spreads)
     assert charge(table, together) >= amplified_loss(table, together) * (1 - 1e-15)
-    assert sum(charge(table, spread) for spread in spreads) >= enumerated(table, together) * (1 - 1e-12)
+    assert sum(charge(table, spread) for spread in spreads) >= enumerated(table, together)
     assert all(charge(table, spread) <= spread for spread in spreads)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -249,7 +250,11 @@ def test_what_does_not_compose_is_charged_the_whole_of_epsilon(tmp_path: Path, m
         (entry,) = rows.entries()
     whole = units_below(frame.epsilon)
     assert noise_problem(entry, frame, whole) == ""
-    assert "not charged the whole of epsilon" in noise_problem(entry, frame, whole - 1)
+    for other in (whole - 1, whole + 1):
+        assert "not charged the whole of epsilon" in noise_problem(entry, frame, other)
+    others: list[dict[str, Any]] = [{"length": LENGTH + 1}, *([{"devices": 2}] if mechanism == "wasserstein" else [])]
+    for change in others:
+        assert "for another window" in noise_problem(entry, replace(frame, **change), whole)
 
 
 STRONG = NOBODY.replace("ignorant", "informed")

@@ -297,11 +297,11 @@ def test_a_schedule_goes_on_with_the_first_whole_window_after_the_time(tmp_path:
     bench = Bench(tmp_path, scheduled(devices=["watch"], length=20))
     bench.ledger.close()
     bench.scene.store.close()
-    assert resume_ledger(tmp_path / "l.sqlite", tmp_path / "s.sqlite", 44) == [("watch", "hr", 0)]
+    assert resume_ledger(tmp_path / "l.sqlite", tmp_path / "s.sqlite", 60) == [("watch", "hr", 0)]
     bench.scene = Scene(tmp_path / "s.sqlite", 8, FLEET)
     bench.open()
-    bench.work(*frames([10] * 11))
-    assert [frame.first for frame in bench.frames] == [80]
+    bench.work(*frames([10] * 13))
+    assert [frame.first for frame in bench.frames] == [100]
     assert bench.counters["releases_refused"] == 1  # next to ticks of which nobody knows what was told
 
 

@@ -281,9 +281,13 @@ def test_a_device_with_a_hole_does_not_take_the_windows_in_it_from_the_others(tm
     assert [(frame.first, frame.devices) for frame in bench.frames] == [(0, 1), (120, 1), (140, 1)]
 
 
-def test_what_has_piled_up_is_waited_for_after_a_new_connection(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", ["a connection", "another process"])
+def test_what_has_piled_up_is_waited_for_after_a_new_connection(tmp_path: Path, again: str) -> None:
     bench = Bench(tmp_path, scheduled(patience=10))
-    bench.schedule.connected(begun_anew=False)
+    if again == "a connection":
+        bench.schedule.connected(begun_anew=False)
+    else:
+        bench.schedule.wait_again()
     bench.scene.record(*steady(0, 99))  # all that one device has kept comes before what the other has
     bench.work()
     bench.now += 29.0
@@ -296,21 +300,41 @@ def test_what_has_piled_up_is_waited_for_after_a_new_connection(tmp_path: Path) 
     assert [(frame.first, frame.devices) for frame in bench.frames] == [(0, 2), (20, 2), (40, 2), (60, 1)]
 
 
+def test_a_missing_frame_is_waited_for_anew_if_another_process_is_there_again_or_an_earlier_window_is_first(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
+    bench.work(*steady(40, 49), *steady(55, 64))
+    bench.now += 29.0
+    bench.schedule.wait_again()
+    bench.now += 1.0
+    bench.work()
+    assert starts(bench) == []
+    bench.now += 28.0
+    bench.work(*steady(20, 29))  # these had not come when the schedule began; now the window from 20 on is the first
+    bench.now += 2.0
+    bench.work()
+    assert starts(bench) == []
+    bench.now += 28.0
+    bench.work()
+    assert starts(bench) == [20, 40]
+
+
 def test_a_device_with_a_hole_in_every_window_delays_releases_once(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled())
-    sequence = steady(0, 205)
+    sequence = steady(0, 245)
     bench.scene.record(*sequence)
     bench.scene.record(*sequence[1::2], device="ring")
-    bench.now_us = 200 * SECOND
+    bench.now_us = 199 * SECOND
     bench.work()
     assert starts(bench) == []
     bench.now += 30.0
     bench.work()
     assert starts(bench) == list(range(0, 200, 20))
-    more = steady(210, 405)
+    more = steady(250, 405)
     bench.scene.record(*more)
     bench.scene.record(*more[1::2], device="ring")
-    bench.now_us = 400 * SECOND
+    bench.now_us = 399 * SECOND
     bench.work()
     assert starts(bench) == list(range(0, 200, 20))  # that was waited for, this is not yet
     bench.now += 30.0

@@ -171,6 +171,10 @@ def test_windows_are_waited_for_and_symbols_take_their_place_if_they_do_not_come
     assert later.work(counted(0, 40)) == [], "half of the release's ticks are not past"
     (frame,) = later.work(counted(1, 60))
     assert (frame.values, frame.observed) == ((100.0,), 20)
+    (tmp_path / "c").mkdir()
+    begun = Bench(tmp_path / "c", scheduled(share=0.5), fleet=(noisy("watch", TEN.model_copy(update={"start": 20})),))
+    (frame,) = begun.work(*frames([10] * 4), WindowFrame(1, "ten", -1, 0, 20, 10, 10, (40,)))
+    assert (frame.first, frame.noise) == (0, "discrete-laplace"), "the device has no windows before tick 20"
 
 
 @pytest.mark.long
