@@ -48,10 +48,11 @@ from fugu.recordings.summary import summary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plan", "Planner", "plan", "planner", "question_of", "refuse_overwriting", "target_of"]
+__all__ = ["Plan", "Planner", "plan", "planner", "question_of", "refuse_not_private", "refuse_overwriting", "target_of"]
 
 _WANTS: tuple[Want, ...] = get_args(Want)
 _MISSING: tuple[Literal["ignore"], ...] = ("ignore",)
+_LATEST_EPOCH = 250_000_000_000  # zones have to be computed for ten years more, and years end with 9999
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 
 Planner = Callable[..., "Plan"]
@@ -263,11 +264,8 @@ class Plan:
             OSError: a file cannot be written.
         """
         folder = Path(folder)
-        if self.useful and self.privacy == "none" and not not_private:
-            raise FuguError(
-                f"this plan is not private: plan with an epsilon of at most {LARGEST_PROTECTED:g}, or write it all the "
-                "same with --not-private"
-            )
+        if self.useful and not not_private:
+            refuse_not_private(self.privacy)
         if not force:
             refuse_overwriting(folder)
         texts = {_PAGE: self.page()}
@@ -277,7 +275,7 @@ class Plan:
                 texts[_AGENT] = configuration
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / _POLICY).exists() and _POLICY in texts:
-            old_policy = (folder / _POLICY).read_text(encoding="utf-8")
+            old_policy = (folder / _POLICY).read_bytes()
             texts[_POLICY] = next_version(read_policy(texts[_POLICY]), old_policy).to_json()
         for name, text in texts.items():
             if name == _PAGE:  # it has pictures of the recording
@@ -371,6 +369,15 @@ def _held_back_line(rows: NDArray[np.int64], held_back: NDArray[np.int64], rows_
     return f"rows = {spans_text}  # held back: nothing was chosen by them"
 
 
+def refuse_not_private(privacy: Privacy) -> None:
+    """Raise a FuguError if a plan is of the class `none`."""
+    if privacy == "none":
+        raise FuguError(
+            f"this plan is not private: plan with an epsilon of at most {LARGEST_PROTECTED:g}, or write it all the "
+            "same with --not-private"
+        )
+
+
 def refuse_overwriting(folder: Path) -> None:
     """Raise a FuguError if a folder holds a plan."""
     if any((folder / name).exists() for name in (_POLICY, _AGENT, _PAGE)):
@@ -389,8 +396,15 @@ def _broker_keys(broker: Broker) -> dict[str, object]:
 
 
 def target_of(fleet: str, device: str, stream: str | None, epoch: float | None = None) -> Target:
-    """Name the stream that a plan is for. TopicError: a topic cannot hold one of the names."""
+    """Name the stream that a plan is for, and the time of tick 0 in Unix seconds (`None`: now).
+
+    Raises:
+        TopicError: a topic cannot hold one of the names.
+        UsageError: tick 0 is before 1970, or later than any zone can be computed for.
+    """
     topic_of("symbols", fleet, device, stream or "readings")
+    if epoch is not None and not 0.0 <= epoch <= _LATEST_EPOCH:
+        raise UsageError(f"--epoch must be Unix seconds from 0 to {_LATEST_EPOCH}, got {epoch:g}")
     return Target(fleet, device, stream, epoch)
 
 

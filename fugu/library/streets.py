@@ -20,10 +20,11 @@ from fugu.contract.errors import FuguError
 from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
+from fugu.contract.sentences import Privacy, privacy_of
 from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import error_words
 from fugu.library.guarantee import promise_document
-from fugu.library.plans import question_of, target_of
+from fugu.library.plans import question_of, refuse_not_private, target_of
 from fugu.library.recordings import Source, readings_of, source_list
 from fugu.library.report import Line, Report, Table, plain
 from fugu.planning.policy_builder import Target, next_version
@@ -59,6 +60,11 @@ class Street:
     def useful(self) -> bool:
         """True if the group's sum is twice as good as guessing."""
         return self.details.size.useful
+
+    @property
+    def privacy(self) -> Privacy:
+        """The class of the epsilon that was asked for: private, weak or none."""
+        return privacy_of(self.details.question.epsilon)
 
     @property
     def condition(self) -> str:
@@ -182,13 +188,17 @@ class Street:
             **{"group": self.fields, "verdict": self.verdict},
         }
 
-    def save(self, folder: str | Path, *, force: bool = False) -> tuple[Path, ...]:
+    def save(self, folder: str | Path, *, force: bool = False, not_private: bool = False) -> tuple[Path, ...]:
         """Write `group.toml`, the table for the group's helper; or `policies/` once the helper has signed.
 
+        Without `not_private` a plan whose `privacy` is none is refused.
+
         Raises:
-            FuguError: the folder holds a plan already, or the signed document does not fit the recordings.
+            FuguError: the plan is refused, the folder holds one, or the signed document does not fit the recordings.
             OSError: a file cannot be written.
         """
+        if not not_private:
+            refuse_not_private(self.privacy)
         folder = Path(folder)
         texts = {Path(_POLICIES, f"{name}.json"): policy.to_json() for name, policy in self.policies.items()}
         if not texts:
@@ -198,7 +208,7 @@ class Street:
                 if not force:
                     raise FuguError(f"{file} is there already: name another folder, or add --force to overwrite it")
                 if name.suffix == ".json":
-                    texts[name] = next_version(read_policy(texts[name]), file.read_text(encoding="utf-8")).to_json()
+                    texts[name] = next_version(read_policy(texts[name]), file.read_bytes()).to_json()
         for name, text in texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
@@ -208,7 +218,7 @@ class Street:
 def read_group(file: str | Path) -> SharedWindow:
     """Read a group's signed document, as `fugu helper group` prints it. FuguError: the file holds no such document."""
     try:
-        return SharedWindow.model_validate_json(Path(file).read_text(encoding="utf-8"))
+        return SharedWindow.model_validate_json(Path(file).read_bytes())
     except ValidationError as error:
         raise FuguError(f"{file} is no signed document of a group: {first_problem(error, 'document')}") from None
 

@@ -77,7 +77,7 @@ class Target(NamedTuple):
     epoch: float | None = None
 
 
-def next_version(policy: AnyPolicy, old_text: str | None) -> AnyPolicy:
+def next_version(policy: AnyPolicy, old_text: str | bytes | None) -> AnyPolicy:
     """Give a policy the version after that of its predecessor in `old_text`, or the same version if both are equal.
 
     The policy is unchanged if `old_text` is `None`, or no policy of the same stream.

@@ -140,6 +140,12 @@ def device(
     if not 0.0 < false_alarms < 1.0:
         raise FuguError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
     period_us = max(1, round(positive(period, "period") * 1e6))
+    try:
+        command_words = shlex.split(command)
+    except ValueError:
+        command_words = []
+    if not command_words:
+        raise UsageError(f"--command is a program with its options, got {command[:80]!r}")
     policy = load_policy(file)
     tests: list[DrawTest] = []
     problem, parts, address = "", _policy_parts(policy), broker_of(broker)
@@ -147,7 +153,7 @@ def device(
         draw_count = counts if isinstance(part, Policy) and part.table is None else draws
         with tempfile.TemporaryDirectory() as folder, working("drawing"):
             outputs = run_constant(
-                shlex.split(command), part, address, Path(folder), draw_count, period_us=period_us, patience=_PATIENCE
+                command_words, part, address, Path(folder), draw_count, period_us=period_us, patience=_PATIENCE
             )
         problem = problem or outputs.problem
         draws_heard = outputs.symbols, outputs.noise, outputs.points

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.sentences import LARGEST_PRIVATE
@@ -21,6 +22,9 @@ from fugu.recordings.options import ReadOptions, read_options
 from fugu_cli.commands.plan_options import AutoOptions, GroupOptions, RecordingOptions
 from fugu_cli.connection import broker_of
 from fugu_cli.view.terminal import working
+
+if TYPE_CHECKING:
+    from fugu.library.streets import Street
 
 __all__ = [
     "Offer",
@@ -112,7 +116,7 @@ def _too_short_result(error: TooShortError, offers: list[str]) -> Result:
     return Result(document | {"offers": offers}, map(Line, (*reading_lines, verdict, *offers)), NOTHING)
 
 
-def is_answer(plan: Plan) -> bool:
+def is_answer(plan: Plan | Street) -> bool:
     """Return whether a plan is useful, and at least weakly private."""
     return plan.useful and plan.privacy != "none"
 
@@ -217,9 +221,17 @@ _NEXT = (
 
 
 def plan_homes(
-    files: Sequence[Path], options: AutoOptions, group: GroupOptions, *, output: Path | None, force: bool
+    files: Sequence[Path],
+    options: AutoOptions,
+    group: GroupOptions,
+    *,
+    output: Path | None,
+    not_private: bool,
+    force: bool,
 ) -> Result:
     """Plan a group of homes, and write its file for the helper, or the policies of its homes.
+
+    A plan that is not private is written only with `not_private`.
 
     Raises:
         FuguError: an option or a file cannot be read, or no such group is possible.
@@ -244,11 +256,13 @@ def plan_homes(
             colluding=group.colluding,
             progress=progress,
         )
-    files_written = () if output is None else street.save(output, force=force)
     lines = []
-    if files_written:
+    if output is not None and street.privacy == "none" and not not_private:
+        lines.append(_NOT_WRITTEN)
+    elif output is not None:
+        files_written = street.save(output, force=force, not_private=not_private)
         files_text = f"{len(files_written)} files in {files_written[0].parent}"
         lines.append(f"written: {files_written[0] if len(files_written) == 1 else files_text}")
         if group.group is None:
             lines.append(_NEXT.format(file=files_written[0]))
-    return Result(street.document(), [*street.report, *map(Line, lines)], 0 if street.useful else NOTHING)
+    return Result(street.document(), [*street.report, *map(Line, lines)], 0 if is_answer(street) else NOTHING)

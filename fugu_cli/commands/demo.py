@@ -28,8 +28,10 @@ def _demo(
     demo: Annotated[str, Argument(metavar="[hearts|walk|street]", help="Nights, places, or sixty homes.")] = "hearts",
     *,
     out: Annotated[Path | None, Option(help="Folder for pictures and logs (default: demo, or demo-NAME).")] = None,
-    browser: Annotated[bool, Option(help="Open the page.")] = True,
-    seconds: Annotated[float, Option(help="The walk ends when so many seconds' points have arrived.")] = 40.0,
+    browser: BrowserOption = True,
+    seconds: Annotated[
+        float, Option(min=1, max=3600, help="The walk ends when so many seconds' points have arrived.")
+    ] = 40.0,
     hours: Annotated[int, Option(min=1, max=24, help="The street ends after so many hours, a minute each.")] = 5,
     broker_kind: Annotated[str, Option(help="auto, mosquitto or embedded.")] = "auto",
 ) -> int:

@@ -284,8 +284,9 @@ def status(
         error = FuguError(
             f"{len(laggards)} of {len(devices)} are not as they should be: {', '.join(laggards[:_SHOWN])}{ellipsis}"
         )
-    elif strict and gateway is False:
-        error = FuguError("no gateway runs with this registry here: what devices do now is not known")
+    elif strict and not gateway:
+        reason = "no gateway runs" if gateway is False else "this account cannot see whether a gateway runs"
+        error = FuguError(f"{reason} with this registry here: what devices do now is not known")
     return Result(document, view.shown_devices(devices, refusals, gateway), error=error)
 
 

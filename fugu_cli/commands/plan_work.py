@@ -202,7 +202,7 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
 def _write_policies(result: Result, policies: Mapping[Path, Policy], warnings: Iterable[str]) -> Result:
     """Write policies, each as the successor of the one in its file; return the result with a line for each."""
     for file, policy in policies.items():
-        previous_text = file.read_text(encoding="utf-8") if file.exists() else None
+        previous_text = file.read_bytes() if file.exists() else None
         file.write_text(next_version(policy, previous_text).to_json(), encoding="utf-8")
     lines = [f"policy written to {file}: {missing_sentence(policy)}" for file, policy in policies.items()]
     return result.with_lines(lines, warnings)

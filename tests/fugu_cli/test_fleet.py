@@ -382,6 +382,16 @@ def test_status_has_an_exit_code_for_scripts(fugu: Fugu, home: Home) -> None:
     assert (done.code, done.out, done.err) == (1, "", "fugu: no device of fleet home is in group wirsts\n")
 
 
+def test_a_gateway_that_the_account_cannot_see_is_not_taken_for_one_that_runs(
+    fugu: Fugu, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fugu_cli.commands.fleet.is_held", lambda _path: None)
+    done = fugu("fleet", "status", "--registry", home.path, "--check")
+    assert done.code == 1
+    assert "this account cannot see whether a gateway runs" in done.err
+    assert fugu("fleet", "status", "--registry", home.path).code == 0
+
+
 def test_a_device_that_is_to_do_nothing_and_is_stale_is_not_as_it_should_be(fugu: Fugu, home: Home) -> None:
     home.serve()
     assert fugu("fleet", "status", "--registry", home.path, "--check").code == 0

@@ -129,6 +129,12 @@ def test_policies_that_cannot_be_written(
     assert not (tmp_path / "p.json").exists()
 
 
+def test_a_policy_takes_the_place_of_a_file_that_is_no_text(fugu: Fugu, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_bytes(b"\xff")
+    plan(fugu, *N10, "--epsilon", 1, *POLICY, "-o", tmp_path / "p.json")
+    assert Policy.from_json((tmp_path / "p.json").read_bytes()).version == 1
+
+
 @pytest.mark.long
 def test_from_a_recording_to_a_policy(fugu: Fugu, tmp_path: Path) -> None:
     """A model brings its period, its threshold and its class, and the plan says what that covers."""

@@ -284,6 +284,28 @@ def test_what_is_not_private_is_written_only_if_that_is_asked_for_and_without_a_
 
 
 @pytest.mark.long
+def test_a_plan_takes_the_place_of_a_policy_that_is_no_text(
+    fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "policy.json").write_bytes(b"\xff")
+    assert fugu(*AUTO, planned[0], "-o", tmp_path, "--force").code == 0
+    assert read_policy((tmp_path / "policy.json").read_bytes()).version == 1
+
+
+@pytest.mark.long
+def test_a_group_that_is_not_private_is_written_only_if_that_is_asked_for(
+    fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path
+) -> None:
+    asked = ("plan", "auto", planned[0], "--baseline", 50, "--homes", 10, "--epsilon", 40, "-o", tmp_path / "plan")
+    refused = fugu(*asked)
+    assert refused.code == 3
+    assert "Not written, since it is not private" in refused.out
+    assert not (tmp_path / "plan").exists()
+    written = fugu(*asked, "--not-private")
+    assert (written.code, (tmp_path / "plan" / "group.toml").exists()) == (3, True)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [800])
 def test_no_epsilon_ends_a_plan_in_a_fault(fugu: Fugu, planned: tuple[Path, Path], epsilon: float) -> None:
     done = fugu(*AUTO, planned[0], "--epsilon", epsilon, "--window", "3h")

@@ -13,6 +13,7 @@ from tests.support.command import Fugu
 PLAN = ("plan", "stream")
 CHAIN = ("--q", ".1", "--r", ".2")
 PAGE = ("gateway", "dashboard", "--fleet", "f", "--no-login")
+UNIX_SECONDS = "Unix seconds from 0 to 250000000000,"
 UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
@@ -66,6 +67,21 @@ UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
         (("subscribe", "--fleet", "a/b"), 1, "'a/b' is not a name: 1 to 64 letters, digits, '_' or '-'"),
         (("subscribe", "--fleet", "f", "--broker", "host:"), 1, "broker address 'host:' is not host:port"),
         (("demo", "--broker-kind", "big"), 2, "broker kind must be one of auto, mosquitto, embedded, got 'big'"),
+        (
+            ("demo", "walk", "--seconds", "0.01"),
+            2,
+            "Invalid value for '--seconds': Input should be greater than or equal to 1 (try 'fugu demo --help')",
+        ),
+        (
+            ("check", "device", "none.json", "--command", "agent 'of"),
+            2,
+            "--command is a program with its options, got \"agent 'of\"",
+        ),
+        (("check", "device", "none.json", "--command", ""), 2, "--command is a program with its options, got ''"),
+        *(
+            (("plan", "auto", "n.csv", "--epoch", epoch), 2, f"--epoch must be {UNIX_SECONDS} got {epoch}")
+            for epoch in ("nan", "-1", "1e+300", "2.53e+11")
+        ),
     ],
 )  # fmt: skip
 def test_refusals(

@@ -55,6 +55,14 @@ def test_all_have_the_noise_of_the_home_that_needs_the_most(street: Street) -> N
     assert street.details.noise == largest_noise(max(scales), street.details.honest)
 
 
+def test_a_group_that_is_not_private_is_written_only_if_that_is_asked_for(tmp_path: Path) -> None:
+    street = fugu.street(home(0.5), 10, 20.0, protect="tick")
+    assert (street.useful, street.privacy) == (True, "none")
+    with pytest.raises(FuguError, match="not private"):
+        street.save(tmp_path)
+    assert [file.name for file in street.save(tmp_path, not_private=True)] == ["group.toml"]
+
+
 def test_the_policies_of_all_hold_with_the_document_and_no_longer_with_less_noise(street: Street) -> None:
     policies = street.details.policies(document(street), street.target, ["a", "b", "c"])
     promised = [policy.true_bound().epsilon(policy.guarantee.stretch_ticks) for policy in policies]
@@ -113,6 +121,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         fugu.street([home(0.5), home(0.5)], 3)
     with pytest.raises(FuguError, match="no steady times"):
         fugu.street(home(0.5).to_numpy(), 10, period=60)
-    (tmp_path / "street.json").write_text("{}")
-    with pytest.raises(FuguError, match="no signed document"):
-        fugu.street(home(0.5), 10, group=tmp_path / "street.json")
+    for content in (b"{}", b"\xff"):
+        (tmp_path / "street.json").write_bytes(content)
+        with pytest.raises(FuguError, match="no signed document"):
+            fugu.street(home(0.5), 10, group=tmp_path / "street.json")
