@@ -46,6 +46,8 @@ def read_file(file: Path, output: Path | None, options: dict[str, Any], *, as_js
 
     recording = read(file, **options)
     if output is not None:
+        if output.exists() and output.samefile(file):
+            raise UsageError(f"{output} is the recording itself: name another file")
         write_secret(output, recording.to_csv())
     if as_json:
         print(json.dumps(recording.document(), indent=2))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEAST_DATED",
+    "ORDERS",
     "UNITS",
     "Clock",
     "clock_of",
@@ -37,7 +38,8 @@ _SECONDS, _STEP = 1e11, 1e3
 """Seconds from 1970 to about 5100. Larger times are in milliseconds, and 1000 times larger ones in microseconds."""
 LEAST_DATED = 946_684_800.0
 """The year 2000 as a Unix time. Smaller times count from an unknown start, or the clock was not set."""
-_ORDERS = {"dd/mm": "dates with the day first", "mm/dd": "dates with the month first"}
+ORDERS = {"dd/mm": "day", "mm/dd": "month", "yy/mm": "year"}
+"""The part in front, by the order of a date's numbers."""
 _PARTS = {"yy/mm": (1, 3, 4), "dd/mm": (4, 3, 1), "mm/dd": (4, 1, 3)}
 _DAY = r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})"
 _TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})([.,]\d+)?)?(?:\s*([AaPp])\.?(?:[Mm]\.?)?)?"
@@ -63,7 +65,7 @@ class Clock(NamedTuple):
 
     `times` are (n,) seconds since 1970, or since an unknown start; NaN where a cell is no time. `unit` describes their
     format. `dated` times have a date, `naive` times no zone. `offsets` are the offsets from UTC in the cells. `repeats`
-    is the number of rows in hours that come twice. `is_ambiguous` is True if day and month may be swapped.
+    is the number of rows in hours that come twice. `orders` are those of `ORDERS` that dates may have, if several.
     """
 
     times: Floats
@@ -72,7 +74,7 @@ class Clock(NamedTuple):
     naive: bool
     offsets: tuple[str, ...] = ()
     repeats: int = 0
-    is_ambiguous: bool = False
+    orders: tuple[str, ...] = ()
 
 
 def looks_like_time(cells: Sequence[str]) -> bool:
@@ -124,7 +126,7 @@ def is_time_of_day(cell: str) -> bool:
 
 
 def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> Clock:
-    """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd. Times without a zone are in `zone`, or in UTC."""
+    """Read cells as times. `unit` is one of `UNITS` or `ORDERS`. Times without a zone are in `zone`, or in UTC."""
     if unit is None and (iso_cells := _iso_of_digits(cells)):
         return _iso_clock(iso_cells, zone)
     if unit is None or unit in UNITS:
@@ -232,12 +234,18 @@ def _date_clock(
     seconds = {day_time: _seconds_of_day(day_time.strip(" ,")) for day_time in {*day_times}}
     matches = [match for match in days.values() if match is not None]
     day_first, month_first = (any(int(match[group]) > _LAST_MONTH for match in matches) for group in (1, 3))
-    order = "yy/mm" if year_first else unit if unit in _ORDERS else "mm/dd" if month_first else "dd/mm"
+    order = "yy/mm" if year_first else unit if unit in ORDERS else "mm/dd" if month_first else "dd/mm"
     midnights = {day: _midnight(match, order) for day, match in days.items()}
     local_times = np.array([*map(midnights.__getitem__, dates)]) + np.array([*map(seconds.__getitem__, day_times)])
     times, repeats = _unix_times(local_times, zone)
-    is_ambiguous = not (year_first or unit or day_first or month_first or has_dots)
-    return Clock(times, _ORDERS.get(order, "dates"), True, True, (), repeats, is_ambiguous)
+    orders = ["dd/mm", "mm/dd"] if not (day_first or month_first or has_dots) else [order]
+    # Of years with two digits there are no more than of days.
+    firsts, lasts = ({match[group] for match in matches} for group in (1, 4))
+    is_short = max(map(len, firsts | lasts), default=_FOUR) < _FOUR
+    if is_short and (len(firsts) < len(lasts) or (len(firsts) == len(lasts) and first_match[2] == "-")):
+        orders.append("yy/mm")
+    words = f"dates with the {ORDERS[order]} first"
+    return Clock(times, words, True, True, (), repeats, () if year_first or unit or len(orders) == 1 else tuple(orders))
 
 
 def _split_at_space(cells: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -270,7 +278,8 @@ def _seconds_of_day(day_time: str) -> float:
 def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
     """Convert local times (n,) to Unix times. Return these, and the number of rows in an hour that comes twice.
 
-    Such rows belong to the hour's first occurrence until local time goes back within the hour. Times of other
+    By their order such rows belong to the hour's first occurrence until local time goes back within the hour. Files
+    with the newest row first are taken from their end. Of two equal times in hourly rows the later is the second. Times of other
     millennia, as of 9999, stay as they are.
     """
     is_set = np.abs(local) < _SECONDS / 2.0
@@ -278,16 +287,20 @@ def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
         return local, 0
     minutes, inverse = np.unique(np.floor(local[is_set] / 60.0), return_inverse=True)  # an offset changes at a minute
     dates = [(_EPOCH + timedelta(minutes=minute)).replace(tzinfo=zone) for minute in minutes.tolist()]
-    offsets = np.array([(date.utcoffset() or timedelta()).total_seconds() for date in dates])
-    times = local.copy()
-    times[is_set] -= offsets[inverse.reshape(-1)]
-    hours = np.floor(np.where(is_set, times, 0.0) / _HOUR)
-    fold_hours = [hour for hour in np.unique(hours).tolist() if datetime.fromtimestamp((hour + 1.0) * _HOUR, zone).fold]
-    repeated_rows = np.flatnonzero(np.isin(hours, fold_hours))
+    times, delays = local.copy(), np.zeros(len(local))
+    steps = np.diff(local[is_set], prepend=local[is_set][:1])
+    first_offsets, second_offsets = (
+        np.array([(date.replace(fold=fold).utcoffset() or timedelta()).total_seconds() for date in dates])
+        for fold in (0, 1)
+    )
+    times[is_set] -= first_offsets[inverse.reshape(-1)]
+    delays[is_set] = np.maximum(first_offsets - second_offsets, 0.0)[inverse.reshape(-1)]
+    repeated_rows = np.flatnonzero(delays)
+    slack = 1.0 if np.median(np.abs(steps)) < _HOUR else -1.0
     is_second, previous_time = False, -math.inf
-    for row in repeated_rows.tolist():
+    for row in repeated_rows.tolist()[:: -1 if np.median(steps) < 0.0 else 1]:
         # Hours of two years are far apart.
-        is_second = times[row] - previous_time <= 2.0 * _HOUR and (is_second or times[row] < previous_time - 1.0)
+        is_second = times[row] - previous_time <= 2.0 * _HOUR and (is_second or times[row] < previous_time - slack)
         previous_time = times[row]
-        times[row] += _HOUR if is_second else 0.0
+        times[row] += delays[row] if is_second else 0.0
     return times, len(repeated_rows)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fugu.contract.errors import FuguError
-from fugu.recordings.clock import UNITS, is_date, is_time_of_day, looks_like_time, number_of
+from fugu.recordings.clock import ORDERS, UNITS, is_date, is_time_of_day, looks_like_time, number_of
 from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.table import Table
 
@@ -61,7 +61,7 @@ AMOUNT = re.compile(
 )
 """A number with or without a unit, as panels show it, perhaps in brackets."""
 _MISSING = ("", "nan", "none", "null", "unknown", "unavailable", "?", "na", "n/a", "#n/a", "-", "--")
-_UNITS = (*UNITS, "dd/mm", "mm/dd")
+_UNITS = (*UNITS, *ORDERS)
 _LOOKED_AT = 200
 _MOST_KEYS = 10_000
 _TWICE, _STEADY, _ALIKE, _REPEATS, _NO_REPEATS = 0.2, 0.8, 0.1, 0.1, 0.01

@@ -49,7 +49,14 @@ class File:
 
     @cached_property
     def zipped(self) -> bool:
-        """True if the file is gzip."""
+        """True if the file is gzip.
+
+        Raises:
+            FuguError: it is a pipe, which cannot be read again.
+            OSError: the file cannot be read.
+        """
+        if self.path.is_fifo():
+            raise FuguError(f"{self.name} is a pipe: write its contents into a file, and give that")
         with self.path.open("rb") as file:
             return file.read(len(_GZIP)) == _GZIP
 
@@ -80,7 +87,7 @@ class File:
         """Open the unpacked bytes.
 
         Raises:
-            FuguError: the file is broken gzip, or too large.
+            FuguError: the file is broken gzip, too large, or a pipe.
             OSError: the file cannot be read.
         """
         opener = gzip.open if self.zipped else open

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from fugu.contract.errors import UsageError
 from fugu.host import arguments
-from fugu.recordings.rules import RULES
+from fugu.recordings.rules import SILENT
 
 __all__ = ["ReadOptions", "RowKind", "read_options"]
 
@@ -82,8 +82,8 @@ def _gap(gap_text: str | float) -> float:
 
 def _rule_names(rule_words: str | Sequence[str]) -> frozenset[str]:
     rule_names = frozenset(_split_words(rule_words))
-    if unknown_names := sorted(rule_names - RULES.keys()):
-        raise UsageError(f"as-it-is takes {', '.join(RULES)}, got {unknown_names[0][:80]!r}")
+    if unknown_names := sorted(rule_names - {*SILENT}):
+        raise UsageError(f"as-it-is takes {', '.join(SILENT)}, got {unknown_names[0][:80]!r}")
     return rule_names
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fugu.recordings.clock import UNITS, Clock
+from fugu.recordings.clock import ORDERS, UNITS, Clock
 from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.ticks import Steps, has_few
 from fugu.recordings.values import are_names
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fugu.recordings.options import ReadOptions, RowKind
     from fugu.recordings.values import Cells
 
-__all__ = ["RULES", "Evidence", "raise_question", "run_starts"]
+__all__ = ["RULES", "SILENT", "Evidence", "raise_question", "run_starts"]
 
 _DAY = 86_400.0
 _LATEST = 4_102_444_800.0
@@ -86,17 +86,14 @@ def _keys_question(evidence: Evidence) -> _Question | None:
 
 
 def _dates_question(evidence: Evidence) -> _Question | None:
-    """Ask if no date shows whether the day or the month comes first."""
-    if evidence.clock is None or evidence.time is None or not evidence.clock.is_ambiguous:
+    """Ask if no date shows whether the day, the month or a year of two digits comes first."""
+    if evidence.clock is None or evidence.time is None or not evidence.clock.orders:
         return None
     column = evidence.time.columns[0]
-    return (
-        f"column {column} has dates whose day and month cannot be told apart",
-        [
-            Option(("--time", f"{column}:dd/mm"), "the day comes first"),
-            Option(("--time", f"{column}:mm/dd"), "the month comes first"),
-        ],
-    )
+    options = [
+        Option(("--time", f"{column}:{order}"), f"the {ORDERS[order]} comes first") for order in evidence.clock.orders
+    ]
+    return f"column {column} has dates whose day, month and year cannot be told apart", options
 
 
 def _step_question(evidence: Evidence) -> _Question | None:
@@ -267,8 +264,8 @@ RULES: dict[str, _Rule] = {
     "zone": _zone_question,
 }
 """The rules in the order in which they ask."""
-_MUST = ("dates", "rows")
-"""Rules that `--as-it-is` cannot silence: only another option answers them."""
+SILENT = tuple(name for name in RULES if name not in ("dates", "rows"))
+"""Rules that `--as-it-is` can silence. Only another option answers the others."""
 
 
 def raise_question(evidence: Evidence) -> None:
@@ -278,7 +275,7 @@ def raise_question(evidence: Evidence) -> None:
         QuestionError: a rule asks; it is the first question.
     """
     for name, rule in RULES.items():
-        if name in evidence.options.as_it_is and name not in _MUST:
+        if name in evidence.options.as_it_is and name in SILENT:
             continue
         if (open_question := rule(evidence)) is not None:
             question, options = open_question

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,8 @@ __all__ = ["Cells", "Values", "are_names", "present_in", "values_of"]
 Cells = NDArray[Any]
 """Readings (n,): numbers with NaN for missing ones, or names with None for missing ones."""
 
+_LARGEST = 1e100
+"""The largest size of a reading: no sensor has a larger one, and sums of squares stay finite."""
 _BROKEN = ("unavailable",)
 """Cells that are written while the source is down. Each begins a gap."""
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
@@ -36,7 +38,9 @@ _GROUPED = re.compile(
 _WITH_DECIMALS = re.compile(rf"[{_SPACES}]\d{{3}}[.,]|\..*,|,.*\.")
 _THREE = re.compile(r"\d{1,3}(\.\d{3})?")
 _MOST_WORDS, _AGAIN, _LOOKED_AT, _FEWEST, _FEWEST_AMOUNTS = 8, 3, 200, 10, 0.1
-_THOUSANDS = re.compile(r"[-+]?\d{1,3},\d{3}")
+_THOUSANDS, _POINT_THREE = re.compile(r"[-+]?\d{1,3},\d{3}"), re.compile(r"[-+]?\d{1,3}\.\d{3}")
+_DECIMALS = re.compile(r"[-+]?(\d*[.,](?!\d{3}$)|\d{4,}[.,])\d*(e[-+]?\d+)?", re.IGNORECASE)
+"""Numbers whose only separator can be no other than that of decimals."""
 
 
 _PREFIXES = {"p": 1e-12, "n": 1e-9, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -79,7 +83,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
         FuguError: a cell is no number though most are, or it is not clear which number a cell is.
         QuestionError: few words, each several times, stand among numbers.
     """
-    if not codes and np.isfinite(numbers := some_floats(table.columns[column])).all():
+    if not codes and (np.abs(numbers := some_floats(table.columns[column])) <= _LARGEST).all():
         if _may_be_thousands(table.columns[column]):
             raise _thousands_error(file, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
@@ -92,13 +96,14 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     is_up = np.array([cell.lower() not in _BROKEN for cell in cells]) if absences else np.ones(len(cells), dtype=bool)
     cell_numbers: dict[str, float | None] = {cell: np.nan if cell in missing else number_of(cell) for cell in counts}
     texts = {cell for cell, number in cell_numbers.items() if number is None}
-    if texts and sum(map(bool, map(_GROUPED.fullmatch, texts))) >= 0.5 * len(texts):
+    grouped_texts = {*filter(_GROUPED.fullmatch, texts)}
+    if grouped_texts and 2 * len(grouped_texts | {*filter(_DECIMAL_COMMA.fullmatch, texts)}) >= len(texts):
         if not (grouped_numbers := _ungrouped_numbers(cell_numbers.keys() - missing)):
             raise _thousands_error(file, column)
         cell_numbers |= grouped_numbers
         texts = {cell for cell, number in cell_numbers.items() if number is None}
     if texts and all(map(_DECIMAL_COMMA.fullmatch, texts)):
-        if all(map(_THOUSANDS.fullmatch, texts)):
+        if all(map(_THOUSANDS.fullmatch, texts)) or any(map(_POINT_THREE.fullmatch, counts.keys() - missing)):
             raise _thousands_error(file, column)
         cell_numbers |= {cell: float(cell.replace(",", ".")) for cell in texts}
         texts = set()
@@ -117,10 +122,14 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     if 2 * text_count > filled:
         return Values(np.array([None if cell in missing else cell for cell in cells], dtype=object), is_up, absences)
     numbers = np.array([cell_numbers[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
-    bad_rows = [row for row, cell in enumerate(cells) if cell in texts] if texts else np.flatnonzero(np.isinf(numbers))
+    bad_rows = (
+        [row for row, cell in enumerate(cells) if cell in texts]
+        if texts
+        else np.flatnonzero(np.abs(numbers) > _LARGEST)
+    )
     if len(bad_rows):
-        finite = "" if texts else "finite "
-        problem = f"{file}: {table.where} {table.lines[bad_rows[0]]}, column {column} is no {finite}number"
+        bound = "" if texts else f" up to {_LARGEST:g}"
+        problem = f"{file}: {table.where} {table.lines[bad_rows[0]]}, column {column} is no number{bound}"
         if texts and len(texts) <= _MOST_WORDS and all("," not in cell and counts[cell] >= _AGAIN for cell in texts):
             option = Option(("--missing-values", ",".join(sorted(texts))), f"{text_count} cells that are no readings")
             raise QuestionError("words", problem, [option])
@@ -155,10 +164,11 @@ def _thousands_error(file: str, column: str) -> FuguError:
     )
 
 
-def _ungrouped_numbers(cells: Iterable[str]) -> dict[str, float | None]:
+def _ungrouped_numbers(cells: Collection[str]) -> dict[str, float | None]:
     """Map cells with separators between thousands to their numbers. Return {} if their decimal marks differ."""
     grouped_cells = [cell for cell in cells if _GROUPED.fullmatch(cell)]
-    marks = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in grouped_cells if _WITH_DECIMALS.search(cell)}
+    decimal_cells = [*filter(_WITH_DECIMALS.search, grouped_cells), *filter(_DECIMALS.fullmatch, cells)]
+    marks = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in decimal_cells}
     if len(marks) > 1:
         return {}
     mark = marks.pop() if marks else "," if any("." in cell for cell in grouped_cells) else "."

@@ -232,7 +232,7 @@ class RecordingOptions:
         str | None,
         Option(
             metavar="NAME[:UNIT]",
-            help="Column of the times (default: found); UNIT is s, ms, us, ns, days (of Excel), dd/mm or mm/dd.",
+            help="Column of the times (default: found); UNIT is s, ms, us, ns, days (of Excel), dd/mm, mm/dd or yy/mm.",
         ),
     ] = None
     only: Annotated[

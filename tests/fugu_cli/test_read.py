@@ -91,7 +91,8 @@ def test_a_plain_file_is_its_owners_and_has_the_same_ticks(fugu: Fugu, tmp_path:
 def test_options_that_contradict_or_cannot_be_read_are_one_line(fugu: Fugu, two: Path) -> None:
     for words, reason in (
         (["--rows", "ticks"], "rows must be one of events, samples, changes, got 'ticks'"),
-        (["--as-it-is", "all"], "as-it-is takes keys, dates, step, order, rows, codes, names, hold, zone, got 'all'"),
+        (["--as-it-is", "all"], "as-it-is takes keys, step, order, codes, names, hold, zone, got 'all'"),
+        (["--as-it-is", "rows"], "as-it-is takes keys, step, order, codes, names, hold, zone, got 'rows'"),
         (["--only", "hall"], "rows are chosen as sensor=hall, got 'hall'"),
         (["--zone", "Berlin"], "there is no zone 'Berlin': it is like Europe/Berlin, or UTC"),
         (["--gap", "8"], "gap is a time, as 8h or 2d"),
@@ -100,3 +101,14 @@ def test_options_that_contradict_or_cannot_be_read_are_one_line(fugu: Fugu, two:
         assert (done.code, done.out, done.err) == (2, "", f"fugu: {reason}\n")
     done = fugu("read", two, "--only", "sensor=c")
     assert (done.code, done.err) == (1, "fugu: two.csv: no row has 'c' in column sensor\n")
+
+
+def test_a_recording_is_not_written_over_itself(fugu: Fugu, tmp_path: Path) -> None:
+    file, link = tmp_path / "mine.csv", tmp_path / "other.csv"
+    file.write_text("Export of the meter\n\ntime,value\n0,1.5\n60,2.5\n")
+    link.symlink_to(file)
+    before = file.read_text()
+    for output in (file, link):
+        done = fugu("read", file, "-o", output)
+        assert (done.code, "is the recording itself" in done.err) == (2, True)
+    assert file.read_text() == before

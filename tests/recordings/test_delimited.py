@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
         ("time;K\u00fcche\n0;1\n".encode("latin-1"), "iconv -f latin1"),
         (gzip.compress(_ROWS.encode())[:-6], "broken gzip"),
         (b"\x00\x01\x02", "save it as CSV"),
+        (b'time,value\n0,"1\n' + b"60,2\n" * 40_000, "a quote is not closed"),
     ],
 )
 def test_what_cannot_be_read_is_one_line_without_a_cell(tmp_path: Path, content: bytes, match: str) -> None:
@@ -68,6 +70,13 @@ def test_what_cannot_be_read_is_one_line_without_a_cell(tmp_path: Path, content:
         read_table(File(path), {})
     assert "hall" not in str(error.value)
     assert "2026" not in str(error.value)
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """Nobody may write to it; and what is read once to find its form is gone."""
+    os.mkfifo(tmp_path / "mine.csv")
+    with pytest.raises(FuguError, match=r"mine.csv is a pipe: write its contents into a file"):
+        read_table(File(tmp_path / "mine.csv"), {})
 
 
 def test_a_file_is_measured_by_what_it_becomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

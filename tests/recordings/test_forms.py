@@ -118,6 +118,22 @@ def test_a_file_that_breaks_off_is_one_line_or_the_rows_before(tmp_path: Path, n
         assert len(recording.lines) < 50
 
 
+@pytest.mark.parametrize("end", ['{"time": 120, "va', '{"time": 120, "va\n'])
+def test_a_last_line_of_json_that_breaks_off_is_left_out_and_told(tmp_path: Path, end: str) -> None:
+    """As of a log that grows; a line that has its end is broken."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps({"time": 60 * row, "value": row}) + "\n" for row in range(2)) + end)
+    recording = read_or_refused(path)
+    if isinstance(recording, str):
+        assert "line 3 is no object of JSON" in recording
+        assert end.endswith("\n")
+    else:
+        assert (recording.columns["value"], recording.notes) == (
+            ["0", "1"],
+            ("line 3, the last, breaks off: left out",),
+        )
+
+
 @pytest.mark.parametrize("name", [*FORMS, *PLACES])
 def test_a_form_stops_at_too_many_rows_and_bytes(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / name

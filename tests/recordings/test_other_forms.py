@@ -166,6 +166,31 @@ def test_points_before_three_digits_are_thousands_or_decimals_and_refused(tmp_pa
         read(written(tmp_path, "time;W", lambda time, value: f"{time};{german(value)}"))
 
 
+def comma(value: float) -> str:
+    """With decimals where there are some: 2.000, 1.999,5 and 999,75."""
+    return f"{value:,.2f}".rstrip("0").rstrip(".").translate(str.maketrans(",.", ".,"))
+
+
+@pytest.mark.parametrize("thousands", [1, 9])
+def test_few_thousands_among_decimal_commas_are_thousands(tmp_path: Path, thousands: int) -> None:
+    """1.000 beside 999,75 was read as one, and 1.000,25 as no number."""
+    values = [value % 500.0 + (1_000.25 if row < thousands else 500.0) for row, value in enumerate(VALUES)]
+    rows = dict(zip(MINUTES, [1_000.0, *values[1:]], strict=True))
+    file = written(tmp_path, "time;W", lambda time, _: f"{time};{comma(rows[time])}")
+    if thousands == 1:
+        with pytest.raises(FuguError, match="a separator before three digits"):
+            read(file)
+    else:
+        assert np.array_equal(read(file).values, [*rows.values()])
+
+
+def test_a_decimal_point_and_a_decimal_comma_beside_thousands_are_refused(tmp_path: Path) -> None:
+    """1.5 became 15 where the decimals of others had a comma."""
+    file = written(tmp_path, "time;W", lambda time, value: f"{time};{1.5 if time == MINUTES[5] else comma(value)}")
+    with pytest.raises(FuguError, match="a separator before three digits"):
+        read(file)
+
+
 @pytest.mark.parametrize("unit", ["s", "O"])
 def test_numbers_in_several_units_and_slips_of_the_pen_are_refused(tmp_path: Path, unit: str) -> None:
     """One letter behind a number is no unit."""

@@ -143,7 +143,8 @@ def test_the_kind_of_data_is_recognised(tmp_path: Path, values: list[object], ki
     [
         ("61.5\n62.5\n61\n", "has no header"),
         ("t,value\n0,1.5\n1,2.5\n2,9O\n", "line 4, column value is no number"),
-        ("t,value\n0,1.5\n1,inf\n", "line 3, column value is no finite number"),
+        ("t,value\n0,1.5\n1,inf\n", "line 3, column value is no number up to 1e+100"),
+        ("t,value\n0,1.5\n1,-2e200\n2,3.5\n", "line 3, column value is no number up to 1e+100"),
         ("t,value\n0,1\nnoon,2\n", "line 3, column t is no time"),
         ("t,value\n0,1\nnan,2\n", "line 3, column t is no time"),
         ("t,value\n0,7\n1,7\n2,7\n", "column value never changes"),

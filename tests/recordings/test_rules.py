@@ -236,14 +236,37 @@ def test_parts_of_the_day_need_a_zone(tmp_path: Path) -> None:
     assert np.array_equal(answered(local, question).moments, expected)  # type: ignore[arg-type]
 
 
-def test_a_local_hour_that_comes_twice_is_told_apart_and_said(tmp_path: Path) -> None:
-    berlin = ZoneInfo("Europe/Berlin")
-    times = [datetime(2026, 10, 24, 22, tzinfo=UTC) + timedelta(minutes=10 * k) for k in range(60)]
-    rows = [f"{t.astimezone(berlin):%Y-%m-%d %H:%M:%S},{k * 7 % 11}.5" for k, t in enumerate(times)]
-    readings = read_readings(write(tmp_path / "n.csv", "time,value", rows), read_options(zone="Europe/Berlin"))
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize(
+    ("zone", "first", "step", "number"),
+    [
+        ("Europe/Berlin", datetime(2026, 10, 24, 12, tzinfo=UTC), 10, 12),
+        ("Europe/Berlin", datetime(2026, 10, 24, 12, tzinfo=UTC), 60, 2),
+        ("Australia/Lord_Howe", datetime(2026, 4, 4, 6, tzinfo=UTC), 10, 6),  # half an hour comes twice
+    ],
+)
+def test_a_local_hour_that_comes_twice_is_told_apart_and_said(
+    tmp_path: Path, zone: str, first: datetime, step: int, number: int, newest_first: bool
+) -> None:
+    times = [first + timedelta(minutes=step * k) for k in range(150)]
+    rows = [f"{t.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S},{k * 7 % 11}.5" for k, t in enumerate(times)]
+    file = write(tmp_path / "n.csv", "time,value", rows[::-1] if newest_first else rows)
+    readings = read_readings(file, read_options(zone=zone))
     assert readings.moments is not None
     assert readings.moments.tolist() == [time.timestamp() for time in times]
-    assert any(note.startswith("12 rows are in local hours that come twice") for note in readings.notes)
+    assert readings.values.tolist() == [k * 7 % 11 + 0.5 for k in range(150)]
+    assert any(note.startswith(f"{number} rows are in local hours that come twice") for note in readings.notes)
+
+
+@pytest.mark.parametrize("form", ["%y-%m-%d", "%y.%m.%d", "%y/%m/%d"])
+def test_a_year_of_two_digits_in_front_is_a_question(tmp_path: Path, form: str) -> None:
+    """It was taken for a day: a recording of a fortnight was one of twelve years, with gaps of a year each."""
+    times = [datetime.fromtimestamp(START + 3600 * k, UTC) for k in range(300)]
+    file = write(tmp_path / "d.csv", "when,use", (f"{t:{form} %H:%M},{k % 9}.5" for k, t in enumerate(times)))
+    question = asked(file)
+    assert (question.rule, question.options[-1].words) == ("dates", ("--time", "when:yy/mm"))
+    assert (moments := answered(file, question, -1).moments) is not None
+    assert moments.tolist() == [time.timestamp() for time in times]
 
 
 def test_dates_that_may_be_either_are_a_question(tmp_path: Path) -> None:

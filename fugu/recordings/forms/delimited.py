@@ -12,7 +12,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from fugu.contract.errors import FuguError, cause
+from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
 from fugu.recordings.table import Block, Form, Table, chunks, table_of
 
@@ -53,8 +53,10 @@ def read_delimited(file: File, min_cells: int | None = None) -> Table:
             first_index = filled_lines[unit_rows - 1] + 1 if unit_rows else head_line + 1
             table_body = _Body(file, sign, header, min_cells, notes)
             table = table_of("a delimited table", file, table_body.blocks(text, lines, head_line, first_index))
-        except csv.Error as error:
-            raise FuguError(f"{file.name} is no CSV file: {cause(error)}") from None
+        except csv.Error:
+            raise FuguError(
+                f"{file.name} is no CSV file: a quote is not closed, or a cell is longer than {csv.field_size_limit()}"
+            ) from None
     usual_sign = next((candidate for candidate in ",;\t" if candidate in lines[head_line]), ",")
     # As fugu.host.csv_file reads it, which an agent does.
     is_plain = head_line == 0 and sign == usual_sign and file.zipped == (file.path.suffix == ".gz") and file.in_utf8

@@ -292,6 +292,7 @@ def _has_series(value: Any) -> bool:
 
 def _read_json_lines(file: File, _row_filter: RowFilter) -> Table:
     """Read an object from each line; objects of OwnTracks that are no locations are left out."""
+    notes: list[str] = []
 
     def blocks() -> Iterator[Block]:
         with file.text() as text:
@@ -303,11 +304,13 @@ def _read_json_lines(file: File, _row_filter: RowFilter) -> Table:
                         if document.get("_type", "location") in ("", "location"):
                             objects.append((number, document))
                     elif line.strip() and "\t" not in line:
-                        raise FuguError(f"{file.name}: line {number} is no object of JSON")
+                        if line.endswith("\n") or not line.startswith("{"):
+                            raise FuguError(f"{file.name}: line {number} is no object of JSON")
+                        notes.append(f"line {number}, the last, breaks off: left out")
                 documents = [next(_plain_object(document)) for _, document in objects]
                 yield [number for number, _ in objects], columns_of(documents, file)
 
-    return table_of("lines of JSON", file, blocks())
+    return table_of("lines of JSON", file, blocks())._replace(notes=tuple(notes))
 
 
 JSON_LINES = Form(_are_json_lines, _read_json_lines)
