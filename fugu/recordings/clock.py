@@ -279,8 +279,8 @@ def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
     """Convert local times (n,) to Unix times. Return these, and the number of rows in an hour that comes twice.
 
     By their order such rows belong to the hour's first occurrence until local time goes back within the hour. Files
-    with the newest row first are taken from their end. Of two equal times in hourly rows the later is the second. Times of other
-    millennia, as of 9999, stay as they are.
+    with the newest row first are taken from their end. Of two equal times in hourly rows the later is the second.
+    Times of other millennia, as of 9999, stay as they are.
     """
     is_set = np.abs(local) < _SECONDS / 2.0
     if zone is None or not is_set.any():
