@@ -105,7 +105,10 @@ def read_counts(
 
 
 class _Question(NamedTuple):
-    """A question about `groups` of states, and the heard rows of `length` ticks each, the newest last."""
+    """A question about `groups` of states, and the heard rows of `length` ticks each, the newest last.
+
+    `outputs` makes the attackers' view of some rows, given what each state of a chain shows.
+    """
 
     groups: Sequence[tuple[int, ...]]
     outputs: Callable[[Ints, Ints], Outputs]

@@ -46,19 +46,19 @@ def mean_interval(series: Floats, confidence: float) -> tuple[float, float]:
         return -np.inf, np.inf
     time = _autocorrelation_time(series)
     length = min(series.size // FEWEST_BLOCKS, max(1, round(_TIMES_PER_BLOCK * time)))
-    mean, half_width = _mean_and_width(block_sums(series, length), confidence)
+    mean, half_width = _mean_and_width(block_means(series, length), confidence)
     if time > 1.0:  # neighbouring blocks overlap, in information, by about one autocorrelation time
         half_width /= (1.0 - min(0.5, time / length)) ** 0.5
     return mean - half_width, mean + half_width
 
 
-def lowest_mean(sums: Floats, confidence: float) -> float:
+def lowest_mean(values: Floats, confidence: float) -> float:
     """A one-sided lower confidence bound for the mean of independent numbers (blocks,)."""
-    mean, half_width = _mean_and_width(sums, 2 * confidence - 1)
+    mean, half_width = _mean_and_width(values, 2 * confidence - 1)
     return mean - half_width
 
 
-def block_sums(series: Floats, length: int) -> Floats:
+def block_means(series: Floats, length: int) -> Floats:
     """Means (blocks,) of consecutive blocks of equal length; the last block is up to twice as long."""
     edges = np.arange(max(1, series.size // length)) * length
     return np.asarray(np.add.reduceat(series, edges) / np.diff(np.append(edges, series.size)))
@@ -146,8 +146,8 @@ def epsilon_bound(truth: Ints, prior: Floats, evidence: Floats, epsilon: float, 
         for threshold in _THRESHOLDS:
             is_alarm = evidence[:, x] > threshold * epsilon
             state_prior = np.clip(prior[:, x], 1e-9, 1 - 1e-9)
-            hits = block_sums(np.where(is_alarm & is_state, 1 / state_prior, 0.0), n // _BLOCKS)
-            alarms = block_sums(np.where(is_alarm & ~is_state, 1 / (1 - state_prior), 0.0), n // _BLOCKS)
+            hits = block_means(np.where(is_alarm & is_state, 1 / state_prior, 0.0), n // _BLOCKS)
+            alarms = block_means(np.where(is_alarm & ~is_state, 1 / (1 - state_prior), 0.0), n // _BLOCKS)
             largest_bound = max(largest_bound, _refuted_epsilon(hits, alarms, test_confidence))
     return largest_bound
 
@@ -158,11 +158,8 @@ def _refuted_epsilon(hits: Floats, alarms: Floats, confidence: float) -> float:
     if alarmed_blocks < _FEWEST_AFFECTED:
         half_confidence = (1 + confidence) / 2
         lowest_hits = lowest_mean(hits, half_confidence)
-        return (
-            max(0.0, math.log(lowest_hits / share_bounds(alarmed_blocks, hits.size, 1 - half_confidence)[1]))
-            if lowest_hits > 0
-            else 0.0
-        )
+        largest_share = share_bounds(alarmed_blocks, hits.size, 1 - half_confidence)[1]
+        return max(0.0, math.log(lowest_hits / largest_share)) if lowest_hits > 0 else 0.0
     low, high = 0.0, 60.0
     if not lowest_mean(hits - alarms, confidence) > 0:
         return 0.0

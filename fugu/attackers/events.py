@@ -78,17 +78,14 @@ def pick_event(
         generator: source of random numbers.
         trials: trials of each of the two states; fewer if a trial takes long.
         real_draws: a device's real draws; `None` to simulate draws.
-        level: the probability that the bound is wrong.
+        level: the largest probability that the bound is wrong.
         pairs: pairs of states to tell apart; `None` for all.
     """
     best_event: _EventCandidate | None = None
     for chain in chains:
         longest_radius = ticks_to_forget(chain, 3.0)
-        for radius in dict.fromkeys(
-            (min(longest_radius, 20), min(longest_radius, 200))
-            if real_draws is None
-            else (min(longest_radius, 20), 10, 2, 0)
-        ):
+        other_radii = (min(longest_radius, 200),) if real_draws is None else (10, 2, 0)
+        for radius in dict.fromkeys((min(longest_radius, 20), *other_radii)):
             mechanism = mechanisms(radius)
             size = min(trials, _affordable_trials(_attackable(mechanism)))
             if real_draws is not None:
@@ -195,10 +192,7 @@ def _ratio_statistic(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -
 def _weighted_sum(heard: Heard, other_heard: Heard) -> tuple[Statistic, int]:
     """Fit the weighted sum of counts that best separates two states (Fisher), and count the trials used."""
     half_trials = len(heard.counts) // 2
-    counts, other_counts = (
-        heard.counts[:half_trials].astype(np.float64),
-        other_heard.counts[:half_trials].astype(np.float64),
-    )
+    counts, other_counts = (trials.counts[:half_trials].astype(np.float64) for trials in (heard, other_heard))
     covariance = np.cov(counts, rowvar=False) + np.cov(other_counts, rowvar=False)
     weights = np.linalg.lstsq(np.atleast_2d(covariance), counts.mean(axis=0) - other_counts.mean(axis=0), rcond=None)[0]
     return lambda heard: np.asarray(heard.counts @ weights), half_trials

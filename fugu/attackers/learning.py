@@ -94,9 +94,8 @@ def tilted_marginals(
     for _ in range(_TILT_ROUNDS):
         factors = np.exp(np.vstack([tilts @ members, np.zeros((1, outputs.states))]).T)
         joint = (likelihoods[:, :, None] * factors[:, None, :]).reshape(outputs.states, -1)
-        joint /= joint.sum(axis=1).max() * (
-            1 + 1e-12
-        )  # a further symbol, which is never seen, makes rows distributions
+        # A further symbol, which is never seen, makes the rows distributions.
+        joint /= joint.sum(axis=1).max() * (1 + 1e-12)
         joint = np.hstack([joint, 1 - joint.sum(axis=1, keepdims=True)])
         marginals = posterior_marginals(codes, initial, transition, joint, lengths=lengths)
         expected = np.array([np.bincount(cells, marginals @ group, w + 1)[:w] for group in members]).T

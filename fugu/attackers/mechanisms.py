@@ -232,9 +232,8 @@ def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded
     symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn_sources}
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
     for n, count in enumerate(mechanism.counts):
-        values = (states if count.symbols is None else symbols[count.symbols])[
-            :, count.first : count.first + count.length
-        ]
+        values = states if count.symbols is None else symbols[count.symbols]
+        values = values[:, count.first : count.first + count.length]
         if count.consecutive:
             assert count.symbols is not None
             values = values[:, :-1] * mechanism.sources[count.symbols].emission.shape[1] + values[:, 1:]

@@ -166,14 +166,17 @@ def by_windows(states: Ints, outputs: CountOutputs, group: int, ticks: int, unkn
 
 
 class Odds:
-    """The log-odds of the secrets of a stretch, before and after the outputs, by one chain."""
+    """The log-odds of the secrets of stretches of `ticks` ticks, before and after the outputs, by one chain (k, k).
 
-    def __init__(self, chain: Floats, hits: Bools, ticks: int, usual: float, outputs: Outputs) -> None:
-        self._chain, self._is_counted, self._ticks, self._outputs = chain, hits, ticks, outputs
+    `is_counted` (k,) marks the states that the secrets are about; `usual_count` is their usual number of ticks.
+    """
+
+    def __init__(self, chain: Floats, is_counted: Bools, ticks: int, usual_count: float, outputs: Outputs) -> None:
+        self._chain, self._is_counted, self._ticks, self._outputs = chain, is_counted, ticks, outputs
         counts = np.arange(ticks + 1)
         has_onset = np.zeros((2, ticks + 1), dtype=bool)
         has_onset[1] = True
-        count_answers = [np.tile(is_yes, (2, 1)) for is_yes in (counts > usual, 2 * counts >= ticks)]
+        count_answers = [np.tile(is_yes, (2, 1)) for is_yes in (counts > usual_count, 2 * counts >= ticks)]
         self._is_yes = np.stack([*count_answers, has_onset])  # (secrets, onset, count)
         self._moves = cache(self._free_weights)
         self._priors: dict[tuple[int, ...], Floats] = {}
@@ -225,7 +228,7 @@ class Odds:
             weights = -np.abs(stretch.counts[window] - possible_counts) / float(outputs.scale)
             return np.asarray(np.exp(weights - weights.max()))
 
-        first, windows = (stretch.first - stretch.begin) // length, max(1, self._ticks // length)
+        windows, (first, offset) = max(1, self._ticks // length), divmod(stretch.first - stretch.begin, length)
         for window in range(first):
             forward = np.einsum("x,xyoc,c->y", forward, self._moves(length), likelihood(window))
             forward = forward / forward.sum()
@@ -234,9 +237,7 @@ class Odds:
             backward = backward / backward.max()
         if self._ticks >= length:
             return self._weigh_windows(forward, backward, [likelihood(first + n) for n in range(windows)], length)
-        return self._weigh_inside(
-            forward, backward, likelihood(first), (stretch.first - stretch.begin) % length, length
-        )
+        return self._weigh_inside(forward, backward, likelihood(first), offset, length)
 
     def _weigh_windows(self, forward: Floats, backward: Floats, likelihoods: list[Floats], length: int) -> Floats:
         """Weights of the answers for a stretch of whole windows; the windows' counts add up."""

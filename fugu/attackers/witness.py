@@ -45,7 +45,10 @@ class Witness(NamedTuple):
 
 
 class _Sides(NamedTuple):
-    """Likelihoods on one side, given the secret tick's state: (g, b, k) of outputs, (g, k) of a known state alone."""
+    """Likelihoods on one side, given the secret tick's state: of b outputs (g, b, k), and without outputs (g, k).
+
+    Each of g cases is that of no known state, or of one that is known.
+    """
 
     heard_probs: Floats
     prior_probs: Floats

@@ -52,7 +52,7 @@ def kernel(function: AnyFunction) -> AnyFunction:
 
 
 def part(function: AnyFunction) -> AnyFunction:
-    """Compile a function that only kernels call, without the wrapper for Python, half of the time of a small kernel.
+    """Compile a function that only kernels call, without a wrapper for Python, which takes as long as a small kernel.
 
     A call from Python raises TypeError, unless compilation is off.
     """

@@ -86,7 +86,8 @@ def follow(distribution: Floats, moves: Moves, kinds: Ints, likelihoods: Sequenc
 def fixed_lag(forward: Tracking, moves: Moves, kinds: Ints, lag: int, ticks: slice = slice(None)) -> Floats:
     """Return the distributions (n, N) of some ticks given all releases up to `lag` >= 0 ticks later, exactly.
 
-    The last ticks use all releases after them; `forward` is from `follow` of the same moves.
+    The last ticks use all releases after them; `forward` is from `follow` of the same moves. ValueError: `lag` is
+    negative, or no state is possible.
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
@@ -98,7 +99,7 @@ def fixed_lag(forward: Tracking, moves: Moves, kinds: Ints, lag: int, ticks: sli
 
 
 def smooth_stream(distribution: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
-    """Return the fixed-lag distributions (n, N) of all ticks of a stream with one transition, `distribution` first."""
+    """Return the fixed-lag distributions (n, N) of a stream with one transition and `distribution` (N,) at first."""
     moves, kinds = moves_of([transition]), np.zeros(len(likelihoods) - 1, dtype=np.int64)
     return fixed_lag(follow(distribution, moves, kinds, likelihoods), moves, kinds, lag)
 

@@ -36,7 +36,7 @@ class Document(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     binary: ClassVar[tuple[str, ...]] = ()
-    """Fields of hexadecimal digits, which are written as bytes."""
+    """Fields with lists of texts of hexadecimal digits; each text is written as bytes."""
 
 
 class DocumentFile(Document):

@@ -52,7 +52,10 @@ _PARAMETERS = {
 
 
 class _Channel(NamedTuple):
-    """A topic: the gateway's action, the kinds of accounts that may read it, and what its messages are about."""
+    """A topic: the gateway's action, the names of its messages, the accounts that may read it, and what it is about.
+
+    Names and kinds of accounts are separated by spaces.
+    """
 
     action: Literal["send", "receive"]
     messages: str

@@ -74,7 +74,7 @@ class BinaryChains(ClassOfChains):
 
     @property
     def extremes(self) -> tuple[Rows, ...]:
-        """The corner that changes least and, where readings may alternate, the corner that changes most; else all."""
+        """The corner that changes least, and the one that changes most if q+r may be above 1; all if it always is."""
         pairs = [(q, r) for q in self.q for r in self.r]
         if self.q[0] + self.r[0] <= 1:
             pairs = [pairs[0], *([pairs[-1]] if self.q[1] + self.r[1] > 1 else [])]
@@ -101,7 +101,7 @@ class BinaryChains(ClassOfChains):
         return "odds-ratio bound" if adversary == "universal" or (is_interval and alternates) else "bridge recursion"
 
     def is_tight(self, adversary: Adversary) -> bool:
-        """True where readings do not alternate, for adversaries without any side information."""
+        """True for adversaries who are ignorant or informed, if q+r is at most 1 for some chain."""
         return self.q[0] + self.r[0] <= 1 and adversary != "universal"
 
     @property
@@ -188,10 +188,10 @@ class JointChains(_ByOdds):
 
     Attributes:
         streams: the names of the streams, with what each may tell per tick.
-        period_us: of every stream's clock, in microseconds: at tick t of the chain, each stream reads its t-th period.
+        period_us: the microseconds of a tick, the same for every stream; tick t of the chain is tick t of each stream.
         shows: for each state of the chain the state of every stream, in their order.
         odds_ratio: a bound as of `BoundedChains`, on every `steps` steps of the chain taken as one.
-        steps: 2 for chains of which each state also determines what the tick before it showed.
+        steps: 1, or 2 for chains of which each state also determines what the tick before it showed.
         transition: A typical member; used for estimation only, never for privacy. Without it `steps` is 1.
     """
 
@@ -279,7 +279,7 @@ class JointChains(_ByOdds):
         return self.streams[self.column(device, stream)].states
 
     def for_stream(self, stream: str, period_us: int, rate: Fraction) -> JointChains:
-        """Return the class of a single stream with a name, a period and a rate."""
+        """Return the class with a single stream of this name, period and rate."""
         own_stream = self.streams[0].model_copy(update={"name": stream, "rate": math.nextafter(float(rate), math.inf)})
         return self.model_copy(update={"streams": (own_stream,), "period_us": period_us})
 

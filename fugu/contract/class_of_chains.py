@@ -93,12 +93,12 @@ class ClassOfChains(Document):
 
     @property
     def extremes(self) -> tuple[Rows, ...]:
-        """Members among which the worst may be, started stationary; none if only odds ratios are declared."""
+        """Members among which the worst may be, started stationary; empty if only odds ratios are declared."""
         return ()
 
     @property
     def boxes(self) -> tuple[Box, ...]:
-        """Intervals that contain q and r of all members; none unless these are two-state chains started stationary."""
+        """Intervals that contain q and r of all members; empty unless all are two-state chains started stationary."""
         return ()
 
     @property

@@ -153,9 +153,8 @@ def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False)
         versions = {span.version for span in spans}
         return Dated(1, 0 if versions <= {policy.version} else None)
     if all(span.version == policy.version for span in spans) and history.complete:
-        return Dated(
-            (policy.windows_alone if windows_only and policy.windows_alone else policy.guarantee).stretch_ticks, 0
-        )
+        promise = (windows_only and policy.windows_alone) or policy.guarantee
+        return Dated(promise.stretch_ticks, 0)
     if all(span.version != policy.version for span in spans):
         spans = (*spans, Span(policy.version, Noise.of(policy), None))
     return _Promise(policy, windows_only=windows_only).dates(spans, complete=history.complete)

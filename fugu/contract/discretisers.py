@@ -3,13 +3,6 @@
 docs/proofs/states-and-ticks.md, "States" and "Missing readings", says which readings are missing, and why a baseline is
 as it is. Whatever a sensor returns, the outcome is a state or none: never an exception, and never a word about the
 reading.
-
-The running mean is in integers, the same on every device, bit for bit. A reading (an IEEE double, exactly as it is) is
-clamped to the policy's range. It becomes the nearest of STEPS + 1 equally spaced integers, 0 for the lowest and STEPS
-for the highest, halves upward. The mean is an integer number of units, UNIT to a step. The n-th reading x since the
-mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0. Rounding is off by less than one unit a
-reading, and later readings shrink that error by 1 - 1/min(n, M). So the mean is never M units or more away from the
-mean without rounding: at most 2^-8 of a step for the largest M.
 """
 
 from __future__ import annotations
@@ -62,10 +55,10 @@ class Thresholds(Document):
 class Baseline(Document):
     """Numbers become states by comparison with the device's own running mean: state i above i of the edges.
 
-    The state tells how a reading compares with the mean of earlier readings, and nothing else of the reading (this
-    module has the arithmetic). The mean is in the device's memory only. After every start it begins again, and the
-    first `baseline_ticks` ticks have no state, with or without readings. It also begins again, with the next reading,
-    after more ticks than that in a row without a usable reading; no tick loses its state by that.
+    The state tells how a reading compares with the mean of earlier readings, and nothing else of the reading
+    (`fugu.core.states` has the arithmetic). The mean is in the device's memory only. After every start it begins again,
+    and the first `baseline_ticks` ticks have no state, with or without readings. It also begins again, with the next
+    reading, after more ticks than that in a row without a usable reading; no tick loses its state by that.
 
     Attributes:
         baseline_ticks: M, the ticks that the mean looks back; part of the question, and public.

@@ -159,7 +159,7 @@ class GroupDocument(Document):
         return tuple(f"{self.name}-{number}" for number in range(self.numbers)) if self.numbers > 1 else (self.name,)
 
     def begins_us(self, number: int) -> int:
-        """Return the begin of a window, in microseconds of Unix time."""
+        """Return the time at which a window begins, in microseconds of Unix time."""
         return self.epoch_us + (self.start + number * self.length) * self.period_us
 
     def due_us(self, number: int) -> int:

@@ -50,7 +50,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
                 f"stream {policy.stream} is measured: what its points tell together is not bounded by the device"
             )
         streams.append(policy)
-    ticks = max((stretch_ticks(seconds, stream.clock.period_us) if seconds else 1 for stream in streams), default=1)
+    ticks = max((stretch_ticks(seconds, stream.clock.period_us) for stream in streams), default=1)
     if len(streams) < 2:
         return max((stream.bound().epsilon(ticks) for stream in streams), default=0.0)
     adversary = max((stream.guarantee.adversary for stream in streams), key=_STRENGTH.index)

@@ -41,7 +41,7 @@ class Query:
 
     Attributes:
         unit: of its numbers.
-        each: every state has a number of its own.
+        each: whether every state has a number of its own.
         pairs: whether it is about pairs of consecutive ticks.
         blocks: blocks of the local day that have a number each, for a profile of the day; else none.
     """

@@ -67,9 +67,8 @@ class Timeline:
         self.rows[start:end] = sorted([*others, ticks])
         while len(self.rows) > self._max_rows:
             next_row, oldest_row = self.rows[1], self.rows[0]
-            if (
-                next_row.version == oldest_row.version and not oldest_row.begin
-            ):  # nothing was before: how many ticks is no matter
+            # Where nothing was before, the number of ticks does not matter.
+            if next_row.version == oldest_row.version and not oldest_row.begin:
                 self.rows[:2] = [oldest_row._replace(last=max(oldest_row.last, next_row.last))]
             else:
                 del self.rows[0]

@@ -83,7 +83,7 @@ class Topic(NamedTuple):
 
 
 def check_device_name(name: str) -> None:
-    """Refuse a name that no device can have by a TopicError, also `+`, which stands for all devices in topics."""
+    """Refuse, by a TopicError, a name that no device can have; also `+`, which stands for all devices in topics."""
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         raise TopicError(f"{name[:80]!r} is no name of a device: 1 to 64 letters, digits, '_' or '-', and not reserved")
 

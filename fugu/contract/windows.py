@@ -176,7 +176,7 @@ def lawful_scale(lower_bound: float | Fraction) -> Fraction:
 
 
 def noise_within(scale: Fraction, confidence: float) -> int:
-    """Return the least h >= 0 such that discrete Laplace noise of a scale is in -h..h with a probability.
+    """Return the least h >= 0 such that discrete Laplace noise of a scale is in -h..h with probability `confidence`.
 
     The noise is outside of -h..h with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
     """

@@ -42,8 +42,9 @@ class Anchored:
     """Wall time by the monotonic clock, anchored once `is_right(wall clock)` is True or a signed time is near.
 
     `anchors` counts the anchors: 0 before the time is known, one more with each jump that counts. `jump` is a jump that
-    does not count yet: its offset, and the elapsed time at which it began. Wall time is `offset_us` ahead of elapsed
-    time; an `offset_us` that is given is of an earlier anchor. A jump without a signed time counts after `patience_us`.
+    does not count yet, as its offset and the elapsed time at which it began; None without one. Wall time is `offset_us`
+    ahead of elapsed time; the argument is that of an earlier anchor. A jump without a signed time counts after
+    `patience_us`.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class TickClock:
         return max(self.time_of(tick) - offset_us, self._due_us + self.period_us)
 
     def ready(self, tick: int, offset_us: int, drawn_us: int | None) -> int:
-        """Return the elapsed time at which a tick may be drawn for, if the tick before was at `drawn_us`."""
+        """Return the elapsed time at which a tick may be drawn for; `drawn_us` is that of the tick before, or None."""
         due_us = self.due(tick, offset_us)
         return due_us if drawn_us is None else max(due_us, drawn_us + self.period_us - self.period_us // MADE_UP)
 
@@ -147,7 +148,8 @@ class TickClock:
     def place(self, wall_tick: int, last_tick: int, patience_us: int, multiple: int) -> tuple[int, int, int]:
         """Return the shift, its first tick, and the next tick, given the next wall tick and the last tick drawn for.
 
-        The shift is as before, unless that would mean a silence of more than `patience_us`.
+        The shift is rounded up to a multiple of `multiple`. It is otherwise as before, unless that would mean a silence
+        of more than `patience_us`.
         """
         silence = (last_tick + 1 - wall_tick - self.shift) * self.period_us
         last_used = last_tick if silence > patience_us else wall_tick + self.shift - 1

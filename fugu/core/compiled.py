@@ -45,7 +45,7 @@ class PolicyReader:
         return chunk
 
     def number(self, size: int, low: int, high: int) -> int:
-        """Read an integer of `size` bytes within bounds."""
+        """Read an unsigned integer of `size` bytes in low..high."""
         value = int.from_bytes(self.take(size), "big")
         if not low <= value <= high:
             raise PolicyError("a number is out of range")
@@ -57,7 +57,7 @@ class PolicyReader:
         return value
 
     def name(self, max_size: int) -> str:
-        """Read a name."""
+        """Read a name of 1 to `max_size` letters, digits, _ and -."""
         name_bytes = self.take(self.number(1, 1, max_size))
         for byte in name_bytes:
             if not (48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122 or byte in b"_-"):
@@ -65,7 +65,7 @@ class PolicyReader:
         return name_bytes.decode()
 
     def big(self) -> int:
-        """Read an integer of at least 0 and at most 255 bytes."""
+        """Read an unsigned integer of up to 255 bytes, which follow their number."""
         size = self.number(1, 0, 255)
         digits = self.take(size)
         if size and not digits[0]:
@@ -100,7 +100,7 @@ class PolicyReader:
             raise PolicyError("a range that is none")
 
     def refuse(self, kind: int, *of: "Any") -> None:
-        """Refuse a kind of a part that boards do not know."""
+        """Refuse a kind of discretiser, query, class of chains or output that boards do not know."""
         raise PolicyError("a number is out of range")
 
     other_chains = other_discretiser = other_query = points = refuse

@@ -23,7 +23,7 @@ def accept(
     state: "TrustState",
     on_progress: "Callable[[], None]",
 ) -> "tuple[TrustState, list[Policy]]":
-    """Check the content of a policy document. Return the trust that a board stores, and the policies that it runs.
+    """Check the content of a document that `judge` accepts. Return the trust that a board stores, and its policies.
 
     RefusedError if a policy is not for this board, does not keep its guarantee, or is outside the owner's limits.
     """
@@ -61,7 +61,10 @@ def check_limits(
     ceilings: "Sequence[tuple[int, int]]",
     on_progress: "Callable[[], None]",
 ) -> None:
-    """Derive the guarantees of policies again, and check them against the owner's pins and ceilings; RefusedError."""
+    """Refuse policies whose guarantees do not hold, or that break the owner's pins or ceilings, by a RefusedError.
+
+    `pinned` has the pinned policies by stream; `ceilings` are as for `check_ceilings`.
+    """
     from .guarantee import GuaranteeError, check, check_ceilings
 
     reason = "guarantee"

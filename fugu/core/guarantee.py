@@ -65,7 +65,7 @@ def prove(policy: Policy, bounds: tuple[int, int], claim: "Claim", windows_only:
 
 
 def check_ceilings(policy: Policy, ceilings: "Sequence[tuple[int, int]]") -> None:
-    """Refuse a policy whose claim is above a ceiling: a ratio over 2^128, and the seconds of the stretch it is for."""
+    """Refuse a policy whose claim is above a ceiling; each is a ratio over 2^128 and its stretch in seconds."""
     for ceiling, seconds in ceilings:
         _, claimed, ticks = policy.guarantee
         ceiling_ticks = stretch_ticks(seconds, policy.period_us)

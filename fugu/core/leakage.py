@@ -224,7 +224,10 @@ def _bridge(plain: "Step", chain: "Pair", ratios: tuple[int, int], bounds: tuple
 
 
 def _tick_map(chain: "Pair", top: int, bottom: int, n_of_x: int, n_of_y: int, round_up: bool = True) -> "Step":
-    """Return the map of h over a tick with outputs of ratio top / bottom; x is rounded up and y down, or reversed."""
+    """Return the map of h over a tick with outputs of ratio top / bottom; x and y are of the n that are given for them.
+
+    x is rounded up and y down, or the reverse.
+    """
     q, r = chain
     x, y = n_of_x * (q[1] - q[0]), n_of_y * r[0]
     x, y = (-(-x // q[0]), y // (r[1] - r[0])) if round_up else (x // q[0], -(-y // (r[1] - r[0])))

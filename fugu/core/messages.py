@@ -28,7 +28,7 @@ class MessageError(Exception):
 
 
 def pack(value: "Any") -> bytes:
-    """Pack a boolean, an integer, text or bytes of at most 255 bytes, or a list of at most 15 of them.
+    """Pack a boolean, an integer from 0 on, text or bytes of at most 255 bytes, or a list of at most 15 of these.
 
     The form is the shortest. MessageError for an integer that is too large.
     """

@@ -105,7 +105,7 @@ class Window:
 
 
 class Policy:
-    """Policy of a stream. An agent's readings and thresholds are places of doubles, and there is no unit.
+    """Policy of a stream. An agent's policy has no unit: its readings and thresholds are places of doubles.
 
     `members` of its class of chains are as for `fugu.core.leakage.losses`. For each stream of joint chains, `shared`
     has a name, a number of states, and the most nats that a tick may tell; this stream is at `column`. The odds ratio

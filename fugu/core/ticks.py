@@ -44,7 +44,7 @@ class Pace:
         return self.clock.ready(self.next_tick, anchored.offset_us, None if self.recorded else self.drawn_us)
 
     def comes(self, anchored: Anchored, silent: "Callable[[int], str | None]") -> "bool | None":
-        """Skip overdue ticks. Return True if the next tick has come, None if it may not be drawn for.
+        """Skip overdue ticks. Return True if the next tick has come, False if not, None if it may not be drawn for.
 
         `silent` returns the status code that says why nothing may be drawn at a Unix time in seconds, or None.
         """
@@ -92,7 +92,8 @@ def find_place(streams: "Sequence[Pace]", anchored: Anchored, started: bool) -> 
     """Return the shift of the streams of one clock, its first tick, and the next tick.
 
     This is asked once the time is known, and after each jump. The shift is as before, unless that would mean a silence.
-    Ticks that were reserved before a start may not have been drawn for: a silence may last as long as they do.
+    Before these streams have `started`, a silence may last as long as the ticks that were reserved and perhaps never
+    drawn for.
     """
     clock, patience = streams[0].clock, SMALL_US
     if not started:

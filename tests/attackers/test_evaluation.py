@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from fugu.attackers.evaluation import attack, block_sums, lowest_mean, mean_interval, odds_change, success_bound
+from fugu.attackers.evaluation import attack, block_means, lowest_mean, mean_interval, odds_change, success_bound
 from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, smoothing, tilted_marginals
 from fugu.attackers.outputs import Knowledge, SymbolOutputs, known_ticks, release_counts, release_symbols, without
 from fugu.chains.model import simulate, stationary_distribution
@@ -303,7 +303,7 @@ def test_a_constant_series_has_no_doubt_and_a_short_one_every():
 
 
 def test_blocks_are_means_of_all_numbers():
-    np.testing.assert_allclose(block_sums(np.arange(11.0), 3), [1.0, 4.0, 8.0])
+    np.testing.assert_allclose(block_means(np.arange(11.0), 3), [1.0, 4.0, 8.0])
 
 
 def test_bounds_are_on_their_side():
