@@ -223,15 +223,14 @@ class ShardWatch:
             self.reports[index] = body
 
     def _read_rounds(self) -> None:
-        """Read the beats until `stop`; an unreadable channel is logged once."""
+        """Read the beats until `stop`. An unreadable channel is logged once."""
         is_unreadable = False
         while not self._ending.wait(_ROUND_SECONDS):
             try:
                 self.read()
                 is_unreadable = False
-            except DatabaseError as error:
-                if not is_unreadable:
-                    _log.error("what shards say cannot be read: %s", error)
-                is_unreadable = True
             except Exception as error:  # an unforeseen error must not end the watch
-                _log.error("the watch over shards: %s", cause(error))
+                if not is_unreadable:
+                    reason = error if isinstance(error, DatabaseError) else cause(error)
+                    _log.error("what shards say cannot be read: %s", reason)
+                is_unreadable = True

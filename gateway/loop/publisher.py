@@ -74,12 +74,12 @@ class Waiting:
     """Frames and windows that wait to be reported, by sequence, as in the store's outbox."""
 
     def __init__(self) -> None:
-        self._sequences: dict[
-            int, tuple[Outgoing, dict[int, int]]
-        ] = {}  # a template of each sequence's rows, and serials by frame
+        self._sequences: dict[int, tuple[Outgoing, dict[int, int]]] = {}
+        """A template of each sequence's rows, and serials by frame."""
 
     def __len__(self) -> int:
-        return sum(len(serials) for _, serials in self._sequences.values())
+        """The number of frames and windows; any thread may ask."""
+        return sum(len(serials) for _, serials in [*self._sequences.values()])
 
     def put(self, outgoing: Outgoing) -> int | None:
         """Add a frame, in place of the same frame. Return the serial of a frame dropped for it, or `None`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from gateway.loop.duties import Alone, NotArrangedError
 from gateway.loop.gateway import Gateway
 from gateway.parts import Message
 from gateway.store.shards import Shard, owner
+from tests.support.brokers import wait_until
 from tests.support.gateway_files import gateway_config
 from tests.support.scenes import write_policies
 
@@ -77,6 +79,19 @@ def test_alarms_of_a_shard_are_told_once_and_so_is_one_that_stays_away(channel: 
         assert after(None) == {"flood": 6, "shard": 1}
     finally:
         watch.stop()
+
+
+def test_what_a_shard_says_and_nobody_can_read_is_logged_once(
+    channel: ShardChannel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("gateway.cluster.shard_watch._ROUND_SECONDS", 0.0)
+    channel.beat(0, {"connected": True})
+    clock = itertools.count()
+    watch = ShardWatch(ShardChannel(tmp_path / "channel.db"), 1, Counter(), lambda: float(next(clock)))
+    watch.start()
+    wait_until(lambda: next(clock) > 10, "some rounds")
+    watch.stop()
+    assert [record.message for record in caplog.records] == ["what shards say cannot be read: KeyError"]
 
 
 def test_a_shard_hears_its_own_devices_and_ends_other_subscriptions_once_a_connection() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -387,6 +388,24 @@ def test_whatever_is_put_and_taken_the_newest_of_each_stream_is_never_left_out()
             frames = {entry.key.number: entry.frame for entry in taken}  # the last one of each
             if room >= len(newest):
                 assert {stream: max(o.frame for o in taken if o.key.number == stream) for stream in frames} == newest
+
+
+def test_another_thread_may_ask_how_much_waits() -> None:
+    """That of the monitor, while the worker puts and takes; what waits changes at each turn of this thread."""
+    waiting, sizes = Waiting(), list[int]()
+    for stream in range(100):
+        waiting.put(outgoing(stream, stream, 0))
+
+    def work(_frame: object, event: str, _argument: object) -> None:
+        if event == "call" and len(sizes) < 100:
+            sizes.append(0)
+            waiting.put(outgoing(0, 1000 + len(sizes), 0))
+
+    sys.setprofile(work)
+    try:
+        assert len(waiting) >= 100
+    finally:
+        sys.setprofile(None)
 
 
 def test_streams_take_turns_also_when_there_is_room_for_one_message_at_a_time() -> None:
