@@ -61,9 +61,9 @@ _AGAIN_SECONDS = 7.0
 class Vacancies:
     """Looks for parts that no process serves; one thread uses it.
 
-    A part is vacant if, at every look for two seconds, no session has a claim on it or the session is silent. After the
-    server was away all sessions are gone, also of living processes: then no part is vacant for a while. Raises
-    FuguError if the channel cannot be opened.
+    A part is vacant if, at every look for two seconds, no session has a claim on it, or the session is silent. After
+    the server was away, all sessions are gone, also those of living processes. Therefore no part is vacant for seven
+    seconds. Raises FuguError if the channel cannot be opened.
     """
 
     def __init__(self, channel: Server, parts: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ class Vacancies:
         self._db.close()
 
     def vacant_parts(self, now: float, grace: float = 0.0) -> list[str]:
-        """Look once. Return the parts that were vacant for `grace` seconds more than the usual two.
+        """Look once. Return the parts that have been vacant for two seconds and `grace` more.
 
         `now` is the time before the call, in seconds of a steady clock.
         """
@@ -92,7 +92,7 @@ class Vacancies:
 
 
 class Claim:
-    """A claim of this process on a part, until it is closed. FuguError if another process has it, or no server."""
+    """A claim of this process on a part, until `close`. FuguError if another process has it, or without a server."""
 
     def __init__(self, channel: Server, part: str) -> None:
         self.part = part
@@ -108,7 +108,7 @@ class Claim:
         self._db.close()
 
     def _renew(self) -> None:
-        """Send a query twice a second, until the claim is closed or lost."""
+        """Send a query twice a second, until the claim is closed or lost; a lost claim is only logged."""
         while not self._ending.wait(_RENEWAL_SECONDS):
             try:
                 self._db.check()
@@ -129,7 +129,7 @@ _FLEET = "fleet"
 
 
 class PartJob(NamedTuple):
-    """The arguments of all processes of a gateway in a cluster; paths are relative to `folder` on every node."""
+    """The arguments of all processes of a gateway in a cluster. Relative paths are in `folder` on every node."""
 
     settings: GatewayConfig
     shards: int
@@ -145,14 +145,15 @@ class PartJob(NamedTuple):
 
 
 def all_parts(shards: int) -> list[str]:
-    """The names of the parts that a fleet's gateway has."""
+    """The names of the parts of a gateway with `shards` shards."""
     return [_FLEET, *(f"{_SHARD}{index}" for index in range(shards))]
 
 
 def serve_part(job: PartJob, part: str, host: Connection) -> None:
-    """Claim a part and serve it until SIGTERM, the end of its gateway, or the end of the host; then end the process.
+    """Claim a part and serve it until SIGTERM, the end of its gateway, or the end of the host.
 
-    Sends `host` an empty text when the gateway serves, or the reason why it cannot.
+    Return at once if another process has the claim. Sends `host` an empty text when the gateway serves, or the reason
+    why it cannot. After an error the process ends with code 1.
     """
     log_to_stderr(job.logs.log_format, verbose=job.logs.verbose)
     stop_event = Wake()
@@ -196,7 +197,7 @@ def _send_text(host: Connection, text: str) -> None:
 
 
 def _end_with_host(host: Connection, stop_event: Wake) -> None:
-    """End this process after its host has ended: in order, or by force after a while, even in a start that hangs."""
+    """Wait for the end of the host, then end this process: in order, or after ten seconds by force."""
     with suppress(OSError):
         host.poll(None)  # nothing is ever sent here
     _log.critical("the process that has started this one is gone: this one ends")
@@ -206,7 +207,7 @@ def _end_with_host(host: Connection, stop_event: Wake) -> None:
 
 
 def _stuck_check(gateway: Gateway) -> Callable[[], None]:
-    """Return a check that ends the process at once if its gateway has done nothing for `STUCK_SECONDS`."""
+    """Return a check that ends the process if its gateway has not been alive for `STUCK_SECONDS`."""
     last_alive = time.monotonic()
 
     def check() -> None:
@@ -249,7 +250,7 @@ def parts_served(states: Iterable[State]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class _Worker:
-    """A process that serves a part, is about to serve it, or has lost it without having noticed."""
+    """A process that serves a part, is about to serve it, or has lost it and not noticed."""
 
     part: str
     process: BaseProcess
@@ -258,11 +259,11 @@ class _Worker:
 
 
 class HostActor:
-    """The actor of a node. Ray makes it in a process of its own, and again, with the same arguments, if that has ended.
+    """The actor of a node. Ray makes it in a process of its own, and again with the same arguments when that has ended.
 
-    An error in this constructor would end the actor for good, so a thread does the work. The actor takes `share` parts
-    at once, and further ones a second later, so that actors with fewer parts come first. It may take parts after
-    `begin`. If Ray has started it again, it may at once: perhaps there is no process that would call `begin`.
+    An error in this constructor would end the actor for good, so a thread does the work. The actor takes up to `share`
+    vacant parts, and further ones a second later, so that actors with fewer parts come first. It takes none before
+    `begin`, unless Ray has started it again: there may be no process that would call `begin`.
     """
 
     def __init__(self, job: PartJob, share: int) -> None:
@@ -300,7 +301,7 @@ class HostActor:
         self._end_workers(self._workers)
 
     def _run(self) -> None:
-        """Look for vacant parts and serve them, until `rest`. After an error end the process: Ray starts it again."""
+        """Look for vacant parts and serve them, until `rest`. After an error, end the process: Ray starts it again."""
         log_to_stderr(self._job.logs.log_format, verbose=self._job.logs.verbose)
         try:
             context = multiprocessing.get_context("forkserver")
@@ -321,7 +322,7 @@ class HostActor:
                 os._exit(1)  # Ray starts it again
 
     def _take_parts(self, vacancies: Vacancies) -> None:
-        """Start processes for vacant parts: half of the share that is free, or one."""
+        """Start processes for vacant parts: for half of the free share, and for one part at least."""
         free_share = self._share - len({worker.part for worker in self._workers})
         part_names = vacancies.vacant_parts(time.monotonic(), 0.0 if free_share > 0 else _MORE_SECONDS)
         starting_parts = {worker.part for worker in self._workers if not worker.is_serving}
@@ -385,7 +386,7 @@ class Cluster:
         self._ray.shutdown()
 
     def find(self) -> None:
-        """Find all actors of the fleet, also those that another process has made."""
+        """Find the fleet's actors, whichever process has made them."""
         for name in self._ray.util.list_named_actors():
             with suppress(ValueError):  # it has just ended
                 self._actors.setdefault(name, self._ray.get_actor(name))
@@ -401,7 +402,7 @@ class Cluster:
         return sorted(self._actors)
 
     def make(self, node: str, suffix: str, job: PartJob, share: int) -> str:
-        """Make an actor for `share` parts. Return its name, which is of the node and `suffix`.
+        """Make an actor on a node for `share` parts. Return its name: the node's id, then `suffix`.
 
         Ray starts the actor again when its process has ended.
         """
@@ -418,11 +419,11 @@ class Cluster:
             self._actors[name].begin.remote()
 
     def states(self) -> dict[str, State]:
-        """The state of each actor that answers, by name; an actor that is starting again or is cut off does not."""
+        """The state of each actor that answers within two seconds, by name."""
         return self._answers("state", self._living_names(), _ANSWER_SECONDS)
 
     def stop(self, names: Iterable[str]) -> None:
-        """Stop the parts of actors in order, and end the actors' processes."""
+        """Stop the parts of actors in order, and end the actors' processes, also of actors that do not answer."""
         stopped_names = set(names)
         running_names = stopped_names & set(self._living_names())
         for step in ("rest", "stop"):  # the fleet's own part stops first, so that it reports no shard missing
@@ -492,9 +493,9 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
 
 
 def _wait(cluster: Cluster, names: Iterable[str], is_enough: Callable[[Collection[State]], bool], stop: Wake) -> bool:
-    """Wait until the actors of all nodes answer and `is_enough` holds. Return true if `stop` was set before.
+    """Wait until the actors of all nodes answer, and `is_enough` holds for their states. Return whether `stop` was set.
 
-    Raises FuguError if one of the actors `names` cannot serve.
+    Raises FuguError, an actor's problem, if one of the actors `names` has one.
     """
     while True:
         states = cluster.states()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 
 from fugu.contract.errors import FuguError, UsageError
@@ -69,7 +68,7 @@ class OneShard(Alone):
         return Store(self._settings.store, lease=lease, shard=self._shard)
 
     def details(self) -> dict[str, object]:
-        """The shard's index and count, for the gateway's status."""
+        """The shard's index and count under `process`, for the gateway's status."""
         return {"process": f"shard {self._shard}"}
 
     def await_turn(self) -> None:
@@ -120,7 +119,7 @@ _SHARE = 10
 class FleetProgress(StoreProgress):
     """The progress of the devices of all shards, as stored a moment ago; the store belongs to the calling thread.
 
-    While `find_missing` names shards, every question raises NotKnownError: nobody knows how far their devices are.
+    While `find_missing` names shards, `newest_ticks` raises NotKnownError: nobody knows how far their devices are.
     """
 
     def __init__(self, store: Store, shards: int, find_missing: Callable[[], tuple[int, ...]]) -> None:
@@ -132,7 +131,7 @@ class FleetProgress(StoreProgress):
         self._seconds_read = 0.0
 
     def refresh(self) -> bool:
-        """Read the shards' rows again if a read is due. Return whether they were read."""
+        """Read the shards' journals, and forget what was read of devices, if that is due. Return whether it was."""
         now = time.monotonic()
         if now < self._look_at:
             return False
@@ -149,7 +148,7 @@ class FleetProgress(StoreProgress):
         return super().newest_ticks(question)
 
     def known_devices(self, question: Question) -> tuple[str, ...]:
-        """Return a question's devices, after reading what shards have stored of them since `refresh`."""
+        """Return a question's devices. Read first which ticks they have accounted for, once after each `refresh`."""
         start = time.monotonic()
         devices_by_name: dict[str, list[str]] = {}
         symbol_streams = [(device, question.stream) for device in question.devices if device not in question.silent]
@@ -168,7 +167,7 @@ class FleetProgress(StoreProgress):
 
 
 class WholeFleet(Alone):
-    """The duty of the process of the whole fleet: all that a site has once, and no shard does."""
+    """The duty of the process of the whole fleet: the work that a site does once, and no shard does."""
 
     shares = True
 
@@ -183,7 +182,7 @@ class WholeFleet(Alone):
         return Store(self._settings.store, lease=Lease(take=True, shares=True))
 
     def details(self) -> dict[str, object]:
-        """The missing shards, for the gateway's status."""
+        """The missing shards under `missing`, for the gateway's status."""
         missing = () if self._watch is None else self._watch.missing
         return {"missing": [f"shard {index}/{self._shards}" for index in missing]}
 
@@ -192,7 +191,7 @@ class WholeFleet(Alone):
         store.arrange(self._shards, lambda: self._seal(store))
 
     def open(self, loop: Loop) -> Recorder | None:
-        """Make the parts that a site has once, and those that watch the shards."""
+        """Make the parts of which a site has one, and the watch over the shards. Return `None`: shards take frames."""
         settings, catalogue = self._settings, loop.catalogue
         catalogue.retire(loop.store.policy_documents())
         self._channel = channel = ShardChannel(channel_of(settings.store), Lease("fleet", take=True))
@@ -228,7 +227,7 @@ class OwnDevices(Part):
         self.renew()
 
     def heard(self, message: Message) -> bool:
-        """Take a message of another shard's device and end the subscription. Return false for any other message."""
+        """Take a message of another shard's device, and end its subscription. Return whether it was one."""
         try:
             parsed = message.parsed
         except FuguError:
@@ -242,7 +241,7 @@ class OwnDevices(Part):
         return True
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Forget which subscriptions were ended: the broker may have others now."""
+        """Forget which subscriptions were ended: the broker may have them again."""
         self._strays.clear()
 
     def renew(self) -> None:
@@ -252,7 +251,7 @@ class OwnDevices(Part):
         self._subscribed.update(new_devices)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Raise FileLostError if another process has the shard's lease; also while no device sends anything."""
+        """Raise FileLostError if another process has the shard's lease, even while no device sends anything."""
         self.due = time.monotonic() + _LOOK_SECONDS
         self._store.check()
 
@@ -262,7 +261,7 @@ def _topics(fleet: str, device: str) -> tuple[str, ...]:
 
 
 class ShardReader(Part):
-    """Reads what shards have stored, and tells them the ticks that releases still need.
+    """Reads what shards have stored, and writes for them the first ticks that releases still need.
 
     Args:
         channel: belongs to the worker's thread.
@@ -288,7 +287,10 @@ class ShardReader(Part):
         self._needed_ticks: dict[tuple[str, str], int] | None = None
 
     def pump(self, *, idle: bool = False) -> None:
-        """Read and write the channel. Raises FileLostError if another process has this one's lease."""
+        """Read what shards have stored, and write needed ticks that have changed.
+
+        Raises FileLostError if another process has a lease of this one.
+        """
         self.due = time.monotonic() + _LOOK_SECONDS
         self._store.check()
         self._channel.check()
@@ -297,7 +299,7 @@ class ShardReader(Part):
             if missing_before - self._missing_shards:
                 self._releasing.wait_again()
             self._releasing.stored()
-        with contextlib.suppress(NotKnownError):
+        with suppress(NotKnownError):
             if (needed_ticks := {} if self._releasing is None else self._releasing.needed()) != self._needed_ticks:
                 self._channel.put_needed(needed_ticks)
                 self._needed_ticks = needed_ticks

@@ -1,8 +1,9 @@
 """The channel between the shards of a fleet and the process of the whole fleet, and a watch over the shards.
 
-The channel is a schema beside that of the store. Each process writes under a lease of its own, so that a process that
-was thought dead can no longer write once another has its place. A shard writes beats, and the fleet's process the ticks
-that releases still need, whatever their age. Nothing is lost with the schema: all of it is written again.
+The channel is a schema beside that of the store. Each process writes under a lease of its own. So a process that was
+thought dead can no longer write once another has its place. A shard writes beats: documents of its state. The fleet's
+process writes the ticks that releases still need, whatever their age. Nothing is lost with the schema: all of it is
+written again.
 
 A shard without a recent beat is missing. A shard whose beat names another start time was started again.
 """
@@ -72,7 +73,7 @@ class ShardChannel:
             self._db.execute("UPDATE known SET known=0")
 
     def put_needed(self, first_ticks: Mapping[tuple[str, str], int]) -> None:
-        """Write, by device and stream, the first tick that releases need whatever its age, in place of all before."""
+        """Write by device and stream the first tick that releases need, whatever its age, in place of former ticks."""
         with self._db.transaction():
             self._db.execute("DELETE FROM needed")
             self._db.executemany(
@@ -81,7 +82,7 @@ class ShardChannel:
             self._db.execute("UPDATE known SET known=1")
 
     def needed_ticks(self) -> dict[tuple[str, str], int]:
-        """Read what `put_needed` has written. DatabaseError if it was not called since the fleet's process started."""
+        """Read the ticks that `put_needed` has written. DatabaseError if there was no such call since `begin`."""
         with self._db.snapshot():
             if not self.is_known:
                 raise DatabaseError("it is not known yet what releases need")
@@ -100,7 +101,7 @@ class ShardChannel:
             self._db.execute(query + "excluded.body", (shard, json.dumps(document).encode()))
 
     def beats(self) -> dict[int, tuple[int, dict[str, Any]]]:
-        """The newest document of each shard, by index, with a number that goes up while the shard lives."""
+        """By index of a shard, the number of its newest document, which goes up with each beat, and the document."""
         rows = self._db.execute("SELECT shard, number, body FROM beats")
         return {shard: (number, json.loads(body)) for shard, number, body in rows}
 
@@ -117,10 +118,10 @@ class _ShardState:
     """The last beat of a shard.
 
     Attributes:
-        heard_at: when it was read, in seconds of a steady clock.
-        number: its number.
-        began_at: when the shard was started, as the shard says it.
-        counters_before: the counters of earlier starts together.
+        heard_at: when it was read, in seconds of a steady clock; at first, when the watch was made.
+        number: its number, 0 before the first.
+        began_at: when the shard was started, in Unix seconds of its own clock.
+        counters_before: the sums of the counters of earlier starts.
         counters_now: the counters since the last start.
     """
 
@@ -180,7 +181,7 @@ class ShardWatch:
         return sum(report[field_name] for report in dict(self.reports).values())
 
     def look(self, alarms: Alarms, now: float) -> None:
-        """Raise alarms for shards that are missing for long, and pass on the new alarms of the others."""
+        """Note shards that have been missing for more than ten seconds, and the new alarms of the other shards."""
         missing = self.missing
         self._missing_since = {index: self._missing_since.get(index, now) for index in missing}
         for index, missing_since in self._missing_since.items():
@@ -205,7 +206,7 @@ class ShardWatch:
         )
 
     def counters(self) -> Counter[str]:
-        """The counters of all shards together, also of earlier starts."""
+        """The sums of the counters of all shards, with those of earlier starts."""
         return sum(((shard.counters_before + shard.counters_now) for shard in self._shards), Counter[str]())
 
     def read(self) -> None:

@@ -12,7 +12,6 @@ only if all of it is whole again.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sqlite3
 import threading
@@ -56,7 +55,7 @@ _LOOK_SECONDS = 0.1
 
 
 class HistoryCheck:
-    """The check of a store that is a file. `problem` is one line with the fault and its remedy, or ''."""
+    """The check of a store that is a file. `problem` is '', or a line with the fault of its pages and the remedy."""
 
     def __init__(self, location: Location) -> None:
         self._path = location if isinstance(location, Path) else None
@@ -66,14 +65,14 @@ class HistoryCheck:
         self.problem = ""
 
     def check_start(self, store: Store) -> None:
-        """Check what a start needs, or the whole store if damage was found before. Raises StoreError for damage."""
+        """Check the pages that a start reads, or all if damage was found before. Raises StoreError for damage."""
         mark = self._damage_mark
         store.refuse_damage(history=mark is not None and mark.exists())
         if mark is not None:
             mark.unlink(missing_ok=True)
 
     def start(self) -> None:
-        """Begin to read the whole file in a thread."""
+        """Begin to read the whole file in a thread. Do nothing for a store on a server."""
         if self._path is not None:
             self._db = sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
             self._thread.start()
@@ -122,7 +121,7 @@ _CALLS = ("busy", "finished", "heard", "born", "stored", "acknowledged", "connec
 
 
 def _alarm_name(device: str) -> str:
-    """Return a device's name for an alarm, or '' if no device can have this name: any publisher can invent one."""
+    """Return a device's name for an alarm; '' for a name that no device can have, as any publisher can invent one."""
     try:
         check_device_name(device)
     except TopicError:
@@ -131,7 +130,7 @@ def _alarm_name(device: str) -> str:
 
 
 class UselessError(FuguError):
-    """The store or the ledger cannot be used any more."""
+    """The store or the ledger is of no use any more, so that the gateway ends."""
 
 
 class Gateway:
@@ -178,8 +177,8 @@ class Gateway:
     def start(self) -> None:
         """Check policies and store, then begin to connect.
 
-        Raises NotArrangedError, after which it may be called again, if another number of processes shares the devices.
-        Raises another FuguError, one line, if a policy, store or setting is wrong.
+        Raises NotArrangedError if another number of processes shares the devices; the gateway may then be started
+        again. Raises another FuguError, one line, if a policy, store or setting is wrong.
         """
         settings, duty, self._last_round = self._settings, self._duty, time.monotonic()
         self._catalogue = catalogue = Catalogue.load(
@@ -222,7 +221,7 @@ class Gateway:
         self._monitor.start()
 
     def _make_monitor(self, catalogue: Catalogue, devices: list[str]) -> Monitor:
-        """Make the monitor, which raises an alarm for the silence of `devices` only."""
+        """Make the monitor. It misses `devices`, and each further device once a frame of it has come."""
         duty = self._duty
         tell = None if duty.says_to is None else partial(self._tell_brief, duty.says_to)
         sources = Sources(
@@ -233,18 +232,18 @@ class Gateway:
         return self._monitor
 
     def _tell_brief(self, listener: Callable[[Mapping[str, Any]], None], brief: Mapping[str, Any]) -> None:
-        """Give a listener the process's brief, with its health and the number of waiting messages."""
-        with contextlib.suppress(DatabaseError):  # the worker meets and logs the same error
+        """Give a listener the process's brief, whether the worker is alive, and the number of waiting messages."""
+        with suppress(DatabaseError):  # the worker meets and logs the same error
             listener({**brief, "alive": self.is_alive, "inbox": self._inbox.waiting})
 
     def _is_known_name(self, name: str) -> bool:
-        """Return whether a name in a topic is a device's or reserved; any thread may call this."""
+        """Return whether a name in a topic is reserved, or is a device's; any thread may call this."""
         if name in RESERVED_DEVICES or self._catalogue is None:  # no message is delivered before there is a catalogue
             return True
         return self._catalogue.has(name) or (self._enrolled is not None and self._enrolled.has(name))
 
     def _note_refusal(self, topic: str, reason: Reason) -> None:
-        """Note a refusal, except of a device that is in the registry and has no policy yet."""
+        """Note a refused message for the alarms, unless its device is in the registry and only has no policy yet."""
         device = ""
         with suppress(TopicError):  # a large message is refused before its topic is parsed
             device = parse_topic(topic).device
@@ -260,12 +259,12 @@ class Gateway:
         end_times = {} if self._link.certificate_end is None else {"broker": self._link.certificate_end}
         for name, file in files.items():
             if file is not None:
-                with contextlib.suppress(OSError, ValueError):  # without the file there is no connection: an alarm
+                with suppress(OSError, ValueError):  # without the file there is no connection: an alarm
                     end_times[name] = certificate_end(Path(file))[1]
         return end_times
 
     def _store_bytes(self) -> int:
-        """Return the store's size on its disk in bytes; for a server's store, a size up to half a minute old."""
+        """Return the store's bytes on its disk; on a server, their number is up to half a minute old."""
         now = time.monotonic()
         if isinstance(self._settings.store, Path) or now >= self._size_due:
             self._size, self._size_due = store_bytes(self._settings.store), now + _SIZE_SECONDS
@@ -273,7 +272,7 @@ class Gateway:
 
     @property
     def _waiting(self) -> int:
-        """The number of messages that wait in this process and in the processes that it speaks for."""
+        """The number of messages that wait in this process, and in the shards if it speaks for them."""
         elsewhere = self._duty.elsewhere
         return self._inbox.waiting + (0 if elsewhere is None else elsewhere.inbox)
 
@@ -321,11 +320,6 @@ class Gateway:
     def is_alive(self) -> bool:
         """True if the worker, or a start, has begun a round lately, and frames can be stored."""
         return self._failing_since is None and time.monotonic() - self._last_round < STUCK_SECONDS
-
-    @property
-    def last_error(self) -> str:
-        """The connection's newest problem in words, '' while there is none."""
-        return self._link.last_error
 
     def _deliver(self, messages: Sequence[tuple[str, bytes, bool]]) -> None:
         accepted = [
@@ -381,7 +375,7 @@ class Gateway:
         return all(part.finished for part in self._parts_by_call["finished"])
 
     def _patience(self) -> float:
-        """Return the seconds to wait for messages: 0 if a part has work, unless the store that it needs is away."""
+        """Return the seconds to wait for messages: 0 if a part has work, unless the store is away."""
         is_busy = not self._store_is_away and any(part.busy for part in self._parts_by_call["busy"])
         return 0.0 if is_busy else IDLE_SECONDS
 
@@ -428,14 +422,14 @@ class Gateway:
         return is_taken
 
     def _share_usage(self) -> None:
-        """Tell the inbox each device's use of the worker's time, and the monitor which devices send too often."""
+        """Tell the inbox each device's use of the worker's time, and the monitor how often each device sends."""
         usage = self._usage.take()
         self._inbox.note_costs(usage.seconds)
         self._monitor.note_frequent(AlarmCode.FLOOD, usage.frameless)
         self._monitor.note_frequent(AlarmCode.REPEATS, usage.repeats)
 
     def _take_messages(self, messages: Sequence[Message]) -> None:
-        """Validate messages, store their frames, and tell the parts of births and of stored frames."""
+        """Validate messages, store their frames, and tell the parts which devices came online or sent frames."""
         arrivals, births = self._ingest.take(messages)
         if (recorder := self._recorder) is None:
             return  # messages without a known device have been refused
@@ -457,14 +451,14 @@ class Gateway:
             self._store_failed(error)
 
     def _tell_connected(self) -> None:
-        """Tell all parts of a new connection: the broker may have lost its retained messages."""
+        """Tell the monitor and the parts of a new connection: the broker may have lost its retained messages."""
         self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
         for part in self._parts_by_call["connected"]:
             self._use_store(partial(part.connected, begun_anew=begun_anew))
 
     def _record(self, recorder: Recorder, arrivals: Arrivals) -> None:
-        """Store a round's frames. If one raises an unexpected error, only that frame is left out."""
+        """Store a round's frames. A frame that causes an unexpected error is left out, and counted."""
         try:
             recorder.record(arrivals)
             self._failing_since = None
@@ -480,7 +474,10 @@ class Gateway:
                 _log.error("a frame could not be taken: %s", cause(error))
 
     def _store_failed(self, error: DatabaseError | LedgerError) -> None:
-        """Count an error. UselessError if permanent, or after a minute (no full disk, absent server, ledger error)."""
+        """Count an error of store or ledger. Raises UselessError if it is permanent, or has lasted for a minute.
+
+        A full disk, a server that is away and an error of the ledger may last for any time.
+        """
         self.counters["store_errors"] += 1
         if self.counters["store_errors"] == 1:
             _log.error("the store does not take data: %s; devices will send again", error)
@@ -494,7 +491,7 @@ class Gateway:
             raise UselessError(f"the store has taken nothing for {_FAILING_SECONDS:g} s ({error})")
 
     def _end_if_lost(self, error: Exception) -> None:
-        """Raise UselessError if the store or the ledger is gone or damaged."""
+        """Raise UselessError if the store or the ledger is gone, damaged, or another process's now."""
         if isinstance(error, FileLostError):
             raise UselessError(f"{error}: nothing is stored or called durable any more") from None
         if is_lost(error):
@@ -503,7 +500,7 @@ class Gateway:
 
 
 def store_bytes(location: Location) -> int:
-    """Return the bytes of a store on its disk, also if other processes use it; 0 if they cannot be found out."""
+    """Return the bytes of a store on its disk, whoever uses it; 0 if the store cannot be opened."""
     if isinstance(location, Path):
         return file_bytes(location)
     try:

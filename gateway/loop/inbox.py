@@ -52,20 +52,21 @@ _Queue = deque[tuple[Message, int]]
 
 
 class Inbox:
-    """Queues of messages, one for each device, none of which takes the room or the time of the others.
+    """Queues of messages, one for each device; no device takes the room or the time of the others.
 
-    A device's queue may fill as much room as is left for all. Further messages are refused at once, and the device
-    sends them again. Until its queue is empty, such a device has few turns: otherwise messages of others would wait in
-    the broker behind its own. If the room is used up by many devices, the network thread waits, and the broker keeps
-    the other messages. Devices are served in turns. The broker's answers are taken first: behind a queue of frames, the
-    messages that wait for them would starve.
+    A device's queue may be as long as the room that is left for all. Further messages are refused at once, and the
+    device sends them again. Such a device has few turns until its queue is empty: otherwise messages of other devices
+    would wait in the broker behind its own. If many devices use up the room, the network thread waits, and the broker
+    keeps the other messages. Devices take turns. The broker's answers come before all messages: frames ahead of them
+    would keep the gateway from publishing.
 
     A message that is too large for its topic is only counted. All unknown names share one queue. A device whose
     messages take long has fewer of them in a round.
 
     Args:
-        capacity, capacity_bytes: most messages, and most of their bytes in memory, which the last message may exceed.
-        patience: seconds to wait for room; then the message is refused.
+        capacity: most messages.
+        capacity_bytes: most bytes of messages in memory; the last message may exceed them.
+        patience: seconds to wait for room; then the message and all after it are refused.
         pause: seconds between the turns of a device that has sent more than its share.
         knows: whether a name is a device's or reserved; any thread may call it.
     """
@@ -97,7 +98,10 @@ class Inbox:
         self._closed = False
 
     def deliver(self, messages: Sequence[Message]) -> int:
-        """Append messages. Return how many were refused: the inbox closed or full, or a device's share used up."""
+        """Append messages. Return how many were refused, because the inbox is closed or full, or a device's share is.
+
+        Messages that are too large are not among these; `take_refused` has their number.
+        """
         refused_count = 0
         with self._changed:
             for index, message in enumerate(messages):
@@ -125,12 +129,12 @@ class Inbox:
             return refused_count
 
     def sender(self, topic: str) -> str:
-        """Return the device's name in a topic, '' for every unknown name."""
+        """Return the device's name in a topic; '' for an unknown name, and without a name."""
         device = "".join(topic.split("/", 4)[3:4])
         return device if self._knows(device) else ""
 
     def note_costs(self, seconds: Mapping[str, float]) -> None:
-        """Note each device's seconds of a round, which limit the number of its messages in the next ones."""
+        """Note each device's seconds of a round, which limit the number of its messages in later rounds."""
         for device, count in self._served.items():
             cost = max(seconds.get(device, 0.0) / count, self._costs.pop(device, 0.0) / 2)
             if cost * _AT_ONCE > _SECONDS:
@@ -142,15 +146,16 @@ class Inbox:
         return waiting_count >= max(max_messages, _LEAST_MESSAGES) or waiting_bytes >= max(max_bytes, _LEAST_BYTES)
 
     def notify(self, event: Acknowledged | None) -> None:
-        """Append an answer, or `None` for a new connection, even if full or closed: it takes little memory."""
+        """Append an answer, or `None` for a new connection, even if the inbox is full or closed."""
         with self._changed:
             self._answers.append(event)
             self._changed.notify_all()
 
     def take(self, max_messages: int, timeout: float) -> list[_Event]:
-        """Remove and return all answers and each device's oldest messages; nothing after the timeout, or if closed.
+        """Remove and return all answers, and the oldest messages of each device, `max_messages` at most in all.
 
-        Of `max_messages`, each device has only as many as keep a round short.
+        Waits for the first answer or message, up to `timeout` seconds, unless the inbox is closed. A device has only so
+        many messages that the round stays short.
         """
         with self._changed:
             if self._slow_devices:
@@ -159,7 +164,7 @@ class Inbox:
             return self._take(max_messages)
 
     def take_after_close(self, timeout: float) -> list[_Event]:
-        """Remove and return all answers and messages; wait for the first although the inbox is closed."""
+        """Remove and return all answers and messages. Wait up to `timeout` seconds for the first, although closed."""
         with self._changed:
             self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
             return self._take(self._count, self._count)
@@ -199,7 +204,7 @@ class Inbox:
         return events
 
     def take_refused(self) -> tuple[Counter[str], Counter[str]]:
-        """Return by device how many messages were too large, and how many beyond its share, since the last call."""
+        """Return by device how many messages since the last call were too large, and how many exceeded its share."""
         with self._changed:
             counts = self._oversized, self._flood_counts
             self._oversized, self._flood_counts = Counter(), Counter()
@@ -245,9 +250,9 @@ MAX_POINTS_BYTES = len(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX
 """The largest frame of points, and the largest message of all."""
 _POINTS = bytes([MeasureFrame.SCHEMA])
 MAX_REPORT_BYTES = 1 << 12
-"""More than the largest report for a sum of homes, with a name of 64 letters and 24 numbers."""
+"""More than the bytes of the largest report for a sum of homes, with a name of 64 letters and 24 numbers."""
 MAX_ANSWER_BYTES = 1 << 14
-"""More than a helper's largest answer, about a set of 65,536 reports."""
+"""More than the bytes of a helper's largest answer, about a set of 65,536 reports."""
 _MAX_TOPIC = 256
 """Most letters of a topic, which has up to three names of 64 letters."""
 
@@ -268,7 +273,7 @@ def is_oversized(message: Message) -> bool:
 
 
 class Used(NamedTuple):
-    """Use of the worker by device: seconds, messages without a frame, and frames of already accounted ticks."""
+    """Use of the worker by device: seconds, messages without a frame, and frames of ticks that had come before."""
 
     seconds: dict[str, float]
     frameless: Counter[str]
@@ -276,9 +281,10 @@ class Used(NamedTuple):
 
 
 class Usage:
-    """Each device's use of the worker: seconds, and messages without a frame (statuses, answers, refused messages).
+    """Each device's use of the worker, since the last `take` in `now`.
 
-    Symbol frames that are parsed as arrays are not counted. `now` has the use since the last `take`.
+    Messages without a frame are statuses, answers and refused messages. Frames of symbols that are checked as arrays
+    take no seconds here.
     """
 
     def __init__(self, sender: Callable[[str], str] = lambda _topic: "") -> None:
@@ -301,7 +307,7 @@ class Usage:
 class Ingest:
     """The check of messages against the contract, the policies and the time.
 
-    `refused` is called with topic and reason of each refused message. `streams` receives the streams of symbols.
+    `on_refused` is called with topic and reason of each refused message. `streams` receives the streams of symbols.
     `usage` counts the messages that are read one by one.
     """
 
@@ -323,10 +329,10 @@ class Ingest:
         self._last_warning = float("-inf")
 
     def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[str]]:
-        """Check messages. Return the frames to store, and the devices that have come online.
+        """Check messages. Return the frames to store, and the device of each online status.
 
-        Frames on topics that have brought frames before are parsed and checked as arrays. Every other message, and each
-        frame that fails these checks, is read one by one. A wrong message is refused with its reason.
+        On topics that have brought frames of symbols before, frames are parsed and checked as arrays. All other
+        messages, and frames that fail this check, are read one by one. A wrong message is refused with its reason.
         """
         slots = np.array([self._streams.topics.get(message.topic, -1) for message in messages], dtype=np.int64)
         rows = np.flatnonzero(slots >= 0)
@@ -357,7 +363,7 @@ class Ingest:
         return Arrivals(np.concatenate((slots[fast_rows], slow.slots))[order], symbols, slow.others), births
 
     def read(self, message: Message) -> Received | str | None:
-        """Return a message's frame, or the name of the device that has come online; `None` if refused, or neither."""
+        """Return a message's frame, or the device of an online status; `None` for other and for refused messages."""
         self._counters["received"] += 1
         try:
             return self._read(message)
@@ -388,7 +394,7 @@ class Ingest:
         return Received(parsed.device, parsed.stream, frame)
 
     def _follow_stream(self, topic: str, device: str, stream: str, version: int) -> None:
-        """Let `take` parse and check further frames of a stream as arrays."""
+        """Let `take` check further frames of a stream and version as arrays."""
         model = self._catalogue.find(device, stream, version, SymbolModel)
         slot = self._streams.slot(device, stream)
         self._streams.follow(topic, slot, version, len(model.allowed), model.policy.clock)

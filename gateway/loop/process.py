@@ -30,9 +30,9 @@ _START_BYTES_PER_SECOND = 2_000_000
 def run(settings: GatewayConfig, started: Callable[[], None] = lambda: None, duty: Alone | None = None) -> int:
     """Serve until SIGTERM or SIGINT, then store the frames that have arrived, disconnect, and return the exit code.
 
-    `started` is called when the store is checked and the gateway serves. `duty` is this process's duty if several
-    processes share the devices. The exit code is 1 if the worker has ended by itself. Raises FuguError with one line
-    that says why the gateway cannot start.
+    `started` is called when the gateway serves. `duty` is this process's duty if several processes share the devices,
+    else `None`. The exit code is 1 if the worker has ended by itself, else 0. Raises FuguError, one line, if the
+    gateway cannot start.
     """
     gateway = Gateway(settings, duty)
     stop = Wake()
@@ -59,9 +59,9 @@ def serve(
 ) -> int:
     """Start a gateway, and serve until `stop` is set or the gateway has ended by itself. Return the exit code, 0 or 1.
 
-    One of several processes first waits until that number of processes may share the devices. `started` is called when
-    the gateway serves, `on_turn` about twice a second. `notifier` is told the gateway's state. Raises FuguError with
-    one line that says why the gateway cannot start.
+    A shard first waits until the store is arranged for its number of shards. `started` is called when the gateway
+    serves, `on_turn` about twice a second, also while a shard waits. `notifier` tells the service manager the state.
+    Raises FuguError, one line, if the gateway cannot start.
     """
     manager = notifier or Notifier()
     # The network thread gives the interpreter lock away at every read. With the default of 5 ms a busy worker keeps it
@@ -96,7 +96,7 @@ def serve(
 
 
 class _Compiler:
-    """A thread that compiles kernels while slower code takes the frames. The log names their number."""
+    """A thread that compiles kernels while slower code takes the frames. The log has the number of kernels."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "gateway-compiler")
@@ -104,7 +104,7 @@ class _Compiler:
         compile_beside(self._submit)
 
     def stop(self) -> None:
-        """Start no further compilation; the process ends when the current one is ready."""
+        """Start no further compilation. The process can end only when the current compilation has ended."""
         compile_beside(lambda _compile: None)
         self._thread.shutdown(wait=False, cancel_futures=True)
 

@@ -5,16 +5,17 @@ connection loses the newest report. Reports of points and windows wait in the st
 acknowledged them. Of a stream of symbols, the newest report is published again until the broker has it. A watermark is
 published again whenever its device gives a sign of life.
 
-The times of reports of a stream, or of one of its windows, never go back. Older reports are left out; their frames are
-in the store. After a restart the gateway does not know what it reported, so it reports nothing older than the newest
-frame.
+The times of reports of a stream, or of one of its windows, never go back. An older report is left out; its frame is
+in the store. After a restart the gateway does not know what it had reported, so it reports nothing older than the
+newest frame.
 
 The numbers of watermarks go up, across restarts and across gateways that follow each other. They are microseconds of
 Unix time as it was at the start, so that the numbers of a new store are higher. The store reserves numbers before they
 are used. So a clock that was set back, or was ahead for a while, changes nothing for a gateway that keeps its store.
 
-A live subscriber needs the newest report, and none should wait for a device that sends much. So streams take turns,
-each with its newest waiting frames, as many as fit its share, at most `MOST_WAITING`. Older frames are not reported.
+A live subscriber needs the newest report, and no report should wait for a device that sends much. So streams take
+turns. In its turn a stream gets reports of its newest waiting frames, as many as its share of the room, and at most
+`MOST_WAITING`. Older frames are not reported.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ RESERVED_US = 10_000_000
 
 
 class WatermarkCounter:
-    """A counter that starts at the store's number or the Unix time, if higher; both clocks are in microseconds."""
+    """A counter that starts at the store's number, or at the Unix time if that is higher, and keeps pace with time.
+
+    `now_us` is Unix time, and `elapsed_us` a steady clock, both in microseconds.
+    """
 
     def __init__(
         self,
@@ -88,9 +92,9 @@ class Waiting:
         return serials.pop(min(serials)) if len(serials) > MOST_WAITING else None
 
     def take(self, capacity: int) -> tuple[list[Outgoing], list[int]]:
-        """Remove and return up to `capacity` frames: the newest of each sequence in turn, the oldest of them first.
+        """Remove and return up to `capacity` frames: the newest ones of each sequence in turn, in their order.
 
-        Also returns the serials of older frames of these sequences, which are not reported any more.
+        Also removes the older frames of these sequences, which are not reported any more, and returns their serials.
         """
         outgoing: list[Outgoing] = []
         superseded: list[int] = []
@@ -112,8 +116,8 @@ class Publisher(Part):
 
     Args:
         key: returns the key by which a device checks its watermarks, or `None`; itself `None` without such devices.
-        counters: counts `committed`, `estimates`, `counts` (of windows) and, under their `Reason`, frames that cannot
-            be reported. `coalesced` frames are left out because a newer one was reported, or too many waited.
+        counters: counts `committed` watermarks, `estimates`, `counts` of windows and, under their `Reason`, frames that
+            cannot be reported. `coalesced` reports were left out, because a newer one was out, or too many waited.
 
     Attributes:
         MAX_IN_FLIGHT: most watermarks that the broker has not acknowledged; the same for reports.
@@ -155,11 +159,11 @@ class Publisher(Part):
         self._owed_devices[device] = None
 
     def stored(self, newest_frames: Sequence[Heard]) -> None:
-        """Publish the watermarks of devices whose frames were stored, or refused for good."""
+        """Publish the watermarks of devices whose frames were stored, or refused for good, as soon as possible."""
         self._owed_devices.update(dict.fromkeys(frame.device for frame in newest_frames))
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Drop messages that will never be acknowledged. Reports are published again, watermarks when they are owed."""
+        """With `begun_anew`, publish again the reports that were under way; a watermark waits for its device's sign."""
         if not begun_anew:
             return
         self._watermarks.clear()
@@ -171,7 +175,7 @@ class Publisher(Part):
         self._read_through, self._queued = 0, -1
 
     def acknowledged(self, message_id: int, accepted: bool = True) -> None:
-        """Note that the broker has a message."""
+        """Note that the broker has answered a message; a refused report is not published again either."""
         self._watermarks.discard(message_id)
         if (serial := self._reports.pop(message_id, None)) is not None:
             self._done_serials.append(serial)
@@ -179,7 +183,10 @@ class Publisher(Part):
             self._symbols.acknowledged(*report_key)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Publish as much as may be under way; when idle, also tidy the outbox. Raises DatabaseError without loss."""
+        """Publish as much as may be under way; when idle, also remove published rows from the outbox.
+
+        Raises DatabaseError, after which a later call goes on.
+        """
         self._send_watermarks()
         self._report_symbols()
         self._report_outbox()

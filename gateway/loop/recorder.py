@@ -155,7 +155,7 @@ class Recorder:
 
     @contextmanager
     def _time_for(self, device: str) -> Iterator[None]:
-        """Add the seconds of the block to the device's use."""
+        """Add the seconds of a context to the device's use."""
         start = time.perf_counter()
         try:
             yield
@@ -179,7 +179,10 @@ class Recorder:
         self.symbols.read_again()
 
     def seal(self, *, now: bool = False) -> None:
-        """Seal the journal if it is large or old, or with `now` in any case. Raises DatabaseError without loss."""
+        """Seal the journal if it is large or old, or with `now` in any case.
+
+        Raises DatabaseError: the journal stays as it was, and is not sealed again for a minute.
+        """
         tail, seconds = self._store.symbols.tail, self._seconds()
         if not tail.rows and not now:
             self._last_seal = seconds
@@ -211,27 +214,27 @@ class Recorder:
         self._store.extend_coverage(ends)
 
     def watermarks(self, device: str) -> list[Committed]:
-        """Return a device's watermark, as one or several messages."""
+        """Return a device's watermark, as messages of up to `MAX_STREAMS` sequences each."""
         names = self._catalogue.sequences(device)
         commits = [self._load(device, name).coverage.commit(name) for name in names]
         return [Committed(tuple(commits[i : i + MAX_STREAMS])) for i in range(0, len(commits), MAX_STREAMS)]
 
     def has_frames(self, device: str) -> bool:
-        """Return whether a frame of a device is stored."""
+        """Return whether any tick or window of a device is accounted for, also by frames that were removed since."""
         return any(self._load(device, name).coverage.end >= 0 for name in self._catalogue.sequences(device))
 
     def coverage_of(self, device: str, name: str) -> tuple[Coverage, Shifts]:
-        """Return the ticks that a sequence has accounted for, and how far its numbers are ahead of the wall clock."""
+        """Return the ticks that a sequence has accounted for, and the shifts of its tick numbers."""
         sequence = self._load(device, name)
         return sequence.coverage, sequence.shifts
 
     def note_removed(self, device: str, sequence: str, begin: int) -> None:
-        """Note that a sequence's frames before `begin`, a tick or a window's index, have been removed."""
+        """Note that a sequence's frames before a tick, or before the index of a window, have been removed."""
         sequence_state = self._load(device, sequence)
         sequence_state.begin = max(sequence_state.begin, begin)
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
-        """Return the report of a stored frame, `None` if the frame is gone. Raises FuguError if there can be none."""
+        """Return the report of a stored frame; `None` if the frame is gone. Raises FuguError if it has no report."""
         _, key, frame = outgoing
         if key.window:
             return self._windows.report(key, frame)
@@ -253,7 +256,7 @@ class Recorder:
     def _record(
         self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counts: Counter[str]
     ) -> None:
-        """Store frames of one sequence in the order of their ticks, and count what became of each."""
+        """Store frames of one sequence in the order of their ticks, and count the outcome of each."""
         sequence = self._load(device, name)
         if sequence.number is None:
             sequence.number = self._store.number(device, name)
@@ -310,9 +313,9 @@ class Recorder:
             self._store.versions.put(device, stream, timeline, is_whole=kind is self._windows)
 
     def _note_version(self, device: str, stream: str, frame: AnyFrame, timeline: Timeline | None) -> Timeline | None:
-        """Note a frame's policy version in its stream's timeline, which is returned.
+        """Note a frame's policy version in the timeline of its stream, read from the store if `None`, and return it.
 
-        A window's frame is noted only if its stream sends no symbols.
+        A window's frame is noted only if its policy has no symbols.
         """
         begin, absent_ticks = frame.previous + 1, 0
         if isinstance(frame, WindowFrame):
@@ -329,7 +332,7 @@ class Recorder:
         return timeline
 
     def _account_for_removed(self, sequence: _Sequence, kind: Kind[Any], key: Place, span: FrameSpan) -> str:
-        """Account for a frame from before the sequence's `begin`. Return its counter."""
+        """Account for the ticks of a frame from before the sequence's `begin`. Return the counter of its outcome."""
         is_held = sequence.coverage.holds(span.first, span.last)
         if not is_held and sequence.coverage.meets(span.first, span.last):
             return "conflict"
@@ -339,7 +342,7 @@ class Recorder:
     def _account_for(
         self, sequence: _Sequence, kind: Kind[Any], key: Place, span: FrameSpan, *, is_stored: bool
     ) -> None:
-        """Account for a frame's ticks. With `is_stored` no frame is to be stored for them."""
+        """Account for a frame's ticks. `is_stored`: its frame is not added, as another is stored or was removed."""
         if (merge := sequence.coverage.add(span.previous, span.last)) is None:
             return
         if kind is not self.symbols:

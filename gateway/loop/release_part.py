@@ -42,8 +42,8 @@ _LEAST_RATIO = 10
 class Releasing(Part):
     """Makes the releases of the file `releases`; `progress` gives the ticks that devices have accounted for.
 
-    If other processes have the devices (`shared`), the ledger's lease is taken from any former holder. `history` gives
-    the history of a device's stream, by default the store's.
+    If shards have the devices (`shared`), the ledger's lease is taken from any former holder. `history` gives the
+    history of a device's stream; by default it is read from the store.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Releasing(Part):
         return self._halted or self._schedule.finished
 
     def details(self) -> dict[str, object]:
-        """Return by release the first tick of its next window, where known."""
+        """Return under `next_releases` the first tick of each release's next window, where it is known."""
         return {"next_releases": {} if self._halted else self._schedule.next_windows()}
 
     def needed(self) -> dict[tuple[str, str], int]:
@@ -103,22 +103,22 @@ class Releasing(Part):
         return {} if self._halted else self._schedule.needed_ticks()
 
     def stored(self, newest_frames: Sequence[Heard] = ()) -> None:
-        """Note that new frames are in the store."""
+        """Note that new frames are in the store. If shards have the devices, read the versions that have run."""
         if self._shared:  # other processes have received the frames
             for version in self._store.policy_versions():
                 self._catalogue.note_run(*version)
         self._schedule.has_changed = True
 
     def wait_again(self) -> None:
-        """Note that a process that takes frames has come back."""
+        """Note that a shard has come back."""
         self._schedule.wait_again()
 
     def publish_sums(self, groups: Iterable[GroupDocument]) -> None:
-        """Also publish the sums of these groups."""
+        """Publish the sums of these groups, in place of those of the last call."""
         self._schedule.other_topics = self._sums.topics(groups)
 
     def refusal(self, window: SumWindow) -> str:
-        """Return why no audience may get the sum of a window, or '' if one may. Raises DatabaseError."""
+        """Return the reason why no audience may get the sum of a window; '' if one may. Raises DatabaseError."""
         self._renew_if_due()
         return self._sums.refusal(window)
 
@@ -145,7 +145,7 @@ class Releasing(Part):
             self._counters["ledger_errors"] += 1
 
     def renew(self) -> None:
-        """Renew the ledger's accounts before the next release: new policies may allow less."""
+        """Let the ledger's accounts be renewed before the next release: new policies may allow less."""
         self._to_renew = True
 
     def pump(self, *, idle: bool = False) -> None:

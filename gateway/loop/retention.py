@@ -1,10 +1,10 @@
 """Removal of frames and chunks that are too old, and of everything that a device has sent.
 
-A frame's age is counted from its last tick, by the clock of its policy. It ends now, or at the newest sealed tick of
-the whole fleet if that is earlier: a clock that jumps ahead removes nothing too early. From a chunk, the symbols that
-have been too old for an hour are cut off. Some things stay, however old: ticks that a release still needs, the newest
-frames of points, a stream's newest tick, and all charges. Work is done between batches of frames, in transactions of
-bounded size.
+A frame's age is the time from the end of its last tick, by its policy's clock, until now. If the newest sealed symbol,
+point or window ended earlier than now, its end counts as now: a clock that jumps ahead removes nothing too early. From
+the first chunk of a stream, the symbols that have been too old for an hour are cut off. Some things stay, however old:
+ticks that a release still needs, the newest frames of points, a stream's newest tick, and all charges. Work is done
+between batches of frames, in transactions of bounded size.
 
 When a device is erased, some things stay: its accounted ticks, its policies, its last released tick, and the ledger
 without the device's sums. So nothing is asked for, charged or released again.
@@ -57,9 +57,9 @@ class _Removal(NamedTuple):
 class Retention(Part):
     """Removes old frames from all sequences of a store that the calling thread owns, again and again.
 
-    `needed` gives by device and stream the first tick that is needed whatever its age. `may_forget` returns whether
-    that tick is known, `None`: always. Estimates see `lag` later ticks. `counters` counts `frames_removed`, in which
-    a chunk or the cut-off part of a chunk counts once.
+    `needed` gives by device and stream the first tick that releases need, whatever its age. Nothing is removed while
+    `may_forget` returns false; `None` is for always true. Estimates see `lag` later ticks. `counters` counts
+    `frames_removed`: a chunk counts once, and so does the cut-off part of a chunk.
     """
 
     def __init__(
@@ -129,7 +129,10 @@ class Retention(Part):
         return _POINTS if self._catalogue.is_measured(sequence.device, sequence.stream) else SYMBOLS
 
     def _find_removal(self, frames: Frames, sequence: Place, max_rows: int) -> _Removal | None:
-        """Return the removal of a sequence's old frames, or `None`. If none is old, trim the first chunk of symbols."""
+        """Return the removal of up to `max_rows` old frames of a sequence; `None` without old frames.
+
+        Without old frames of symbols, also trim the first chunk.
+        """
         aged, number = self._store.aged, sequence.number
         if (newest_frame := aged.newest(frames, number)) is not None:
             self._seen_us = max(self._end_us(sequence, newest_frame), self._seen_us or 0)
@@ -151,7 +154,7 @@ class Retention(Part):
         return _Removal(frames, sequence, last.key, begin, len(removable_frames))
 
     def _is_removable(self, sequence: Place, before_us: int, frame: Aged) -> bool:
-        """Return whether a frame has ended by a time, and no release needs it."""
+        """Return whether a frame has ended by `before_us`, in Unix time, and no release needs it."""
         needed_tick = self._needed.get((sequence.device, sequence.stream), math.inf)
         return self._end_us(sequence, frame) <= before_us and self._wall_tick(sequence, frame) < needed_tick
 
@@ -185,20 +188,20 @@ class Retention(Part):
         return clock.epoch_us + (self._wall_tick(sequence, frame) + 1) * clock.period_us
 
     def _wall_tick(self, sequence: Place, frame: Aged) -> int:
-        """Return a frame's last tick as the wall clock counts it, without the device's shift."""
+        """Return the wall tick of a frame's last tick."""
         return frame.last - self._recorder.coverage_of(sequence.device, sequence.name)[1].at(frame.key)
 
 
 def forget_device(location: Location, device: str, ledger: Location | None = None) -> Forgotten:
-    """Erase a device's symbols, points, windows and all that follows from them, and rewrite the file without them.
+    """Erase a device's symbols, points, windows, reports and all that follows from them, and rewrite the store.
 
     Args:
-        location: the store, whose gateway must not be running; its other processes end if they run.
-        ledger: the ledger of its releases, if there are any; by default the one beside the store.
+        location: the store, whose gateway must not be running; shards that run end.
+        ledger: the ledger of its releases; `None` for the one beside the store.
 
     Raises:
         StoreError: one line that says what is wrong; the call may be repeated, also after success.
-        LedgerError: the store's releases were charged to a ledger that is missing, or is another one.
+        LedgerError: the ledger that the store's releases were charged to is missing, or another one was named.
     """
     from gateway.releases.ledger import Ledger
 
@@ -218,7 +221,7 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
 
 @contextmanager
 def _erasing(device: str, place: str) -> Iterator[None]:
-    """Turn a DatabaseError of the block into a StoreError that names the device and the place."""
+    """Turn a DatabaseError within the context into a StoreError that names the device and the place."""
     try:
         yield
     except DatabaseError as error:

@@ -58,9 +58,9 @@ def _now_us() -> int:
 class Reports(Part):
     """Takes the reports of devices: those of a round become durable together, and are then acknowledged.
 
-    `owe_watermark` is called with each device whose watermark has moved, `on_refused` with device and reason of each
-    invalid report, `tell` with the ticks that a report covers. `counters` counts `report_` with `stored`,
-    `late`, `duplicate` or `conflict`.
+    `owe_watermark` is called with the device of each report, `on_refused` with device and reason of each invalid one,
+    `tell` with the last tick of a report's window. `counters` counts `report_stored`, `report_late`, `report_duplicate`
+    and `report_conflict`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Reports(Part):
         self._unstored: list[DeviceReport] = []
 
     def heard(self, message: Message) -> bool:
-        """Take a report."""
+        """Check a report, and keep it until `pump`. Return whether the message is a report of this fleet."""
         try:
             parsed = message.parsed
         except FuguError:
@@ -139,7 +139,7 @@ class Reports(Part):
         return group
 
     def _store_report(self, device_report: DeviceReport) -> str:
-        """Store a report unless its window is settled or due. Return the counter of what became of it."""
+        """Store a report unless its window is settled or due. Return the counter of its outcome."""
         report, closed_number = device_report.report, self._store.sums.through(device_report.report.document)
         is_late = closed_number is not None and report.number <= closed_number
         if is_late or device_report.group.due_us(report.number) <= self._now_us():
@@ -197,7 +197,7 @@ class Sums(Part):
         self._sending = None
 
     def heard(self, message: Message) -> bool:
-        """Take the first valid answer to each request."""
+        """Keep the first valid answer to each request. Return whether the message is an answer to this fleet."""
         try:
             parsed = message.parsed
         except FuguError:
@@ -212,7 +212,7 @@ class Sums(Part):
         return True
 
     def pump(self, *, idle: bool = False) -> None:
-        """Settle windows, open answered ones, and send a request. Raises DatabaseError; a later call goes on."""
+        """Settle windows, open answered sets, send pages of a request. Raises DatabaseError; a later call goes on."""
         self._settle()
         for opening in self._store.sums.openings():
             group = self._groups.get(opening.document)
@@ -225,7 +225,7 @@ class Sums(Part):
         self.due = 0.0 if self._sending is not None else self._seconds() + _LOOK_SECONDS
 
     def details(self) -> dict[str, object]:
-        """Return how many windows wait for their helper."""
+        """Return under `sums_waiting` how many windows wait for their helper."""
         return {"sums_waiting": len(self._next_asks)}
 
     def _settle(self) -> None:
@@ -257,7 +257,7 @@ class Sums(Part):
         return ""
 
     def _refusal(self, group: GroupDocument, number: int, members: Collection[StoredReport]) -> str:
-        """Return why nobody could get the sum of a window, or '' if an audience could."""
+        """Return the reason why nobody could get the sum of a window; '' if an audience could."""
         if self._releasing is None:
             return "this gateway has no releases: say releases in its file"
         if len(members) < group.quorum:
@@ -265,7 +265,7 @@ class Sums(Part):
         return self._releasing.refusal(_window(group, number, members))
 
     def _note_answer(self, group_name: str, envelope: Envelope) -> None:
-        """Check a helper's answer; keep it if a request waits for it. FrameError, TrustError, RefusedError: wrong."""
+        """Check a helper's answer, and keep it if a request waits for it. FuguError if it is wrong."""
         answer = OpeningAnswer.decode(envelope.payload)
         opening = Opening(answer.document, answer.number, answer.request)
         group = self._groups.get(answer.document)
@@ -286,7 +286,7 @@ class Sums(Part):
         self.due = 0.0
 
     def _open(self, opening: Opening, group: GroupDocument, answer: OpeningAnswer) -> None:
-        """Add up the shares of an opened set, and release the sums."""
+        """Add up the shares of an answered set, and release the sums; without a sum, the window is lost."""
         if answer.reason:
             self._lose(opening, group, _NO_SUM_REASONS[answer.reason])
             return

@@ -3,8 +3,9 @@
 This room has the parts that tell what streams are: descriptions, Home Assistant, tables for devices.
 
 In a round, the messages are stored in one transaction, and the parts hear of them. Then each part that is due does one
-small piece of work. The worker's thread makes all calls except `start` and `close`. If a call raises an error of store
-or ledger, the loop counts it, and goes on with the next part.
+small piece of work. The worker's thread makes all calls but these: another thread calls `start` and `close`, and the
+monitor calls `details`. If a call raises an error of store or ledger, the loop counts it, and goes on with the next
+part.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Form = TypeVar("Form", Status, PolicyStatus)
 
 @dataclass(slots=True, unsafe_hash=True, repr=False)
 class Message:
-    """A message that the broker has delivered; topic and payload are decoded once, even if several parts read them."""
+    """A message from the broker. Topic and payload are decoded once, even if several parts read them."""
 
     topic: str
     payload: bytes
@@ -77,7 +78,7 @@ class Part:
         """
 
     def heard(self, message: Message) -> bool:
-        """Note a message that is no frame of a known stream of symbols. Return whether no other part needs it."""
+        """Note a message, unless it is of a known stream of symbols. Return whether no other part needs it."""
         return False
 
     def born(self, device: str) -> None:
@@ -100,7 +101,7 @@ class Part:
 
     @property
     def busy(self) -> bool:
-        """True if there is, or may be, work to do at once."""
+        """True if there is, or may be, work to do at once, so that the worker does not wait for messages."""
         return False
 
     @property
@@ -109,5 +110,5 @@ class Part:
         return True
 
     def details(self) -> dict[str, object]:
-        """Return this part's share of the gateway's health details."""
+        """Return this part's share of the gateway's health details; the monitor's thread calls it."""
         return {}

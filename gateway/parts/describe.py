@@ -1,8 +1,9 @@
 """The policy that each stream has in force, and its description, retained at the broker.
 
-A stream's version is the newer of two: the newest tick's among online statuses and frames, and that in the document's
-answer on `policy/status`. A late frame has older ticks and undoes no rollback. A last will names no version. After a
-restart the broker's retained statuses and answers name versions again, and stored frames name theirs.
+A stream's version is the higher of two. One is the version that online statuses and frames name for the newest tick.
+The other is the document's version in the device's answer on `policy/status`. A late frame has older ticks and undoes
+no rollback. A last will names no version. After a restart, the broker's retained statuses and answers name versions
+again, and so do stored frames.
 
 After every connection the broker sends what it has retained. A description that differs from the policy in force is
 published. Descriptions of unknown streams are deleted, whoever published them. Unchanged ones are not sent again.
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
 __all__ = ["Describing", "InForce", "digest", "share_due_us"]
 
 _STORED = -1
-"""The tick of versions that only the store names: before all others."""
+"""The tick of a version that only stored policies name: before all ticks."""
 
 
 class Running(NamedTuple):
     """A stream's policy, and whether the device has named its version.
 
-    `others` are versions that the device has named, or stored frames have, the newest last: some of their frames may
-    still come. `history` has the ticks of all versions.
+    `others` are the policies of other versions that the device has named, or stored frames have, the newest last. Some
+    of their frames may still come. `history` has the ticks of all versions.
     """
 
     policy: AnyPolicy
@@ -57,8 +58,9 @@ class Running(NamedTuple):
 class InForce:
     """The policies in force. `refusals` has by device the reason why it refused its newest document.
 
-    Only names of the catalogue are remembered. A device that is `enrolled` may get a policy later, so its newest status
-    that names a stream without a policy waits for `renew`. `rows` gives the stored intervals of a stream's ticks.
+    Only streams of the catalogue are remembered. A device that is `enrolled` may get a policy later: if its newest
+    status names a stream without a policy, the status waits for `renew`. `rows` gives the stored intervals of a
+    stream's ticks.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class InForce:
         return newest_version[1] != version_before[1] or is_new_version
 
     def take_answer(self, device: str, answer: PolicyStatus) -> bool:
-        """Take a device's answer to a document. Return whether the device's document or refusal has changed."""
+        """Take a device's answer to a document. Return whether the version in force or the refusal has changed."""
         if not (self._catalogue.has(device) or self._enrolled(device)):
             return False
         answer_before = self._documents.get(device), self.refusals.get(device, "")
@@ -123,7 +125,7 @@ class InForce:
         return answer_before != (answer.version, answer.reason)
 
     def running_policy(self, device: str, stream: str) -> Running | None:
-        """Return the policy of a stream; `None` without one, or if its device refused it and named no version."""
+        """Return the policy in force of a stream; `None` without one, or if the device refused it and runs none."""
         policy = self.policy(device, stream)
         version = self._newest_version(device, stream)
         if policy is None or not version:
@@ -143,7 +145,7 @@ class InForce:
         return None if newest is None else versions[newest]
 
     def _newest_version(self, device: str, stream: str) -> int:
-        """Return the newest version that a stream is known to have run; 0 if none is known."""
+        """Return the newest version that a stream is known to run; 0 if none is known."""
         stored = max(self._versions_used(device, stream), default=0)
         return max(self._named_versions.get((device, stream), (_STORED, stored))[1], self._documents.get(device, 0))
 
@@ -171,7 +173,8 @@ class InForce:
 
 
 QUIET_SECONDS, REST_SECONDS, SLICE_SECONDS = 1.0, 0.25, 0.05
-"""Wait after a connection for the broker's retained messages; time between two looks at marked devices; of a look."""
+"""Wait after a connection for the broker's retained messages, pause between looks at marked devices, and a look's time.
+"""
 _RESTS = 20
 """Ratio of the time without a new description of a device to the time that its description took."""
 _MOST_FOREIGN = 1000
@@ -190,7 +193,7 @@ class Described(NamedTuple):
 
     @classmethod
     def of(cls, running: Running) -> Self:
-        """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
+        """Describe a policy, and as many other versions as one message has room for, the newest ones."""
         for skip in range(len(running.others) + 1):
             policy, confirmed, other_policies, history = running
             description = describe(policy, confirmed=confirmed, history=history, other_policies=other_policies[skip:])
@@ -207,12 +210,12 @@ def digest(payload: bytes) -> bytes:
 class Describing(Part):
     """Publishes descriptions; used by the gateway's worker.
 
-    With `shared` other processes store the frames, so that each status marks its device. A message only
-    marks its device; the next `pump` looks at marked devices, and describes each stream once.
+    A message only marks its device; the next `pump` looks at marked devices, and describes each stream once. With
+    `shared`, shards store the frames, and therefore every status marks its device.
 
-    `counters` counts `descriptions`: messages, including those that clear a description. `has_left` returns whether a
-    device has left the fleet, `enrolled` whether it is in the registry. `on_refusals` is called with all devices that
-    refuse their newest document, `changed` when descriptions have changed.
+    `counters` counts `descriptions`: messages, also those that clear a description. `has_left` returns whether a device
+    has left the fleet, `enrolled` whether it is in the registry. `on_refusals` is called with all devices that refuse
+    their newest document, `changed` when descriptions have changed.
     """
 
     def __init__(
@@ -267,7 +270,10 @@ class Describing(Part):
         self._look_soon()
 
     def heard(self, message: Message) -> bool:
-        """Note the digest of a description that the broker has, or the versions that a device names."""
+        """Note the digest of a description that the broker has, or the versions that a device names.
+
+        Return whether the message is a description, whose payload is the digest.
+        """
         try:
             parsed = message.parsed
             if parsed.kind == "description":
@@ -312,7 +318,7 @@ class Describing(Part):
         self.due = max(self._quiet_at, self._rested_at)
 
     def _first_share(self) -> str:
-        """Return in words when the first device will have shared something, if it runs."""
+        """Return in words when the first of the devices will share something, if it runs."""
         streams = [
             policy
             for device in filterfalse(self._has_left, self._catalogue.names())
@@ -403,7 +409,7 @@ class Describing(Part):
 
 
 def share_due_us(policy: AnyPolicy, now_us: int) -> int:
-    """Return the Unix time when a running device has shared something: the next end of a window, or a full frame."""
+    """Return the Unix time, in microseconds, of the next tick that ends a window, or fills a frame that begins now."""
     from gateway.store.journal import tick_at
 
     clock, tick, end_ticks = policy.clock, max(tick_at(policy.clock, now_us) + 1, 0), []

@@ -1,12 +1,12 @@
 """Home Assistant: one retained discovery document for each device, made from the descriptions of its streams.
 
 Home Assistant evaluates a document's templates on the messages of a stream. Names of states may be any text. In
-templates they are literals of letters, digits and escapes only, so that none can become a part of a template. A share
-is shown with its interval. A likely state is shown only for a stream that its plan calls useful for that.
+templates they are literals of letters, digits and escapes only, so that no name can act as code. A counted share is
+shown with its interval. A likely state is shown only for a stream that its plan calls useful for that.
 
-Documents are published again whenever Home Assistant starts. The store knows them, so that they are cleared with the
-device, or when discovery is switched off. A document also names components that are gone, so that Home
-Assistant removes them.
+Documents are published again whenever Home Assistant starts. The store has their components, so that documents are
+cleared when the device leaves or discovery is switched off. A document also names components that are gone, so that
+Home Assistant removes them.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ _SURENESS = (
     "{{ (100 / (1 + 2.718281828 ** (0 - value_json.guarantee.epsilon))) | round(1, 'ceil') }}"
     "{% else %}100.0{% endif %}"
 )
-"""Highest possible belief in a secret that had a probability of one half, in per cent."""
+"""Template of the highest belief, in per cent, in a secret that had a probability of one half before."""
 
 
 _version = cache(version)
 
 
 def _components(description: Description) -> dict[str, Component]:
-    """Return the entities of a stream: its protection in words, and its values."""
+    """Return the entities of a stream by key: its protection, and its values."""
     ticks = description.guarantee.stretch_ticks
     seconds = dict(STRETCHES)
     rows = [
@@ -159,7 +159,10 @@ def _topic(kind: Literal["description", "count", "estimate"], description: Descr
 def _entity(
     platform: str, name: str, topic: str, jinja: str, attributes: Mapping[str, str] | None = None, **options: object
 ) -> Component:
-    """Return an entity whose state is a template's value of the messages on a topic; attributes are expressions."""
+    """Return an entity whose state is the value of the template `jinja` for the messages on a topic.
+
+    Attributes are expressions by name. An empty template stands for an entity without a state.
+    """
     entity = {"platform": platform, "name": name} | ({"state_topic": topic, "value_template": jinja} if jinja else {})
     if attributes:
         pairs = ", ".join(f"'{key}': {expression}" for key, expression in attributes.items())
@@ -168,7 +171,7 @@ def _entity(
 
 
 def _members(*names: str) -> dict[str, str]:
-    """Return members of a message as attributes, each under its last name."""
+    """Return attributes for members of a message: `a.b` is called `b`."""
     return {name.rpartition(".")[2]: f"value_json.{name}" for name in names}
 
 
@@ -261,12 +264,12 @@ def _point_entity(description: Description) -> dict[str, Component]:
 
 
 def _if_useful(expression: str) -> str:
-    """Return an expression that is None where the plan found the value no better than a guess."""
+    """Return an expression that is None if the message is not marked as useful."""
     return f"{expression} if value_json.useful else None"
 
 
 def _shown_states(states: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Return index and name of the states whose shares are shown: of two the "on" state, of too many none."""
+    """Return index and name of the states whose shares are shown: of two only the "on" state, of too many no state."""
     pairs = list(enumerate(states))
     return pairs[_on_state(states) :][:1] if len(states) == 2 else pairs if len(states) <= MOST_STATES else []
 
@@ -305,11 +308,10 @@ _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 10.0
 class HomeAssistant(Part):
     """Publishes discovery documents; used by the gateway's worker.
 
-    `describe` gives the descriptions of each device's streams, or `None` until there are any. If `describe` itself is
-    `None`, all published documents are cleared. The `pump` after a `renew` calls it, and makes new documents of changed
-    descriptions. `pause` gives the seconds to wait after Home Assistant has started.
-    `counters` counts `discovery`: documents that were published or cleared. `knows` returns whether a device may get a
-    document.
+    `describe` gives the descriptions of each device's streams, or `None` until all are made. The `pump` after a `renew`
+    calls it, and makes new documents of changed descriptions. If `describe` itself is `None`, all published documents
+    are cleared. `pause` gives the seconds to wait after Home Assistant has started. `counters` counts `discovery`:
+    documents that were published or cleared. `knows` returns whether a device may get a document.
     """
 
     def __init__(
@@ -346,7 +348,7 @@ class HomeAssistant(Part):
         self.topics = () if describe is None else (STATUS_TOPIC, topic_of("status", fleet, "+"))
 
     def heard(self, message: Message) -> bool:
-        """Note a start of Home Assistant, or a device's status. Return whether no other part needs the message."""
+        """Note a start of Home Assistant, or a device's status. Return whether the message is on the former's topic."""
         if message.topic != STATUS_TOPIC:
             if self._describe is not None:
                 self._note_status(message)
@@ -399,7 +401,10 @@ class HomeAssistant(Part):
         self._due_devices |= self._components_of.keys() - self._documents.keys()
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
-        """Take the broker's answer. Raises DatabaseError; the document is cleared again at the next connection."""
+        """Forget a device whose document the broker has cleared.
+
+        Raises DatabaseError: the document is cleared again at the next connection.
+        """
         device = self._cleared_devices.pop(message_id, None)
         if device is not None and accepted and device not in self._documents:
             with self._store.transaction():
@@ -407,7 +412,7 @@ class HomeAssistant(Part):
             self._components_of.pop(device, None)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Publish due documents. Raises DatabaseError if the store cannot be used; a later call tries again."""
+        """Publish due documents, and whether devices are online. Raises DatabaseError; a later call tries again."""
         if self._is_stale:
             self._make_documents()
         if self._is_stale:

@@ -1,8 +1,8 @@
 """Tables of a measured stream, made from its policy and nothing secret, and sent ahead of their ticks.
 
-Each set of possible states without a table in the policy gets a table. With a delta, the likely states of the set, by
-the newest belief, get one too. A table is stored before it is sent, because frames name it by its number. A device that
-comes online is sent all tables again. Without a fitting table, it uses its fallback.
+Each set of possible states without a table in the policy gets a table. If the policy has a delta, the likely states of
+the set, by the newest belief, get another table. A table is stored before it is sent, because frames name it by its
+number. A device that comes online is sent all tables again. Without a fitting table, a device uses its fallback.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = ["TableSender"]
 def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noise, tuple[tuple[int, int], ...]]:
     """Make noise that passes the device's check while some states are possible.
 
-    `possible` has N booleans, at least two of them true. States that are not `likely` have the nearest likely state as
-    surrogate. Also returns the joined pairs (exposed state, partner). Raises TableError, GraphError or FuguError if the
-    device has to use its fallback.
+    `possible` and `likely` have N booleans; at least two states are possible. A possible state that is not `likely` has
+    the nearest likely state as surrogate. Also returns the pairs (exposed state, partner) that were joined, as the
+    first has no possible neighbour. Raises TableError, GraphError or FuguError if the device has to use its fallback.
     """
     policy, values = model.policy, model.values
     graph = policy_graph(model)
@@ -73,7 +73,7 @@ _SLICE_SECONDS = 0.05
 _RESTS = 20
 """Ratio of the time without new tables of a stream to the time that its tables took."""
 _SPARE = 4
-"""Places for tables on a device that the schedule leaves to tables of likely states."""
+"""Places of a device that tables of possible states leave to tables of likely states."""
 _MOST_REMEMBERED = 256
 _MOST_NUMBER = 2**32 - 1
 FOR_EVER = MAX_TICK + 1
@@ -82,8 +82,8 @@ FOR_EVER = MAX_TICK + 1
 class TableSender(Part):
     """Makes and sends the tables that each device needs, in short steps; the stream that waits longest comes first.
 
-    `counters` counts `tables_made`, `tables_sent`, `tables_failed`. `table_bytes` gives the bytes of a table for a
-    stream of a device; without it, the table's plain message is sent.
+    `counters` counts `tables_made`, `tables_sent` and `tables_failed`. `table_bytes` gives the message with a table for
+    a device's stream; `None` for the table's unsigned message.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class TableSender(Part):
                 self._next_looks.pop(key, None)
 
     def stored(self, newest_frames: Sequence[Heard]) -> None:
-        """Note that the beliefs about streams have changed."""
+        """Look soon at streams with new frames: the belief has changed."""
         for frame in newest_frames:
             self._next_looks.pop((frame.device, frame.stream), None)
 
@@ -187,7 +187,7 @@ class TableSender(Part):
             self._counters["tables_sent"] += 1
 
     def _running_model(self, key: _Key, newest_frame: Measured | None) -> MeasureModel:
-        """Return the model of the policy that the device's newest frame names; the newest policy's without a frame."""
+        """Return the model of the policy that the newest frame names; of the newest policy without a valid frame."""
         if newest_frame is not None:
             with suppress(RefusedError):
                 return self._catalogue.find(*key, newest_frame.frame.policy_version, MeasureModel)
@@ -204,7 +204,7 @@ class TableSender(Part):
             yield from self._likely_tables(key, model, newest_frame, tick, ticks_ahead)
 
     def _scheduled_tables(self, key: _Key, model: MeasureModel, tick: int, ticks_ahead: int) -> Iterator[TimedTable]:
-        """Yield tables of the sets of possible states that come in the next ticks."""
+        """Yield tables for the sets of possible states of the next ticks, the earliest set first."""
         policy_sets = {table.constraint for table in model.policy.measure_tables}
         if not model.policy.changes:  # otherwise sets may stay for many ticks, and change later
             ticks_ahead = min(ticks_ahead, len(model.reach.all()))
@@ -239,7 +239,10 @@ class TableSender(Part):
     def _obtain_table(
         self, key: _Key, model: MeasureModel, possible: Bools, likely: Bools, ticks: tuple[int, int], capacity: int
     ) -> TimedTable | None:
-        """Return the table for some states, stored or newly made; `None` if the device has no room for it."""
+        """Return the table for some states, stored or newly made; `None` if it cannot be made, or the device is full.
+
+        The table is for the ticks from `ticks[0]` until before `ticks[1]`; a device holds `capacity` tables.
+        """
         policy = model.policy
         name = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
         if (key, policy.version, name) in self._failed_keys:

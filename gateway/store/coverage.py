@@ -4,9 +4,10 @@ Intervals of accounted numbers are half open, (after, through], as in `fugu.cont
 (previous, last]: the device says that numbers in (previous, first) never had a symbol. Watermarks follow from these
 intervals.
 
-Numbers only go up; a device whose clock went back raises the shift, and never lowers it. So the numbers of one shift
-lie side by side. Wall ticks come again after a clock went back; a wall tick belongs to the newest shift that has begun
-by then. A device is a part of the windows all of whose wall ticks belong to one shift.
+A number is a device's own tick, or the index of a window. Less its shift, a tick number is the wall tick. Numbers only
+go up: a device whose clock went back raises the shift, and never lowers it. So the numbers of one shift lie side by
+side. Wall ticks come again after a clock went back; then a wall tick belongs to the newest shift that has begun by it.
+A device is a part of a window if all wall ticks of the window belong to one shift.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Merge(NamedTuple):
 
 
 class Coverage:
-    """A set of ticks as disjoint intervals, none touching the next; given as pairs (after, through) in any order."""
+    """A set of ticks as disjoint intervals (after, through] that do not touch; made from such pairs in any order."""
 
     def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
         self._after: list[int] = []
@@ -71,7 +72,7 @@ class Coverage:
             self.add(after, through)
 
     def add(self, after: int, through: int) -> Merge | None:
-        """Add the ticks (after, through]. Return the change, or `None` if every tick was in the set before."""
+        """Add the ticks (after, through]. Return the change; `None` if every tick was in the set before."""
         low = bisect_left(self._through, after)  # the first interval that reaches `after`
         high = bisect_right(self._after, through)  # the first interval that begins beyond `through`
         if low < high:
@@ -189,7 +190,7 @@ class Shifts:
         return changed_spans
 
     def in_ticks(self, window: Window) -> Shifts:
-        """Convert a device's window indices to the first ticks of the windows."""
+        """Convert shifts by window index to shifts by the first ticks of these windows."""
         start, stride = window.start, window.stride
         return Shifts((shift, start + low * stride, start + high * stride) for shift, low, high in self._spans)
 
@@ -224,7 +225,10 @@ class Shifts:
         return newest_span.shift if is_whole else None, newest_span.first
 
     def stretches(self, first_wall: int) -> Iterator[tuple[int, int, int]]:
-        """First number, last number and shift of each stretch of wall ticks from one on, newest shift first."""
+        """Yield the first number, last number and shift of each stretch of wall ticks from `first_wall` on.
+
+        The newest shift comes first. Each wall tick is in one stretch, that of the shift that it belongs to.
+        """
         end = MAX_TICK
         for i in range(len(self._spans) - 1, -1, -1):
             span = self._spans[i]

@@ -39,7 +39,7 @@ class Kind:
         file: the kind's name, and the marks by which a file of this kind is known.
         schema: statements that create the tables.
         refused: raised if a database of this kind cannot be opened.
-        durable: whether a transaction ends only when it is on the disk; else the last may be lost with the power.
+        durable: whether a transaction ends only when it is on the disk; else the last ones may be lost with the power.
         wait_seconds: how long an open waits for another process that has the file.
     """
 
@@ -58,7 +58,7 @@ class Lease:
         name: name of the part: small letters, digits, spaces and dashes; empty for the whole database.
         take: whether the lease is taken from a process that has it, which can then no longer write; on a server only.
         silent: as `take`, but only if that process was silent at the server for this many seconds; `None` for never.
-        shares: whether processes with other names write at the same time, until `Database.new_generation`.
+        shares: whether processes with leases of other names may write at the same time, until `new_generation`.
     """
 
     name: str = ""
@@ -82,9 +82,9 @@ MOST_VALUES = 500
 
 
 def among(db: Database, query: str, values: Sequence[object], *other_values: object) -> Iterator[Any]:
-    """Run a query in batches, each with `IN (...)` of some values at its end. Yield the rows of all batches.
+    """Run a query in batches, each with `IN (...)` and some of the values at its end. Yield the rows of all batches.
 
-    `other_values` are for the query's `?`, which come first.
+    `other_values` are for each `?` of the query itself.
     """
     for i in range(0, len(values), MOST_VALUES):
         batch = values[i : i + MOST_VALUES]
@@ -120,7 +120,7 @@ class SQLiteDatabase:
 
     Args:
         create: whether a missing file is created.
-        lease: a lock on the file, or on a named part of it; `None` to open it without one.
+        lease: a lock of the file, or of a named part of it; `None` to open the file without a lock.
         read_only: nothing is written, and no other process waits for this one.
 
     Attributes:
@@ -155,12 +155,12 @@ class SQLiteDatabase:
         self.check = self._db.check
 
     def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
-        """Begin a transaction; nothing else is needed, because leases on a file do not share it."""
+        """Begin a transaction. Nothing else is needed, because one process at a time has the lease of a file."""
         del names
         return self.transaction()
 
     def damage(self, tables: Iterable[str] = ("",), /) -> str:
-        """Read some tables, or the whole file. Return the first problem of its pages, or ''."""
+        """Read some tables, by default the whole file. Return the first problem of their pages, or ''."""
         return next(filter(None, (damage(self._db, table) for table in tables)), "")
 
     def rewrite(self) -> None:
@@ -185,7 +185,7 @@ class SQLiteDatabase:
 
 
 def file_bytes(path: Path) -> int:
-    """The bytes of a file and its log on the disk; 0 for one that is missing."""
+    """The bytes of a database and its log on the disk; a missing file has 0."""
     size = 0
     for file in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):
@@ -196,9 +196,9 @@ def file_bytes(path: Path) -> int:
 def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
     """Lock a file for this process, or a named part of it. Return the open lock file.
 
-    The operating system releases the lock when the lock file is closed or the process ends. The lock file lies beside
-    the database and holds the process's number, because closing any handle of an SQLite file ends SQLite's own locks.
-    Raises FuguError if the lock is held, or the lock file cannot be made.
+    The operating system releases the lock when the lock file is closed or the process ends. The lock file has the
+    process's number. It lies beside the database, because closing any handle of an SQLite file ends SQLite's own locks.
+    Raises `kind.refused` if the lock is held, or the lock file cannot be opened.
     """
     lock_path = Path(f"{path.resolve()}{name and '.'}{name}.lock")
     create_private(lock_path)  # any account that may open the file could lock it

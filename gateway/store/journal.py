@@ -86,7 +86,7 @@ class Streams:
         self._rules[slot] = version, bits, symbols, clock.epoch_us, clock.period_us
 
     def valid_rows(self, slots: Ints, columns: Columns, is_frame: Bools, now_us: int) -> Bools:
-        """Tell of each row (n,) whether it is a frame by the rule of its slot, and not from the future."""
+        """Tell for each row (n,) whether it is a frame that its slot's rule allows, and not from the future."""
         is_right = is_frame.copy()
         _check_rows(slots, *columns[1:], self._rules, now_us, is_right)
         return is_right
@@ -97,7 +97,7 @@ def _check_rows(
     slots: Ints, version: Ints, shift: Ints, _previous: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
     packed: Bytes, rules: Ints, now_us: int, is_right: Bools,
 ) -> None:  # fmt: skip
-    """Clear `is_right` for rows of another version, other bits or symbols than their slot's, or from the future."""
+    """Clear `is_right` for rows whose version, bits or symbols are not of their slot's rule, or from the future."""
     for row in range(slots.size):
         if not is_right[row]:
             continue
@@ -121,7 +121,7 @@ _TYPES = (1, 0x98, 0xCE, 0xD3, 0xD3, 0xD3, 0xCC, 0xCD, 0xCD, 0xC5)
 
 
 def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
-    """Parse payloads: a row for each, with number 0, and (n,) whether the row is a frame of symbols."""
+    """Parse payloads. Return a row for each, with number 0, and for each (n,) whether it is a frame of symbols."""
     row_count = len(payloads)
     buffer = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     ends = np.cumsum(np.fromiter(map(len, payloads), dtype=np.int64, count=row_count))
@@ -133,7 +133,7 @@ def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
 
 @part
 def _int(buffer: Bytes, offset: int, size: int) -> int:
-    """Read a big-endian integer of some bytes."""
+    """Read a big-endian integer of `size` bytes, at most eight."""
     number = np.uint64(0)
     for i in range(offset, offset + size):
         number = (number << np.uint64(8)) | np.uint64(buffer[i])
@@ -224,7 +224,7 @@ class Arrivals(NamedTuple):
         return self.symbols.rows + len(self.others)
 
     def halves(self) -> tuple[Arrivals, Arrivals]:
-        """Split the frames into two parts, neither empty if there are two frames or more."""
+        """Split the frames into two parts; neither is empty if there are two frames or more."""
         rows, others = self.symbols.rows, self.others
         middle = rows // 2 if others else (rows + 1) // 2
         first = Arrivals(self.slots[:middle], self.symbols.take(np.arange(middle)), others[: (len(others) + 1) // 2])

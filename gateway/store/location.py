@@ -25,7 +25,7 @@ class Server:
 
     Attributes:
         url: a URL of libpq, `postgresql://USER@HOST:PORT/DATABASE?OPTION=VALUE`, without a password.
-        part: selects the schema: `{schema}_{part}` beside the first of the search path, or that one itself if empty.
+        part: '' for the first schema of the search path; otherwise for the schema `{that schema}_{part}` beside it.
     """
 
     url: str
@@ -39,7 +39,7 @@ class Server:
 
     @property
     def status_path(self) -> Path:
-        """The socket at which the database's gateway answers: in /run/fugu-gateway, or in a folder of the account."""
+        """The socket at which the database's gateway answers: in /run/fugu-gateway, else in a folder of the account."""
         name = f"{hashlib.sha256(self.url.encode()).hexdigest()[:16]}{self.part and '-'}{self.part}.status"
         return (self._own_folder or _RUN) / name
 
@@ -68,7 +68,7 @@ def part_of(location: Location, name: str) -> Location:
 
 
 def sockets(store: Location) -> Iterator[Path]:
-    """The sockets at which a store's gateway answers on this machine: its own, then those of shards that exist."""
+    """The sockets at which a store's gateway answers on this machine: its own, then the existing sockets of shards."""
     for location in (store, part_of(store, "shard-*")):
         path = Path(f"{location}.status") if isinstance(location, Path) else location.status_path
         prefix, star, suffix = path.name.rpartition("*")

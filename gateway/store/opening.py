@@ -33,14 +33,14 @@ def open_engine(
 
 
 def is_there(location: Location, kind: Kind) -> bool:
-    """Tell whether a file or schema exists and is not empty. Raises `kind.refused` if the server does not answer."""
+    """Tell whether a file is there and not empty, or a schema has a table. `kind.refused` if no server answers."""
     if isinstance(location, Path):
         return location.exists() and location.stat().st_size > 0
     return _on_server(kind).is_there(location, kind)
 
 
 def _on_server(kind: Kind) -> type[PostgresDatabase]:
-    """The engine for servers, imported only when it is needed. Raises `kind.refused` if it is not installed."""
+    """The engine for servers, imported only when needed. Raises `kind.refused` if its library is not installed."""
     try:
         from gateway.store.postgresql import PostgresDatabase
     except ImportError as error:

@@ -21,8 +21,8 @@ __all__ = ["LIKELY", "Measured", "PointStore", "WindowStore"]
 
 MOST_LIKELY = 1_000
 LIKELY = "substr(key, 1, length(key) / 2) != substr(key, length(key) / 2 + 1)"
-"""Condition for tables for likely states, which depend on the belief: their keys' two sets of states differ. The few
-other tables depend on the policy alone."""
+"""Condition for rows of tables of likely states: the two sets of states in their keys differ. Such tables depend on the
+belief, the few other tables on the policy alone."""
 
 
 class Measured(NamedTuple):
@@ -111,7 +111,10 @@ CREATE TABLE sent_tables (
         return minimum if largest is None else max(minimum, largest + 1)
 
     def put_table(self, stream: int, key: bytes, table: TimedTable) -> None:
-        """Store a table before it is sent; of tables for likely states only the stream's newest `MOST_LIKELY` stay."""
+        """Store a table before it is sent, in place of tables of its version with its number or key.
+
+        Of a stream's tables of likely states, only the newest `MOST_LIKELY` stay.
+        """
         keys = (stream, table.policy_version, table.number, key)
         self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", keys)
         columns = "stream, policy_version, number, key, message"
@@ -155,15 +158,15 @@ CREATE INDEX windows_by_tick ON windows (stream, first);
         return next((frame for _, frame in self._frames("number=?", [sequence], index)), None)
 
     def within(self, sequence: int, first: int, last: int) -> list[WindowFrame]:
-        """The frames of a sequence's windows that lie within ticks first..last, in order."""
+        """The frames of a sequence's windows that lie within ticks first..last, by index."""
         return [frame for _, frame in self.across([sequence], first, last)]
 
     def across(self, sequences: Sequence[int], first: int, last: int) -> list[tuple[int, WindowFrame]]:
-        """The frames of several sequences' windows within ticks first..last, each with the number of its sequence."""
+        """The frames of windows of several sequences within ticks first..last, each with its sequence's number."""
         return self._frames("first BETWEEN ? AND ? AND first+length-1<=?", sequences, first, last, last)
 
     def next_first(self, sequence: int, tick: int) -> int | None:
-        """The first tick of the first window that ends at `tick` or later, or `None`."""
+        """The least first tick of the windows that end at `tick` or later; `None` without such a window."""
         query = "SELECT MIN(first) FROM windows WHERE stream=? AND first+length>?"
         first: int | None = self._db.execute(query, (sequence, tick)).fetchone()[0]
         return first

@@ -1,15 +1,16 @@
 """Tables in a schema of a PostgreSQL server.
 
-A broken connection is made again, with growing pauses; until then every use raises an `AwayError`. Rows that were not
-committed are lost, and were never called durable.
+A broken connection is made again, at the first use after a pause that grows. Until then, every use raises an
+`AwayError`. Rows that were not committed are lost, and were never called durable.
 
 A lease is a lock of the connection that writes, and an epoch: a number that goes up whenever a process takes the lease.
 Every transaction that writes begins with a lock and a check of the epoch. So a process that was frozen or cut off can
 write nothing once another one has taken its lease. An old transaction ends with its session, and a new one finds
 another epoch.
 
-The lock is the schema's. Leases with `shares` write side by side: they share that lock, have one each of their own, and
-check a second epoch, that of their generation. A process that begins a new generation has the schema's lock alone.
+The lock is the schema's. Processes whose leases have `shares` write side by side: they share the schema's lock, and
+each has a lock of its own. They also check a second epoch, that of their generation. A process that begins a new
+generation has the schema's lock alone.
 """
 
 from __future__ import annotations
@@ -167,9 +168,9 @@ class PostgresDatabase:
 
     @contextmanager
     def new_generation(self, names: Iterable[str], /) -> Iterator[None]:
-        """Begin a transaction that keeps out all other writers, and after which earlier leases with `shares` are void.
+        """Begin a transaction that keeps out all other writers. After it, earlier leases with `shares` are void.
 
-        Sessions that hold the leases called `names` are ended first, because one of them may be frozen. Raises
+        Other sessions that hold the leases called `names` are ended first, because one may be frozen. Raises
         FileLostError if another process has taken this one's lease, or DatabaseError; nothing is changed then.
         """
         for name in names:
@@ -205,7 +206,7 @@ class PostgresDatabase:
             self._roll_back()
 
     def silence(self, names: Sequence[str]) -> dict[str, float]:
-        """The silence in seconds of the session that holds each lease; leases that no session holds are left out."""
+        """By name, the silence in seconds of the session that holds a lease; without leases that no session holds."""
         keys = {self._lock_key(name): name for name in names}
         rows = self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}")
         return {keys[key]: seconds for key, seconds in rows if key in keys}
@@ -277,7 +278,10 @@ class PostgresDatabase:
         return connection
 
     def _server_identity(self) -> tuple[int, int, int, str]:
-        """The identity of server, history (another after a restore or a standby's takeover), database and schema."""
+        """The identities of server, history and database, and the schema.
+
+        The history is another one after a restore, or when a standby has taken over.
+        """
         query = (
             "SELECT system_identifier, timeline_id, "
             "(SELECT oid::bigint FROM pg_database WHERE datname=current_database()), "
@@ -322,7 +326,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _lock_transaction(self, lock: str) -> Iterator[None]:
-        """A transaction under a lock, without a check of the lease."""
+        """A transaction under a lock of the schema called `lock`, without a check of the lease."""
         lease, self._lease = self._lease, None
         try:
             with self._write_transaction(lock):
@@ -352,7 +356,10 @@ class PostgresDatabase:
             self._epochs = self.execute(_epochs(lease)).fetchone()
 
     def _try_lock(self, lease: Lease, deadline: float, *, end_others: bool) -> bool:
-        """Take a lease's lock by the deadline. Return whether this session has it; `end_others` ends others that do."""
+        """Take a lease's lock by the deadline. Return whether this session has it.
+
+        With `end_others`, end other sessions that have it.
+        """
         while not self.execute("SELECT pg_try_advisory_lock(?)", (self._lock_key(lease.name),)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 return False
@@ -367,7 +374,7 @@ class PostgresDatabase:
         self.execute(query, (self._lock_key(lease.name), silent)).fetchall()
 
     def _holder_text(self, lease: Lease) -> str:
-        """Describe the session that has a lease's lock: its client's address and its server process; '' without one."""
+        """Describe the session that has a lease's lock by its client's address and server process; '' without one."""
         query = f"SELECT pid, COALESCE(host(client_addr), 'its machine') {_LOCKS} AND {_KEY}=?"
         row = self.execute(query, (self._lock_key(lease.name),)).fetchone()
         return "" if row is None else f" (from {row[1]}, by the server's process {row[0]})"
@@ -454,7 +461,7 @@ class PostgresDatabase:
                 raise AwayError(f"{self._server.name} has a session of before that does not end")
 
     def _error_of(self, error: psycopg.Error) -> DatabaseError:
-        """Convert an error; if the connection broke, to an AwayError, and no connection is made for a pause."""
+        """Convert an error; if there is no connection, to an AwayError, and let none be made for a pause."""
         if not self._connection.closed:
             database_error = DatabaseError(_first_line(error))
             database_error.sqlite_errorcode = _CODES.get(error.sqlstate or "", 0)
@@ -503,5 +510,5 @@ def _statements(schema: str) -> Iterator[str]:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """The first line of an error: the others may tell values."""
+    """The first line of an error: further lines may have values of rows."""
     return error.diag.message_primary or next(iter(str(error).strip().splitlines()), cause(error))

@@ -1,8 +1,8 @@
 """The shard that owns a device, and the account with which each shard connects.
 
-Ownership is highest-random-weight (rendezvous) hashing, the same in every process: a device belongs to the shard whose
-hash, together with the device's name, is the largest. So from N to N + 1 shards only the new shard's devices move,
-about 1 / (N + 1) of all. From N + 1 to N shards only the devices of the removed shard move.
+Ownership is highest-random-weight (rendezvous) hashing, the same in every process. A device belongs to the shard with
+the largest hash of the shard's index and the device's name. So from N to N + 1 shards only the new shard's devices
+move, about 1 / (N + 1) of all. From N + 1 to N shards only the devices of the removed shard move.
 
 A broker may give every account one connection. Shard 0 of a gateway whose account is `gateway` has the account
 `gateway-0`, if its files lie beside the gateway's: `password-0` beside `password`, or `client-0.pem` and `client-0.key`
@@ -50,7 +50,7 @@ class Shard:
 
 
 class Role(NamedTuple):
-    """The role of one of a gateway's processes: a shard, or `None` for the process of the whole fleet."""
+    """The role of one of a gateway's processes. `shard` is `None` for the process of the whole fleet."""
 
     shards: int
     shard: Shard | None
@@ -74,7 +74,7 @@ def numbered(file: str, index: int | str) -> str:
 
 
 def own_account(gateway: Broker, index: int) -> Broker | None:
-    """The connection of a shard with an account of its own; `None` if its files are missing."""
+    """The connection of a shard with an account of its own; `None` if the account has no files, or one is missing."""
     paths = (gateway.password_file, gateway.cert_file, gateway.key_file)
     files = [None if file is None else numbered(file, index) for file in paths]
     if not any(files) or not all(Path(file).exists() for file in files if file is not None):

@@ -50,11 +50,12 @@ class StoreError(FuguError):
 class VersionStore:
     """Ticks that were drawn under each version of a stream's policy, which say since when a promise is true.
 
-    A row is an interval of consecutive ticks. Only the first frame of an interval, and frames out of turn, change rows.
-    The last interval of a stream goes on to the last tick that is accounted for. Used within the store's transactions.
+    A row is an interval of consecutive ticks. Only the first frame of an interval, and frames out of order, change
+    rows. The last interval of a stream goes on to the last tick that is accounted for, whatever end is stored. Used
+    within the store's transactions.
 
     Attributes:
-        changed: streams whose rows have changed since the set was cleared, by device and name.
+        changed: device and name of streams whose rows have changed; a reader clears the set.
     """
 
     schema = """
@@ -74,7 +75,7 @@ CREATE TABLE versions (
         return Timeline(Drawn(*row) for row in self._db.execute(query, (device, stream)))
 
     def put(self, device: str, stream: str, timeline: Timeline, *, is_whole: bool) -> None:
-        """Store a stream's intervals; unless `is_whole`, a stored last interval keeps its stored end."""
+        """Store a stream's changed intervals; unless `is_whole`, a stored last interval keeps its stored end."""
         old_rows, new_rows = timeline.stored, {(row.first, row.version): row for row in timeline.rows}
         newest_row = timeline.rows[-1]
         stored_row = old_rows.get((newest_row.first, newest_row.version))
@@ -97,7 +98,7 @@ CREATE TABLE versions (
 
 
 class DiscoveryStore:
-    """The store's table of published discovery documents: of each the components by name, with their platforms."""
+    """The store's table of published discovery documents: by device the platform of each component, by name."""
 
     schema = "CREATE TABLE discovered (device TEXT PRIMARY KEY, components TEXT NOT NULL) WITHOUT ROWID;\n"
 
@@ -105,7 +106,7 @@ class DiscoveryStore:
         self._db = db
 
     def all_components(self) -> dict[str, dict[str, str]]:
-        """The published components of each device: platforms by name."""
+        """By device, the platform of each published component, by name."""
         return {device: json.loads(text) for device, text in self._db.execute("SELECT * FROM intact_discovered")}
 
     def keep(self, device: str, components: Mapping[str, str]) -> None:
@@ -114,7 +115,7 @@ class DiscoveryStore:
         self._db.execute(query, (device, json.dumps(components)))
 
     def forget(self, device: str) -> None:
-        """Note that the broker no longer has a device's document."""
+        """Remove a device, because the broker no longer has its document."""
         self._db.execute("DELETE FROM discovered WHERE device=?", (device,))
 
 
@@ -122,8 +123,9 @@ class Conflict(NamedTuple):
     """The conflicts of a sequence.
 
     Attributes:
-        first: the first tick of the frame that was first contradicted, also for windows.
-        since, last: when the first and the last conflict was noted, in seconds of Unix time.
+        first: the first tick of the first frame that contradicted a stored one; also for windows a tick.
+        since: when the first conflict was noted, in seconds of Unix time.
+        last: when the last conflict was noted.
         times: number of conflicts.
     """
 
@@ -150,7 +152,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
         self._owns = owns
 
     def note(self, device: str, sequence: str, first: int, now: int) -> None:
-        """Note that a frame contradicts a stored one, at a Unix time in seconds."""
+        """Note that the frame that begins at tick `first` contradicts a stored one; `now` is Unix time in seconds."""
         self._db.execute(
             "INSERT INTO conflicts VALUES (?, ?, ?, ?, ?, 1) "
             "ON CONFLICT (device, sequence) DO UPDATE SET last=excluded.last, times=conflicts.times+1",
@@ -162,7 +164,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
         return [Conflict(*row) for row in self._db.execute("SELECT * FROM intact_conflicts") if self._owns(row[0])]
 
     def stop(self, device: str, version: int) -> None:
-        """Note that a device has to draw nothing under policy documents up to a version."""
+        """Note that a device must draw nothing under policy documents up to a version."""
         query = "INSERT INTO stops VALUES (?, ?, 0) ON CONFLICT (device) DO UPDATE SET version=excluded.version, over=0"
         self._db.execute(query, (device, version))
 
@@ -171,13 +173,13 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
         self._db.execute("UPDATE stops SET over=1 WHERE device=?", (device,))
 
     def stops(self) -> dict[str, tuple[int, bool]]:
-        """The version up to which each device is or was stopped, and whether the stop is over, by device."""
+        """By owned device that is or was stopped, the version up to which it is, and whether the stop is over."""
         rows = self._db.execute("SELECT device, version, over FROM intact_stops")
         return {device: (version, bool(is_over)) for device, version, is_over in rows if self._owns(device)}
 
 
 class LedgerRecord(NamedTuple):
-    """Identities of store and ledger ('' before the first), and the newest entry that may be published, or 0."""
+    """Identities of store and ledger ('' before there is one), and the newest entry that may be published, or 0."""
 
     identity: str
     ledger: str
@@ -206,7 +208,7 @@ CREATE TABLE released (
         self._db = database
 
     def ledger_record(self) -> LedgerRecord:
-        """The identity of the ledger that releases were charged to, and the newest entry."""
+        """The identities of the store and of its ledger, and the newest entry that may be published."""
         return LedgerRecord(*self._db.execute("SELECT identity, ledger, entry FROM intact_release_record").fetchone())
 
     def begin(self, ledger: str, entry: int) -> None:
@@ -214,7 +216,7 @@ CREATE TABLE released (
         self._db.execute("UPDATE release_record SET ledger=?, entry=?", (ledger, entry))
 
     def note(self, entry: int, released: Iterable[ReleasedTick]) -> None:
-        """Store that an entry may be published, and the last ticks that it is about; neither number ever goes down."""
+        """Store that an entry may be published, and the last ticks that it is about; no number ever goes down."""
         query = (
             "INSERT INTO released VALUES (?, ?, ?) "
             "ON CONFLICT (device, stream) DO UPDATE SET last=excluded.last WHERE released.last<excluded.last"
@@ -261,11 +263,11 @@ class Forgotten(NamedTuple):
 
 
 class AgedStore:
-    """Removes old frames, and those of devices that are forgotten; used within the store's transactions.
+    """Removes old frames, and frames of devices that are forgotten; used within the store's transactions.
 
-    Frames and chunks are removed in the order of their ticks; a sequence's `begin` is the first one that remains.
-    Coverage stays, so that a device is never asked again for removed frames. Removed rows are overwritten, and their
-    room is used again.
+    Frames and chunks are removed in the order of their ticks. A sequence's `begin` is the first tick, or index of a
+    window, that is not removed. Coverage stays, so that a device is never asked again for removed frames. Removed rows
+    are overwritten, and their room is used again.
     """
 
     def __init__(self, database: Database, symbols: SymbolStore, owns: Callable[[str], bool]) -> None:
@@ -291,10 +293,10 @@ class AgedStore:
         return next(iter(self._frame_rows(frames, number, "DESC", 1)), None)
 
     def needed_frame(self, frames: Frames, number: int, lag: int) -> int | None:
-        """The key of the first frame that the estimates of a stream's next frame rest on.
+        """The key of the first frame that a stream's next frame needs for its estimates; `None` without frames.
 
-        It is the newest frame that ends `lag` ticks or more before the newest one ends, and -1 if all are needed.
-        Returns `None` without frames.
+        That is the newest frame that ends at least `lag` ticks before the end of the newest one. -1 without such a
+        frame: all are needed.
         """
         if (newest := self.newest(frames, number)) is None:
             return None
@@ -303,7 +305,7 @@ class AgedStore:
         return int(row[0]) if row else -1
 
     def remove(self, frames: Frames, number: int, through: int, begin: int) -> None:
-        """Remove the frames of a sequence up to key `through`, and their outgoing estimates, and raise its begin."""
+        """Remove the frames of a sequence up to key `through`, with their outgoing estimates, and raise its `begin`."""
         self._db.execute(f"DELETE FROM {frames.table} WHERE stream=? AND {frames.key}<=?", (number, through))
         if frames is SYMBOLS:
             self._db.execute("UPDATE heads SET chunk=-1 WHERE stream=? AND chunk<=?", (number, through))
@@ -312,7 +314,7 @@ class AgedStore:
         self._raise_begin(number, begin)
 
     def trim(self, chunk: Chunk, remainder: Chunk) -> None:
-        """Put the remainder of a chunk in the chunk's place, and raise the begin of its sequence."""
+        """Put the remainder of a chunk in the chunk's place, and raise the `begin` of its sequence."""
         self._symbols.replace_chunk(chunk, remainder)
         self._raise_begin(chunk.number, remainder.first)
 
@@ -350,7 +352,7 @@ class AgedStore:
         self._db.execute("UPDATE streams SET begins=? WHERE id=? AND begins<?", (begin, number, begin))
 
     def begin(self, number: int) -> int:
-        """The first tick, or window's index, of which frames of a sequence are kept."""
+        """The first tick of a sequence, or first index of a window, whose frames are kept."""
         begin: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (number,)).fetchone()[0]
         return begin
 
@@ -390,12 +392,12 @@ _STATE = sorted(set(re.findall(r"CREATE TABLE (\w+)", KIND.schema)) - {"chunks",
 
 
 class Outgoing(NamedTuple):
-    """Estimates that wait to be published.
+    """A frame whose estimates, or a window whose count, wait to be published.
 
     Attributes:
-        serial: their place in the outbox.
+        serial: the place in the outbox.
         key: the sequence.
-        frame: the first tick of the frame that determined the estimates, or the index of the window.
+        frame: the first tick of the frame, or the index of the window.
     """
 
     serial: int
@@ -451,7 +453,7 @@ class Store:
         self._db.close()
 
     def refuse_damage(self, *, history: bool) -> None:
-        """Raise StoreError if pages are damaged; without `history`, tables that grow with the history are not read."""
+        """Raise StoreError for damaged pages. Without `history`, tables that grow with the history are not read."""
         if problem := self._db.damage() if history else self._db.damage(_STATE):
             raise StoreError(f"the store {self._location.name} is damaged ({problem}): {STORE.remedy}")
 
@@ -461,9 +463,9 @@ class Store:
         return int(self._db.execute("SELECT shards FROM layout").fetchone()[0])
 
     def arrange(self, shards: int, seal: Callable[[], None]) -> None:
-        """Let `shards` processes share the devices from now on, unless as many share them already.
+        """Let `shards` processes share the devices from now on. Do nothing if as many share them already.
 
-        A journal's row has frames of several devices, so `seal` empties the journal. All is one transaction, after
+        A journal's row has frames of several devices, so `seal` has to empty the journal. All is one transaction, after
         which no earlier process can write. Raises DatabaseError; nothing has changed then.
         """
         if self.shards != shards:
@@ -530,7 +532,7 @@ class Store:
         return self._db.execute("SELECT after, through FROM intact_coverage WHERE stream=?", (stream,)).fetchall()
 
     def shifts(self, stream: int | None) -> Shifts:
-        """The shifts of a sequence: by how much its numbers are ahead of the wall clock."""
+        """The shifts of a sequence: by how much its numbers are ahead of the wall clock; empty for `None`."""
         return Shifts(self._db.execute("SELECT shift, first, last FROM intact_shifts WHERE stream=?", (stream,)))
 
     def shifts_of(self, numbers: Sequence[int]) -> dict[int, Shifts]:
@@ -577,7 +579,7 @@ class Store:
             self._db.execute("UPDATE watermarks SET reserved=? WHERE reserved<?", (number, number))
 
     def queue_estimates(self, stream: int, frame: int) -> None:
-        """Put the estimates of a frame into the outbox, under a new serial if they wait there already."""
+        """Put a frame into the outbox, for its estimates; under a new serial if it waits there already."""
         self._db.execute("DELETE FROM outbox WHERE stream=? AND frame=?", (stream, frame))
         self._db.execute("INSERT INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
         self.queued += 1

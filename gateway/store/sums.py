@@ -70,7 +70,10 @@ _KIND = Kind(REPORTS, _SCHEMA, FuguError)
 
 
 class SumStore:
-    """Reports and sets of homes, beside a store; each method is a transaction, or a part of one that was begun."""
+    """Reports and sets of homes, beside a store. Within `transaction`, all calls are one transaction.
+
+    Without it, each statement is one.
+    """
 
     def __init__(self, store: Location) -> None:
         self._location = part_of(store, "reports")
@@ -94,7 +97,7 @@ class SumStore:
         return self._db.transaction()
 
     def forget(self, device: str) -> None:
-        """Remove all reports of a device; a set that had one never gets a sum."""
+        """Remove all reports of a device; a fixed set that had one of them never gets a sum."""
         if self._is_there:
             self._db.execute("DELETE FROM reports WHERE device=?", (device,))
             self.erase()
@@ -125,7 +128,7 @@ class SumStore:
         return "stored"
 
     def waiting_windows(self, document: bytes, through: int) -> list[int]:
-        """The windows, up to a number, that have reports and no fixed set."""
+        """The numbers, up to `through`, of a group's windows that have reports and no fixed set."""
         if not self._is_there:
             return []
         rows = self._db.execute(
@@ -144,7 +147,7 @@ class SumStore:
         return self._reports(f" AND place>={_PLACED}", document, number)
 
     def fix(self, request: Opening, devices: Sequence[str]) -> None:
-        """Fix the only set of a window: some devices, in this order."""
+        """Fix the one set of a window: some devices, in this order."""
         rows = [(position, request.document, request.number, device) for position, device in enumerate(devices)]
         self._db.executemany("UPDATE reports SET place=? WHERE (document, number, device)=(?, ?, ?)", rows)
         self._db.execute("INSERT INTO asked VALUES (?, ?, ?)", request)

@@ -1,7 +1,7 @@
 """The store's tables of symbols: a journal of arrived frames, and chunks, into which the journal is sealed.
 
-A batch of frames is one row of the journal, durable before any frame is acknowledged, and in memory, too. When the
-journal is large or old enough, the symbols of each stream move into chunks of up to 4,000 ticks. The table
+A batch of frames is one row of the journal, durable before any frame is acknowledged, and is kept in memory, too. When
+the journal is large or old enough, the symbols of each stream move into chunks of up to 4,000 ticks. The table
 `coverage` says which ticks a stream had accounted for at its last seal; the journal's rows have the other ticks. A
 chunk holds runs of consecutive ticks of one policy version. It also holds the distribution of its first tick given all
 symbols before it, from which the distributions of later ticks can be computed again.
@@ -92,7 +92,10 @@ class Columns(NamedTuple):
         return SymbolFrame(*ticks, symbols.tobytes(), bits=int(self.bits[row]), shift=int(self.shift[row]))
 
     def lay_out(self, rows: Sequence[int], lines: Sequence[int], begin: int, out: Ints) -> None:
-        """Write the symbols of `rows` into `lines` of `out` (n, ticks), whose first column is the tick `begin`."""
+        """Write the symbols of each of `rows` into a line of `out` (n, ticks), whose first column is tick `begin`.
+
+        `lines` has the index of the line for each row. Symbols of other ticks are left out.
+        """
         index = np.array(rows, dtype=np.int64)
         lay_out(
             self.packed,
@@ -178,7 +181,7 @@ def unpack(packed: Bytes, offset: int, count: int, bits: int, out: Bytes, target
 
 @kernel
 def lay_out(packed: Bytes, starts: Ints, counts: Ints, bits: Ints, offsets: Ints, lines: Ints, out: Ints) -> None:
-    """Read rows' symbols into lines of `out`, each row's from its offset on; symbols beyond a line are left out."""
+    """Read each row's symbols into a line of `out`, from the row's offset on; symbols beyond the line are left out."""
     for row in range(starts.size):
         per_byte, mask = 8 // bits[row], (1 << bits[row]) - 1
         for i in range(max(0, -offsets[row]), min(counts[row], out.shape[1] - offsets[row])):
@@ -270,7 +273,7 @@ class Tail:
         return next(iter(self._rows.get(number, _NO_ROWS).firsts), None)
 
     def next_first(self, number: int, tick: int) -> int | None:
-        """The first tick from `tick` on that has a symbol here; `None` without one. Reads two frames at most."""
+        """The first tick from `tick` on with a symbol in the journal; `None` without one. Reads two frames at most."""
         rows = self._rows.get(number, _NO_ROWS)
         index = max(bisect_right(rows.firsts, tick) - 1, 0)
         if rows.firsts[index : index + 1] >= [tick]:
@@ -406,7 +409,7 @@ CREATE TABLE heads (
 
     @property
     def tail(self) -> Tail:
-        """The content of the journal, of all shards or of this process's own; read when it is first used."""
+        """The content of the journal, of this process's shard or of all; read when it is first used."""
         if self._tail is None:
             tail, serials = Tail(), dict[int, tuple[int, int]]()
             query = f"SELECT serial, shard, batch FROM intact_journal {self._shard_condition} ORDER BY serial"
@@ -417,7 +420,7 @@ CREATE TABLE heads (
         return self._tail
 
     def catch_up(self, shards: int) -> None:
-        """Read the new rows of `shards` shards; if a shard has sealed its rows, the journal is read again at next use.
+        """Read the new rows of `shards` shards. If one of them has sealed its rows, all is read again at the next use.
 
         A shard's transactions follow one another, so its rows become visible in the order of their numbers.
         """
@@ -478,7 +481,7 @@ CREATE TABLE heads (
         return -1 if head is None else head.last
 
     def unreported(self) -> list[int]:
-        """The numbers of streams whose newest tick may not have been reported, with all streams in the journal."""
+        """The numbers of streams whose newest tick may not have been reported, among them all in the journal."""
         query = "SELECT heads.stream, device FROM heads JOIN streams ON id=heads.stream WHERE reported<last"
         return sorted(
             {number for number, device in self._db.execute(query) if self._owns(device)} | {*self.tail.numbers}
@@ -491,7 +494,7 @@ CREATE TABLE heads (
         )
 
     def chunks(self, number: int, tick: int) -> Iterator[Chunk]:
-        """Iterate over the chunk that begins at a tick or before it, and all later ones; `_PAGE` are read at a time."""
+        """Iterate over the last chunk that begins at `tick` or before, and all later ones, in pages of `_PAGE`."""
         query = "SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?"
         (chunk_first,) = self._db.execute(query, (number, tick)).fetchone()
         tick = tick if chunk_first is None else chunk_first
@@ -557,7 +560,10 @@ CREATE TABLE heads (
         return symbols
 
     def remove_from_journal(self, numbers: Sequence[int]) -> Columns:
-        """Remove sequences from the journal. Return their rows. Call `read_again` after the transaction."""
+        """Remove sequences from the journal, of all shards. Return their rows.
+
+        Call `read_again` after the transaction.
+        """
         removed_numbers = np.array(numbers, dtype=np.int64)
         rows = self._db.execute("SELECT serial, batch FROM intact_journal ORDER BY serial").fetchall()
         removed_columns = []
@@ -592,7 +598,7 @@ def _run_frames(columns: Columns) -> list[SymbolFrame]:
 
 
 def cut_frame(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
-    """Cut a frame to the ticks first..last, of which it has some."""
+    """Cut a frame to the ticks first..last; it must have at least one of them."""
     low, high = max(frame.first, first), min(frame.last, last)
     if (low, high) == (frame.first, frame.last):
         return frame
