@@ -142,11 +142,13 @@ def _named_tables(inputs: str) -> set[str]:
     try:
         document: Mapping[str, Any] = json.loads(inputs)
         return {str(part[0]) for name in ("symbols", "beside") for part in document.get(name, ())}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except _READ_ERRORS:
         return set()
 
 
-_READ_ERRORS = (ArithmeticError, AssertionError, FuguError, LookupError, RecursionError, TypeError, ValueError)
+_READ_ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, FuguError, LookupError, RecursionError, TypeError, ValueError),
+)
 _WIDTH_TOLERANCE = 1e-6
 """Share of an interval's width by which another machine's floating point may move a value. A sum off by one moves it
 far more."""

@@ -49,7 +49,7 @@ def change_inputs(ledger: Ledger, number: int, change: Callable[[dict[str, Any]]
         questions = {digest: text.encode() for digest, _, text in rows.documents()}
         (entry,) = (row for row in rows.entries() if row["number"] == number)
     document = json.loads(entry["inputs"])
-    change(document)
+    document = change(document) or document
     fits = inputs_digest(questions[entry["question"]], entry["first"], canonical_bytes(document))
     values = (canonical_bytes(document).decode(), fits if all_fits else entry["inputs_digest"], number)
     ledger._db.execute("UPDATE entries SET inputs=?, inputs_digest=? WHERE number=?", values)
@@ -110,6 +110,13 @@ def test_no_scale_stops_an_audit(tmp_path: Path, scale: str) -> None:
     assert verify(bench.ledger).problems == ("entry 1: cannot be computed again: a scale is no number above 0",)
     bench.ledger._db.execute("UPDATE entries SET inputs=?", ("[" * 100_000,))
     assert verify(bench.ledger, policies=TrustedPolicies([policy()])).problems
+
+
+def test_inputs_of_another_form_stop_no_audit(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, scheduled(scale="20"), windows=1)
+    change_inputs(bench.ledger, 1, lambda document: [document], all_fits=True)
+    (problem,) = verify(bench.ledger).problems
+    assert "cannot be computed again" in problem
 
 
 @pytest.mark.parametrize(
