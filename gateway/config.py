@@ -145,6 +145,7 @@ class FleetConfig(Document):
         registry: the fleet's devices and their documents.
         roots: every root.envelope that the fleet has had.
         key: the gateway's key, which signs tables, the time and stops; without it nothing is signed.
+        passphrase_file: a file whose first line is the key's passphrase.
         operator: the account that publishes policies.
         trusted_clock: sign the time although nothing synchronises this machine's clock.
     """
@@ -233,7 +234,7 @@ class GatewayConfig(Document):
         policies: folder of policy files; none if all policies are in a fleet's registry.
         lag: ticks of later symbols or points that each estimate sees.
         releases: the file of audiences and schedules.
-        ledger: the ledger of the releases; beside the store if there is none.
+        ledger: the ledger of the releases; `None` for one beside the store.
         on_conflict: `alarm` tells an operator of a device that contradicts itself, `stop` also stops the device.
         home_assistant: whether devices are announced to Home Assistant.
         page_url: address of the live page, to which Home Assistant links each device.

@@ -118,7 +118,7 @@ class Published(NamedTuple):
 
     @classmethod
     def read(cls, policy: Policy, messages: Iterable[Message], truth: Truth | None, *, loop: bool) -> Published:
-        """Read messages. With `loop` the truth repeats after its last tick."""
+        """Read messages. With `loop` the truth repeats after its last tick. FuguError for a wrong payload or symbol."""
         frames: list[SymbolFrame] = []
         windows: list[WindowFrame] = []
         release_frames: list[ReleaseFrame] = []

@@ -72,12 +72,12 @@ class Authority:
         return CertifiedKey(self.certificate.public_bytes(serialization.Encoding.PEM), _pem(self.key))
 
     def issue_server(self, hosts: Sequence[str], now: datetime, days: int) -> CertifiedKey:
-        """Make the broker's certificate for its hosts, and a new key."""
+        """Make the broker's certificate for its hosts, and a new key. FuguError if the authority's has ended."""
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         return self._issue(hosts[0][:_LONGEST_NAME], ExtendedKeyUsageOID.SERVER_AUTH, now, days, names)
 
     def issue_client(self, name: str, now: datetime, days: int) -> CertifiedKey:
-        """Make the certificate of an account, from which the broker takes the account's name, and a new key."""
+        """Make the certificate of an account, which names the account, and a new key. Raises as `issue_server`."""
         return self._issue(name, ExtendedKeyUsageOID.CLIENT_AUTH, now, days, None)
 
     def _issue(

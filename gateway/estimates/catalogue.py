@@ -184,7 +184,7 @@ class Catalogue:
         return self.charged_policies(device, stream) or self.policies(device, stream)
 
     def sequences(self, device: str) -> list[str]:
-        """Return the sequences of a device, present and former: each stream's symbols or points, and its windows."""
+        """Return the sequences of a device by all its policies: each stream's symbols or points, and its windows."""
         sequences: list[str] = []
         for stream in self.streams(device):
             policies = self.policies(device, stream)
@@ -252,11 +252,11 @@ class Catalogue:
         return tuple(sorted(self._devices))
 
     def devices(self, stream: str) -> tuple[str, ...]:
-        """Return the devices that have a stream, sorted."""
+        """Return the devices that have a policy in force for a stream, sorted."""
         return tuple(sorted(device for device, streams in self._devices.items() if stream in streams))
 
     def streams(self, device: str) -> tuple[str, ...]:
-        """Return the streams of a device, sorted; none for an unknown device."""
+        """Return the streams of a device that have a policy in force, sorted; () for an unknown device."""
         return tuple(sorted(self._devices.get(device, ())))
 
 

@@ -197,7 +197,7 @@ class Past:
     def _smoothed_ticks(
         self, key: Place, stretches: list[_Stretch], first: int, last: int, newest_tick: int
     ) -> Iterator[TickProbabilities]:
-        """Yield estimates of the first stretch and a short gap after it, for ticks first..last to `newest_tick`."""
+        """Yield estimates of the first stretch and a short gap after it, at ticks first..last up to `newest_tick`."""
         from fugu.chains.inference import fixed_lag_marginals  # here, because a gateway looks back in frames only
 
         head = stretches[0]

@@ -120,7 +120,7 @@ def former_document(registry: Registry, document: PolicyDocument, roots: Sequenc
 
 
 def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
-    """Return the older version whose content a document restores; `None` if there is none, or it is the newest."""
+    """Return the version whose content a document restores; `None` for none, or the version just before it."""
     content = content_of(document)
     target = target_of(document.to)
     versions = (stored.version for stored in registry.documents() if stored.target == target)
@@ -133,7 +133,7 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
 
 
 def other_ticks(old_document: PolicyDocument, new_document: PolicyDocument) -> dict[str, str]:
-    """Return, by stream of both documents, why its ticks are other moments in the new document, if they are."""
+    """Return by stream why a new document moves the ticks of streams that the old document has, too."""
     old_policies, reasons = {policy.stream: policy for policy in old_document.templates()}, {}
     for policy in new_document.templates():
         old_policy = old_policies.get(policy.stream, policy)
@@ -279,7 +279,7 @@ class Change(NamedTuple):
 def changes(registry: Registry, document: PolicyDocument, device_names: Set[str] | None = None) -> list[Change]:
     """Return the changes that a document makes to its devices, or to those of `device_names`.
 
-    FuguError if the registry is unreadable.
+    FuguError if it is for no device, or the registry is unreadable.
     """
     by_version: dict[int | None, list[str]] = {}
     for device in addressed_devices(registry, document.to):

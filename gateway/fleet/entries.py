@@ -274,7 +274,7 @@ def stages_of(
 ) -> tuple[tuple[str, ...], ...]:
     """Return the devices that each stage adds, in the order of the offers, out of the devices of `target`.
 
-    Raises FleetError if the rollout, its first stage, or a stage that is a group has no device.
+    Raises FleetError if the rollout, or a stage that is a group, has no device.
     """
     addressed_names = [name for name, groups in devices.items() if target.covers(name, groups)]
     member_names = [name for name in addressed_names if not plan.groups or not devices[name].isdisjoint(plan.groups)]

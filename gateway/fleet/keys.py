@@ -95,7 +95,7 @@ def decrypt_key(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKe
 
 
 def read_private(path: Path, subject: str) -> bytes:
-    """Read a file. FuguError if users other than its owner have any right to it, or it cannot be read."""
+    """Read up to 16 KiB of a file. FuguError if users other than its owner have any right, or it cannot be read."""
     with naming(path, subject), path.open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if mode & 0o077:
@@ -263,7 +263,7 @@ class Root(NamedTuple):
 
     @classmethod
     def newest_in(cls, folders: Sequence[Path]) -> Self:
-        """Read the newest root of some folders. Raises FleetError if none has one, or one is invalid."""
+        """Read the newest root of some folders. FuguError if none has a root, or one is invalid."""
         roots = [cls.read(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
         if not roots:
             raise FleetError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
@@ -279,7 +279,7 @@ class Root(NamedTuple):
 def initialise(fleet: str, folder: Path, terms: Mapping[str, tuple[int, int, str]]) -> Root:
     """Make a fleet's keys and first root. `terms` has by role the threshold, the number of keys, and the passphrase.
 
-    Raises FleetError if the folder is not empty, or cannot be written; pydantic.ValidationError if a threshold can
+    Raises FuguError if the folder is not empty, or cannot be written; pydantic.ValidationError if a threshold can
     never be met, or the fleet's name is invalid.
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(terms[role][1])] for role in ROLES}
@@ -312,7 +312,8 @@ def rotate(
         count: the number of new keys, if all are replaced; by default as many as before.
         threshold: the role's new threshold; by default as before.
 
-    Raises FleetError if there is no such key, or there are too few root keys.
+    Raises FuguError if there is no such key, a passphrase does not fit, or there are too few root keys;
+    pydantic.ValidationError if the threshold can never be met.
     """
     files, old_root = key_files(folders), Root.newest_in(folders[:1])
     if (newest_version := Root.newest_in(folders).document.version) != old_root.document.version:

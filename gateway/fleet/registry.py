@@ -267,7 +267,7 @@ class Registry:
         return stranger_count
 
     def refusals(self, device: str | None = None, *, last_number: int = 0, limit: int = 1000) -> list[Refusal]:
-        """Return answers other than `accepted` after a number, oldest first."""
+        """Return up to `limit` answers other than `accepted` after a number, of one device or all, oldest first."""
         condition, parameters = ("", ()) if device is None else ("device=? AND", (device,))
         query = (
             "SELECT number, time_us, device, version, outcome, reason FROM refusals "
@@ -397,7 +397,7 @@ class Registry:
             self.db.execute(query, (time_us, actor, action, subject, detail))
 
     def history(self, *, last_number: int = 0, limit: int = 1000) -> list[Event]:
-        """Return events after a number, oldest first."""
+        """Return up to `limit` events after a number, oldest first."""
         query = "SELECT number, time_us, who, what, subject, detail FROM history WHERE number>? ORDER BY number LIMIT ?"
         return [Event._make(row) for row in self._select(query, last_number, limit)]
 

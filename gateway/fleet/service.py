@@ -141,7 +141,7 @@ class FleetService(Part):
         return False
 
     def _take_status(self, device: str, status: Status) -> None:
-        """Note a birth, status or last will. Of one second, the newest counts, and births before a last will."""
+        """Note a birth, status or last will. Between two steps the newest counts, and a birth before a last will."""
         if self._may_be_enrolled(device):
             sighting = Sighting(
                 *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),

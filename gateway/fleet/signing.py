@@ -78,7 +78,7 @@ class Signed(NamedTuple):
         return self._replace(envelope=replace(self.envelope, signatures=signatures), signatures=len(signatures))
 
     def check(self, root: Root, now: int, enrolments: Iterable[Enrolment] = ()) -> bool:
-        """Judge the complete document at Unix time `now`, as the devices will. Return whether it is valid by then.
+        """Judge the complete document at Unix time `now`, as the devices will. Return whether it is valid then.
 
         Raises TrustError if a device never accepts it; FleetError if the document is not for an enrolment's device.
         """
@@ -285,7 +285,7 @@ def _promise_of(policy: AnyPolicy) -> StreamPromise:
 
 
 def read_complete(content: bytes, roots: Sequence[Root]) -> PolicyDocument:
-    """Read a document that enough policy keys of one root have signed; else raise the first root's FleetError."""
+    """Read a document that enough policy keys of one root have signed. Else FleetError, or as `Signed.read`."""
     refusals = []
     for root in roots:
         try:

@@ -567,7 +567,7 @@ def _maker_problem(account: _Account, policies: TrustedPolicies, inputs: str, ch
 
 
 def _charges_at(account: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
-    """The charges of an account to ticks first..last of a device; those of another device are matched by wall time."""
+    """The charges of an account at ticks first..last of a device; another device's are as in `charges_beside`."""
     if account.key.device == device:
         return clip(account.runs[account.slice_near(first, last)], first, last)
     return charges_beside(account.runs, first, last, None if account.shifted else shift)

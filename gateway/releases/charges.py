@@ -35,12 +35,12 @@ _MOST_NATS = 10**6  # far above what any table can lose, and far within SQLite's
 
 
 def units_above(loss: float | Fraction) -> int:
-    """Convert a loss in nats to a charge, rounded up. ValueError if the loss is negative, or not finite."""
+    """Convert a loss in nats to a charge, rounded up. ValueError unless the loss is in 0..10^6."""
     return math.ceil(_checked_loss(loss) * PER_NAT)
 
 
 def units_below(loss: float | Fraction) -> int:
-    """Convert a loss in nats to an allowance, rounded down. ValueError if the loss is negative, or not finite."""
+    """Convert a loss in nats to an allowance, rounded down. ValueError unless the loss is in 0..10^6."""
     return math.floor(_checked_loss(loss) * PER_NAT)
 
 
@@ -97,10 +97,10 @@ def clip(runs: Iterable[ChargedTicks], first: int, last: int) -> list[ChargedTic
 
 
 def charges_beside(runs: Iterable[ChargedTicks], first: int, last: int, ahead: int | None) -> list[ChargedTicks]:
-    """The charges of another device at the ticks first..last of a device, numbered as that device numbers them.
+    """The charges of another device at the ticks first..last of a device, in this device's tick numbers.
 
-    `runs` are the other device's charges, at its own tick numbers. The device's numbers are ahead of these by `ahead`.
-    With `None` nobody knows by how much, since the other clock was set: its largest charge counts for all ticks.
+    `runs` have the other device's tick numbers, which this device's are ahead of by `ahead`. `None` says that the other
+    clock was set, so that nobody knows by how much: the largest of `runs` counts for all ticks.
     """
     if ahead is None:
         charge = peak(list(runs))
@@ -135,7 +135,7 @@ def first_peak(runs: Iterable[ChargedTicks], default: int) -> int:
 
 
 def _changes(runs: Iterable[ChargedTicks]) -> list[tuple[int, int]]:
-    """Each tick at which a run begins or has ended, with the change of the charge there; by tick."""
+    """The changes of the summed charge, as pairs (tick, change), by tick: a run ends at the tick after its last."""
     return sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
 
 

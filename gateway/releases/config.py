@@ -85,7 +85,7 @@ class Scheduled(Document):
         stream: the stream that is counted.
         devices: names, or "all": every device that has the stream.
         query: the kind of statistic.
-        states: labels of the states that are counted; none for a histogram.
+        states: labels of the states that are counted; empty for a histogram.
         length: ticks in a window.
         stride: ticks from the beginning of one window to that of the next; the length, if not given.
         patience: ticks beyond a window's end after which devices that are behind are no longer waited for; `None`
@@ -214,7 +214,7 @@ class ReleaseConfig(Document):
         return read_toml(path, cls, FuguError)
 
     def audience_of(self, reader: str, name: str) -> Audience:
-        """The audience with a name, of the account `reader`. FuguError if the audience is not configured."""
+        """Look up an audience of the account `reader` by name. FuguError if the audience is not configured."""
         if name not in self.audiences:
             raise FuguError(
                 f"account {reader}: audience {name} is not configured, so nobody can say what the account may be told"
@@ -368,7 +368,7 @@ def joint_charge(allowances: Sequence[int], base: int) -> int:
 
 
 def _exclusive_epsilons(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> list[float]:
-    """The epsilon of a release about a stream that does not compose, or has its own chains; empty without one.
+    """The epsilon of a stream's release that does not compose or has its own chains; empty without such a release.
 
     Raises FuguError if the reader may not be told of that release.
     """

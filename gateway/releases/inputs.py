@@ -232,7 +232,7 @@ class NoisyInputs(NamedTuple):
     counts: tuple[Part, ...]
 
     def answer(self, query: Query, confidence: float) -> tuple[Estimates, int]:
-        """Compute the answer from noisy counts only, and the number of ticks it is about. FuguError without ticks."""
+        """Compute the answer, from noisy numbers only, and the number of ticks it is about. FuguError without ticks."""
         _, _, windows, doubled, _ = self.inputs
         scale, symbol_count = self.own_scale, len(self.inputs.symbols)
         symbols, beside_counts = self.counts[:symbol_count], self.counts[symbol_count:]
@@ -269,7 +269,7 @@ class NoisyInputs(NamedTuple):
 
     @classmethod
     def read(cls, document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> NoisyInputs:
-        """Read a `document`, with tables by digest. KeyError, TypeError or ValueError if it is none."""
+        """Read a `document`, with tables by digest. ArithmeticError, KeyError, TypeError or ValueError for others."""
         symbol_pairs, beside_pairs = (_read_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
         windows, doubled = (_read_addend(document.get(name)) for name in ("windows", "doubled"))
         windows_scale = _read_scale(document["windows_scale"]) if "windows_scale" in document else None

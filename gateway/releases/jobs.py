@@ -227,7 +227,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
 def _compare_mechanisms(
     plan: Scheduled, devices: tuple[str, ...], audience: Audience | None, catalogue: Catalogue
 ) -> dict[Mechanism, int]:
-    """Return the allowance of a tick by each mechanism that a release may use, the least of all devices.
+    """Return by mechanism the allowance of a tick, for the device that has least; FuguError if none protects.
 
     For the site, or with mechanism "chain" configured, there is nothing to compare: returns 0 for "chain".
     """
@@ -288,7 +288,7 @@ def _allowance(
 
 
 def _check_alone(job: Job, catalogue: Catalogue) -> None:
-    """Refuse streams for which a mechanism that does not compose has no bound, before anything is counted."""
+    """Refuse streams for which a mechanism that does not compose has no bound, or with windows of their own."""
     for device in job.question.devices:
         policies = catalogue.planned_policies(device, job.plan.stream)
         prefix, stream = f"release {job.name}: mechanism {job.question.mechanism}", f"{device}/{job.plan.stream}"

@@ -8,7 +8,7 @@ again.
 An account is a device's stream and an audience. Charges of releases add up tick by tick, on top of the account's base.
 Charges to streams that move together add up likewise. A release is about wall ticks. Each device is charged at its own
 tick numbers, which are ahead of the wall ticks once its clock was set. From then on nobody knows which of its ticks
-coincide with ticks of another device that moves with it. So its largest charge counts for all of them. Source:
+coincide with ticks of another device that moves with it. So the largest charge counts for all its ticks. Source:
 docs/proofs/releases-over-symbols.md and docs/proofs/audiences.md.
 """
 
@@ -259,7 +259,7 @@ class Ledger:
         return books
 
     def _class_id(self, classes: tuple[ReleaseClass, ...]) -> int:
-        """The id of some classes of chains together; inserted if it is new."""
+        """The id of the row with these classes of chains, which is inserted if it is new."""
         chains = json.dumps([chain.model_dump(mode="json") for chain in classes])
         return self._find_id("classes", "chains", chains) or self._insert("classes", "chains", chains)
 
@@ -345,7 +345,7 @@ class Ledger:
         return int(row[0]) if row else 0
 
     def _refuse_lost_ticks(self, release: Release, key: Key, members: Iterable[Stream]) -> None:
-        """Refuse ticks whose charges were in a lost ledger: of a device's stream, or of streams that move with it."""
+        """Refuse ticks of a device's stream, or of streams that move with it, whose charges were in a lost ledger."""
         for member in members:
             beginning, _ = self._beginning(member)
             first = release.first + (release.shifts.get(key.device, 0) if member[0] == key.device else 0)
@@ -399,7 +399,7 @@ class Ledger:
         new_runs.clear()
 
     def _refuse_charge(self, release: Release, key: Key, account: _Row, book: _Book, runs: list[ChargedTicks]) -> None:
-        """Refuse a release to a device's account, which would have the charges `runs` after it."""
+        """Refuse a release if an account does not allow it; `runs` are the account's charges with the release."""
         together, other_accounts = book.together, book.others
         shift, charge, base = release.shifts.get(key.device, 0), release.charges[key.device], account.base
         first, last = release.first + shift, release.last + shift
@@ -445,7 +445,7 @@ class Ledger:
         return [run for run in map(ChargedTicks._make, rows) if run.last >= first - 1]
 
     def _runs_of_members(self, release: Release, group: int) -> dict[int, list[ChargedTicks]]:
-        """The runs of `_runs_at` for each account of a release's devices, which are the members of a group, by id."""
+        """By account, what `_runs_at` returns of a release's ticks, for all of its devices, the members of a group."""
         rows = self._db.execute(
             "SELECT runs.account, runs.first, runs.last, runs.charge, shift FROM intact_runs runs "
             "JOIN accounts ON accounts.id=runs.account JOIN members ON members.device=accounts.device "
@@ -460,7 +460,7 @@ class Ledger:
         return runs
 
     def _group_id(self, release: Release) -> int:
-        """The id of the group of a release's devices, charges and shifts; inserted if it is new."""
+        """The id of the group with a release's devices, charges and shifts, which is inserted if it is new."""
         members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
         name = digest(json.dumps(members).encode())
         if not (group := self._find_id("groups", "digest", name)):
@@ -627,7 +627,7 @@ class Ledger:
         return {topic.split("/")[2] for (topic,) in self._db.execute("SELECT DISTINCT topic FROM entries")}
 
     def released_ticks(self) -> list[tuple[str, str, int]]:
-        """Device, stream and the last tick, as the device numbers it, of each stream that an entry is about."""
+        """Each released stream: device, stream and its last released tick, as the device numbers it."""
         query = (
             "SELECT device, stream, MAX(last + shift) FROM entries JOIN members USING (in_group) "
             "GROUP BY device, stream"
@@ -635,7 +635,7 @@ class Ledger:
         return self._db.execute(query).fetchall()
 
     def forget(self, device: str, *, time_us: int) -> int:
-        """Erase the sums of a device's releases, not charges or publications. Return the number of erased entries."""
+        """Erase the inputs of a device's releases; charges and payloads stay. Return in how many entries."""
         with self.transaction():
             rowcount = self._db.execute(
                 "UPDATE entries SET inputs='', inputs_digest='' WHERE inputs<>'' AND in_group IN "
@@ -654,7 +654,7 @@ class Ledger:
             self._db.execute("UPDATE entries SET state=? WHERE number=? AND state='reserved'", (state, number))
 
     def newest_published(self, through: int) -> list[int]:
-        """The numbers of each topic's newest entry, of all published ones, and of reserved ones up to `through`."""
+        """The number of each topic's newest entry, among published entries and reserved ones up to `through`."""
         query = "SELECT MAX(number) FROM entries WHERE state='published' OR state='reserved' AND number<=? "
         return [row[0] for row in self._db.execute(query + "GROUP BY topic ORDER BY 1", (through,))]
 

@@ -106,9 +106,9 @@ def _devices_by_shift(
 ) -> dict[int, dict[int, str]]:
     """Group devices by how far their tick numbers are ahead of wall ticks.
 
-    A device is left out if its clock was set within the wall ticks, given as first and last. Each group maps the
-    store's numbers of the devices' sequences `name` to the devices. `window` is the device window that the sequence
-    is of, `None` for symbols.
+    Returns by shift a map from the store's number of a sequence `name` to its device. A device is left out if its
+    clock was set within the wall ticks, given as first and last. `window` is the device window that the sequence is of,
+    `None` for symbols.
     """
     numbers, groups = store.numbers(name, devices), dict[int, dict[int, str]]()
     shifts = store.shifts_of([*numbers.values()])

@@ -62,7 +62,7 @@ class StoreProgress:
         self._coverage_of = coverage
 
     def newest_ticks(self, question: Question) -> NewestTicks:
-        """The newest wall ticks of a question's devices; of a device with windows only, the tick after the last one."""
+        """The newest wall ticks of a question's devices; with windows only, the tick after a device's last window."""
         newest = []
         for device in self.known_devices(question):
             name, window = _sequence(question, device)

@@ -324,8 +324,8 @@ def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
 def histories_in(location: Location, fleet: str) -> Iterator[Callable[[str, str], History]]:
     """Give a function that looks up a stream's history, by device and stream, in a gateway's store.
 
-    It has the streams that move with that stream, and is empty if no ticks are stored. Raises FuguError if the store
-    cannot be read.
+    A history includes those of streams that move with the stream, and is empty if no ticks are stored. Raises FuguError
+    if the store cannot be read.
     """
     catalogue = Catalogue(fleet)
     with closing(Store(location, create=False)) as store:
@@ -403,7 +403,7 @@ def _publish_or_mark(
     unsent_state: State,
     say: Callable[[str], None] = lambda _why: None,
 ) -> None:
-    """Publish entries, or set their state to `unsent_state` if there is no broker."""
+    """Publish entries, or without a broker set their state to `unsent_state`. LinkError if one is not published."""
     record, ledger = releases.record, releases.ledger
     for entry in entries:
         record.note(ledger, entry.number)

@@ -411,6 +411,6 @@ def _worst_variances_of_a_pair(weights: Floats, states: tuple[int, ...], table: 
 
 @lru_cache(maxsize=64)
 def _on_one_side(states: tuple[int, ...], state_count: int) -> Bools:
-    """Tell of each three states (k, k, k) whether all of them are in the set, or none is."""
+    """Tell for each triple of states (k, k, k) whether all three are in the set, or none is."""
     inside = np.isin(np.arange(state_count), states)
     return np.asarray((inside[:, None, None] == inside[:, None]) & (inside[:, None] == inside))

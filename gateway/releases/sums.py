@@ -46,7 +46,7 @@ class SumWindow(NamedTuple):
 
 
 class _SumRelease(NamedTuple):
-    """A release of a part of a window to an audience that may be told of that."""
+    """A release of a part of a window to an audience, with the promise and stretch that it states."""
 
     job: Job
     release: Release
@@ -156,7 +156,7 @@ class SumReleases:
         return _SumRelease(job, release, job.promise(members))
 
     def _member_ticks(self, policy: Policy, window: SumWindow) -> CountedTicks:
-        """The window in a home's own tick numbers."""
+        """The window in a home's own tick numbers, or in wall ticks if the store does not know its shift."""
         maker, last = self._maker, window.first + window.group.length - 1
         number = maker.store.stream_id(policy.device, policy.stream)
         shift, _ = maker.store.shifts(number).owner(window.first, last)

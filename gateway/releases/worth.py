@@ -163,7 +163,7 @@ def _noise_scale(job: Job, tables: set[NoiseTable], budget: int, length: int) ->
 
 
 def _guess_error(job: Job, kinds: Counter[_DeviceKind], length: int) -> float:
-    """The error of a guess in the middle of what the class's chains expect, for the chains that it fits least."""
+    """The error of always guessing the middle of the mean counts of a class's chains, for the worst of them."""
     own_chains, groups = job.question.chains, job.question.query.groups
     classes = {kind: ListedChains(transitions=own_chains) if own_chains else kind.chains for kind in kinds}
     spreads = [(count, *_class_spread(classes[kind], groups, length)) for kind, count in kinds.items()]
