@@ -125,14 +125,14 @@ class Catalogue:
                 )
 
     def find(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
-        """Return the model, of a kind, of the policy in force that a frame names.
+        """Return the model of a policy in force; `kind` is the class that the model has to be of.
 
         Raises RefusedError for an unknown device, stream or version, the first that applies, or for another kind.
         """
         return _check_kind(self._active_model(device, stream, version), kind)
 
     def recall(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
-        """Return the model, of a kind, of a policy in force or retired. Raises RefusedError as `find` does."""
+        """Return the model of a policy in force or retired; `kind` and RefusedError are as for `find`."""
         return _check_kind(self._model_of(device, stream, version), kind)
 
     def policy(self, device: str, stream: str, version: int) -> AnyPolicy:
@@ -165,7 +165,7 @@ class Catalogue:
             self.charges += 1
 
     def charged_policies(self, device: str, stream: str) -> list[Policy]:
-        """Return the policies of a stream of symbols that it ran or may run: audiences are charged for them."""
+        """Return the policies that a stream of symbols ran or may run: audiences are charged for these."""
         versions_run = self._versions_run.get((device, stream), ())
         return [
             policy
@@ -174,7 +174,7 @@ class Catalogue:
         ]
 
     def running_policies(self, device: str, stream: str) -> list[Policy]:
-        """Return the policies of a stream of symbols that it ran or that are in files, whatever its device refuses."""
+        """Return the policies of a stream of symbols that its device ran, or that are in files, even if refused."""
         versions = self._versions_run.get((device, stream), ())
         policies = self.policies(device, stream)
         return [policy for policy in policies if policy.version in versions or not self.pushed(device, policy.version)]

@@ -84,14 +84,14 @@ class Past:
         return index
 
     def models(self, sequences: Sequence[Place], columns: Columns, slots: Ints) -> Ints:
-        """Return (n,) the indices of the models of rows; each row is of one of the `sequences`, by its slot."""
+        """Return (n,) the index of each row's model; `slots` (n,) are the rows' places in `sequences`."""
         keys, key_of_row = np.unique(slots << 32 | columns.version, return_inverse=True)
         model_keys = [(sequences[key >> 32], key & (1 << 32) - 1) for key in keys.tolist()]
         indices = [self.model(sequence.device, sequence.stream, version) for sequence, version in model_keys]
         return np.array(indices, dtype=np.int64)[key_of_row]
 
     def beliefs_before(self, key: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
-        """Return the rows of the ticks tick..last, and the belief before the first row; rows may begin earlier."""
+        """Return the belief before the rows of the ticks tick..last, and these rows; the first may begin earlier."""
         tick = self._first_known_tick(key, tick)
         journal_rows = self._frames.tail.of(key.number, tick, last)
         head = self._frames.head(key.number)

@@ -156,7 +156,7 @@ class MeasureModel:
         return np.asarray(np.bincount(self._shows, distribution, len(self.values)), dtype=np.float64)
 
     def possible_states(self, tick: int) -> NDArray[np.bool_]:
-        """Return (N,) which states an adversary can hold possible at a tick."""
+        """Return (N,) for each state whether an adversary can hold it possible at a tick."""
         constraint = self.reach.at(tick)
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
@@ -174,9 +174,10 @@ class MeasureModel:
         lag: int = 0,
         ticks: slice = slice(None),
     ) -> PointEstimates:
-        """Return the estimates of some `ticks` of a frame, from 0 on, from the distribution of its first tick.
+        """Return the estimates of some ticks of a frame, given the distribution of its first tick.
 
-        `later_points` are the released points after the frame, tick by tick; each estimate sees `lag` ticks of them.
+        `ticks` are counted from the first. `later_points` are the released points after the frame, tick by tick; each
+        estimate sees `lag` ticks after its own.
         """
         tracking = self.follow(distribution, frame.first, (*frame.released, *later_points), tables)
         tick_range = range(len(frame.released))[ticks]

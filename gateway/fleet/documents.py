@@ -88,7 +88,7 @@ def former_version(device: Device) -> int | None:
 
 
 def document_in(registry: Registry, version: int) -> PolicyDocument:
-    """Return a document of the registry, checked at its entry. FuguError if missing, PolicyError if damaged."""
+    """Return a document as the registry has it, its signatures unchecked. FuguError if missing or damaged."""
     return read_document(PolicyDocument, Envelope.decode(registry.document(version).payload).payload)
 
 

@@ -68,6 +68,7 @@ class FleetPolicies:
         self._counters = counters
         self._documents: dict[int, PolicyDocument | None] = {}
         self.devices: set[str] = set()
+        self._groups: dict[str, tuple[str, ...]] = {}
         self._added_pairs: set[tuple[int, str]] = set()
         self._pushed_pairs: set[tuple[str, int]] = set()
         self._sent_pairs: set[tuple[str, int]] = set()
@@ -83,22 +84,19 @@ class FleetPolicies:
     def refresh(self, devices: Sequence[Device]) -> bool:
         """Add the registry's new policies to the catalogue. Return whether any was added. Raises RegistryError."""
         self._follow_registry(devices)
-        count_before = len(self._added_pairs)
-        for document in self._registry.documents():
-            if document.version not in self._documents:
-                self._documents[document.version] = self._read_document(document)
-            if (policy_document := self._documents[document.version]) is None:
-                continue
-            for device in devices:
-                key = (document.version, device.name)
-                if (
-                    key not in self._added_pairs
-                    and self._catalogue.owns(device.name)
-                    and policy_document.to.reaches(device.name, tuple(device.groups))
-                ):
-                    self._add_policies(policy_document, device.name)
+        count_before, old_versions = len(self._added_pairs), {*self._documents}
+        for document in self._registry.documents(max(old_versions, default=0)):
+            self._documents[document.version] = self._read_document(document)
+        groups = {device.name: tuple(sorted(device.groups)) for device in devices if self._catalogue.owns(device.name)}
+        changed_groups = dict(groups.items() - self._groups.items())
+        self._groups = groups
+        for version, policy_document in self._documents.items():
+            for name, own_groups in (changed_groups if version in old_versions else groups).items():
+                key = version, name
+                if policy_document and key not in self._added_pairs and policy_document.to.reaches(name, own_groups):
+                    self._add_policies(policy_document, name)
                     self._added_pairs.add(key)
-                    self.devices.add(device.name)
+                    self.devices.add(name)
         return len(self._added_pairs) > count_before
 
     def _follow_registry(self, devices: Sequence[Device]) -> None:
@@ -127,7 +125,8 @@ class FleetPolicies:
         pair = (device, version)
         if pair not in self._pushed_pairs:
             return True
-        is_overtaken = pair in self._ever_refused - self._ever_accepted and version < self._in_force.get(device, 0)
+        was_refused = pair in self._ever_refused and pair not in self._ever_accepted
+        is_overtaken = was_refused and version < self._in_force.get(device, 0)
         return pair in self._sent_pairs and self._refused_versions.get(device) != version and not is_overtaken
 
     def _read_document(self, document: Document) -> PolicyDocument | None:

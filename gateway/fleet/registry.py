@@ -310,9 +310,10 @@ class Registry:
             return _document_of(rows[0])
         raise FuguError(f"there is no document of version {version} in fleet {self.fleet}")
 
-    def documents(self) -> list[Document]:
-        """Return all documents, oldest first."""
-        return [_document_of(row) for row in self._select(f"SELECT {_DOCUMENT} FROM intact_documents ORDER BY version")]
+    def documents(self, after: int = 0) -> list[Document]:
+        """Return all documents above a version, oldest first."""
+        query = f"SELECT {_DOCUMENT} FROM intact_documents WHERE version>? ORDER BY version"
+        return list(map(_document_of, self._select(query, after)))
 
     def newest_version(self) -> int:
         """Return the highest version of all documents, 0 if there is none."""

@@ -14,7 +14,7 @@ import pytest
 from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.envelope import Envelope, Signature
 from fugu.contract.errors import FuguError, PolicyError, Reason, TrustError
-from fugu.contract.fleet_documents import RootDocument, verify_signatures, write_document
+from fugu.contract.fleet_documents import Address, RootDocument, verify_signatures, write_document
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.trust import Trust
 from gateway.estimates.catalogue import Catalogue
@@ -154,3 +154,40 @@ def test_a_key_is_written_in_a_form_that_others_read_too(tmp_path: Path) -> None
     command = ["openssl", "pkey", "-in", str(path), "-passin", "pass:correct horse", "-pubout", "-outform", "DER"]
     done = subprocess.run(command, capture_output=True, check=True)
     assert done.stdout.endswith(key.public_key().public_bytes_raw())
+
+
+def test_a_document_and_a_device_meet_once_however_often_the_registry_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a document for each of n devices, a look at an unchanged registry would otherwise take n * n steps."""
+    reaches, meetings = Address.reaches, list[str]()
+
+    def counted(address: Address, device: str, groups: tuple[str, ...]) -> bool:
+        meetings.append(device)
+        return reaches(address, device, groups)
+
+    monkeypatch.setattr(Address, "reaches", counted)
+    with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
+        policies = FleetPolicies(registry, [KEYS.root_document()], catalogue := Catalogue("home"), Counter())
+
+        def look() -> list[str]:
+            meetings.clear()
+            policies.refresh(registry.devices())
+            return sorted(meetings)
+
+        registry.enrol("watch", actor="test", time_us=0)
+        envelope = KEYS.envelope(DOCUMENT)
+        document = Document(5, Target("device", "watch"), envelope.digest, envelope.encode(), "")
+        registry.add_document(document, actor="test", time_us=0)
+        assert look() == ["watch"]
+        assert catalogue.devices(POLICY.stream) == ("watch",)
+        assert look() == []
+        registry.enrol("ring", actor="test", time_us=0)
+        assert look() == ["ring"]
+        assert look() == []
+        registry.set_groups("ring", ["hall"], actor="test", time_us=0)
+        assert look() == ["ring"]
+        registry.remove("ring", actor="test", time_us=0)
+        assert look() == []
+        registry.enrol("ring", ["hall"], actor="test", time_us=0)
+        assert look() == ["ring"]
