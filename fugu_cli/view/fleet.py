@@ -302,7 +302,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-_COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", *("pending", "accepted", "refused", "failed"))
+_COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", "pending", "accepted", "refused")
 
 
 def shown_rollout(registry: Registry, number: int) -> Result:
@@ -366,7 +366,7 @@ def _rollout_parts(rollout: Rollout, number: int) -> Iterator[Part]:
     rows = []
     for index, (stage, tally) in enumerate(zip_longest(plan.stages, rollout.tallies)):
         count = tally or StageCounts()
-        device_counts = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
+        device_counts = (count.size, count.unoffered, count.pending, count.accepted, count.refused)
         rows.append((*_stage_cells(index, stage), *map(str, (*device_counts, count.silent, count.absent))))
     yield Table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"), rows)
     end_words = "" if rollout.ended_us is None else f" at {moment_text(rollout.ended_us)} UTC"

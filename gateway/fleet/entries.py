@@ -40,8 +40,7 @@ __all__ = [
 ]
 
 
-Outcome = Literal["accepted", "refused", "failed"]
-"""Outcome of a document on a device: a `failed` one was accepted, and then could not be put into force."""
+Outcome = Literal["accepted", "refused"]
 _NAME = re.compile(NAME_PATTERN)
 _MAX_VERSION = 2**32 - 1
 

@@ -7,7 +7,7 @@ The rules of a rollout are a pure state machine, which is given the time and the
 
 A device that the document was offered to (it is the device's desired version) is, at any time, one of:
 
-- accepted, refused, failed: its answer says so;
+- accepted, refused: its answer says so;
 - pending: it has not answered, and has had less than `patience` for it;
 - silent: it was connected after the offer, and has not answered for `patience` since it was first seen there. A device
   that goes off under a new document is silent, not absent: that may be what the document does to it;
@@ -16,7 +16,7 @@ A device that the document was offered to (it is the device's desired version) i
 Devices that should have, or have, a newer version by now, and removed devices, are out: they count nowhere. With `size`
 devices of a stage that are not out:
 
-- Errors are refused + failed + silent. The rollout stops when errors >= error * size in any stage that has begun; just
+- Errors are refused + silent. The rollout stops when errors >= error * size in any stage that has begun; just
   below it goes on. It also stops when errors put the stage's success out of reach: size - errors < success * size. It
   then offers the way back: which devices had which version before. It takes nothing back by itself.
 - A stage is done when the document was offered to all of it, at least one device has accepted, and
@@ -131,7 +131,6 @@ class StageCounts(NamedTuple):
     unoffered: int = 0
     accepted: int = 0
     refused: int = 0
-    failed: int = 0
     silent: int = 0
     pending: int = 0
     absent: int = 0
@@ -139,8 +138,8 @@ class StageCounts(NamedTuple):
 
     @property
     def errors(self) -> int:
-        """The number of devices that refused, failed, or keep silent."""
-        return self.refused + self.failed + self.silent
+        """The number of devices that refused or keep silent."""
+        return self.refused + self.silent
 
     def reaches(self, success: Fraction) -> bool:
         """Return whether the stage is done, with `success` the share of devices that must accept."""
@@ -238,8 +237,8 @@ def _note_connections(state: RolloutState, reports: Mapping[str, DeviceReport]) 
 def _stop_cause(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCounts, ...]) -> str:
     for i, (stage, count) in enumerate(zip(plan.stages[: state.stage + 1], counts, strict=False)):
         detail = (
-            f"stage {i + 1}: {count.errors} of {count.size} devices refused ({count.refused}), failed "
-            f"({count.failed}) or keep silent ({count.silent})"
+            f"stage {i + 1}: {count.errors} of {count.size} devices refused ({count.refused}) or keep silent "
+            f"({count.silent})"
         )
         if count.errors and count.errors >= plan.error * count.size:
             return f"{detail}; the error threshold is {float(plan.error):.6g}"
@@ -454,9 +453,8 @@ class Rollouts:
         reports = {}
         rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
         for device, online, last_seen, desired, in_force, answered_version, outcome, refusal_outcome in rows:
-            # failure after acceptance counts, a refusal before it does not
             answer: Any = (outcome if answered_version == version else refusal_outcome) or ""
-            answer = "accepted" if in_force == version and answer != "failed" else answer
+            answer = "accepted" if in_force == version else answer  # a refusal before it does not count
             newest_version = max(desired or 0, in_force or 0)
             reports[device] = DeviceReport(bool(online), last_seen, answer, in_force or desired, newest_version)
         return reports
