@@ -212,6 +212,8 @@ class Ticker:
                     elif self._placed:
                         clock_state = self._clock.now_us(), self._clock.offset_us
                         stream.next_tick = stream.clock.next_wall(*clock_state) + stream.clock.shift
+                        if stream.next_tick <= stream.last_tick:  # reserved before a restart, or the clock went back
+                            self._placed = 0
                     self._outbox.set_shift(plan, stream.clock.shift, stream.clock.since)
                     streams.append(stream)
                 store()

@@ -77,7 +77,7 @@ def import_function(target: str) -> Callable[[], Any]:
 
             (entry_point,) = entry_points(group=ENTRY_POINT_GROUP, name=target)
             target_object = entry_point.load()
-    except (ImportError, AttributeError, ValueError) as error:
+    except (Exception, SystemExit) as error:  # a module may raise anything while it is imported
         raise ConfigError(f"cannot import sensor {target!r}: {cause(error)}") from None
     if not callable(target_object):
         raise ConfigError(f"sensor {target!r} is not a function")

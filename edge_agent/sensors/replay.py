@@ -81,9 +81,10 @@ def read_changes(path: Path, column: str, time: str, seconds: float, only: Seque
     times = [row[0] for row in rows]
     if any(math.isnan(time) for time in times):
         raise ConfigError(f"{path}: column {time!r} has cells that are no time: give seconds, or ISO 8601")
-    tick_count = int((times[-1] - times[0]) / seconds) + 1 if times else 0
-    if tick_count > _MOST_TICKS:
+    last_tick = (times[-1] - times[0]) / seconds if times else -1.0
+    if last_tick >= _MOST_TICKS:
         raise ConfigError(f"{path} has more than {_MOST_TICKS} ticks of {seconds:g} s")
+    tick_count = int(last_tick) + 1
     return _floats(path, [rows[bisect_right(times, times[0] + seconds * tick) - 1][1] for tick in range(tick_count)])
 
 

@@ -308,8 +308,9 @@ def _tick_times(
     """Return the times of `count` ticks, every `tick_stride` ticks from `first` on; `None` for each if unknown."""
     if version is None:
         return [None] * count
-    begin_time, stride_time = version.time_of(first, shift), timedelta(microseconds=version.period_us * tick_stride)
+    begin_time = version.time_of(first, shift)
     version.time_of(first + (count - 1) * tick_stride, shift)  # refuses what lies after the year 9999
+    stride_time = timedelta(microseconds=version.period_us * tick_stride)
     return [begin_time + index * stride_time for index in range(count)]
 
 

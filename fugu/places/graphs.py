@@ -103,7 +103,7 @@ def scale_points(points: ArrayLike, resolution: Resolution | Sequence[Resolution
 
 def _exact(value: Resolution, noun: str) -> Fraction:
     try:
-        return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(value))
+        return Fraction(value) if isinstance(value, int | Fraction) else Fraction(str(value))
     except (ValueError, TypeError):
         raise GraphError(f"{noun} must be a finite number, got {value}") from None
 

@@ -92,3 +92,19 @@ def test_what_was_drawn_for_a_stream_that_ends_is_sent_even_after_a_power_cut(tm
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     drawn = [(frame.policy_version, frame.first, len(frame.symbols)) for frame in symbol_frames(outbox)]
     assert drawn == [(1, 1001, 3)] * 2
+
+
+def test_a_stream_that_comes_back_waits_for_the_ticks_that_were_reserved_before_a_kill(tmp_path: Path) -> None:
+    clock = JumpingClock(1000 * SECOND)
+    killed = agent(tmp_path, clock, A, B)
+    killed._ticks.switch([newer(B)], nothing)
+    killed._outbox._db.close()
+    device = agent(tmp_path, clock, newer(B))
+    device._ticks.switch([replace(newer(plan), version=3) for plan in (A, B)], nothing)
+    for _ in range(30):
+        clock.now += SECOND
+        device._ticks.catch_up()
+    assert [stream.last_tick for stream in device._ticks.streams] == [1036, 1036]
+    device._ticks.finish()
+    firsts = [frame.first for frame in symbol_frames(device._outbox) if frame.policy_version == 3]
+    assert sorted(firsts)[:2] == [1011, 1011], "the frame of ten ticks that began at tick 1001 was reserved"

@@ -20,7 +20,7 @@ import pytest
 from edge_agent.sensors import UnavailableError
 from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.opening import ChangeSensor, open_sensor
-from edge_agent.sensors.replay import ReplaySensor, read_recording
+from edge_agent.sensors.replay import ReplaySensor, read_changes, read_recording
 from edge_agent.sensors.source import ConfigError, LineSensor, Reading, SensorUpdate
 from tests.support.brokers import PATIENCE, wait_until
 
@@ -66,6 +66,13 @@ def test_recordings_that_cannot_be_read_are_one_line_without_values(tmp_path: Pa
             read_recording(tmp_path / name, column)
         assert "71.53" not in str(error.value)
         assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_log_of_too_many_ticks_is_refused_however_many_there_are(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("t,v\n0,1\n1000000000,2\n")
+    for seconds in (1.0, 1e-300):
+        with pytest.raises(ConfigError, match="has more than 5000000 ticks"):
+            read_changes(tmp_path / "log.csv", "v", "t", seconds)
 
 
 def test_the_newest_line_counts_and_is_read_once() -> None:
@@ -255,8 +262,17 @@ def test_of_a_recording_of_changes_an_empty_cell_holds_and_a_word_ends_it() -> N
     assert sensor.finished(6)
 
 
-@pytest.mark.parametrize("target", ["time:time", "math:nothing", "no_such_module:f", "nobody", "math:pi"])
-def test_functions_are_found_by_name(target: str) -> None:
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("time:time", "math:nothing", "no_such_module:f", "nobody", "math:pi", ".relative:f"),
+        *("divides:f", "exits:f", "misspelt:f"),
+    ],
+)
+def test_functions_are_found_by_name(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, source in (("divides", "1 / 0"), ("exits", "raise SystemExit(3)"), ("misspelt", "def f(:")):
+        (tmp_path / f"{module}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
     config = {"kind": "call", "target": target, "silence": "samples"}
     if target == "time:time":
         sensor = open_sensor(config)

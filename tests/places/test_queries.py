@@ -22,6 +22,8 @@ from tests.support.dphmm_cases import GOLDEN, states, strict_epsilon
 def test_a_value_goes_to_the_nearest_multiple_and_halves_go_up() -> None:
     assert scale_points([0.24, 0.25, 0.26, -0.25, -0.26, -0.05], 0.5).ravel().tolist() == [0, 1, 1, 0, -1, 0]
     assert scale_points([0.15, 0.25, 0.35, -0.15], 0.1).ravel().tolist() == [2, 3, 4, -1]
+    assert scale_points([0.15, 0.25], np.float64(0.1)).tolist() == [[2], [3]]
+    assert scale_points([4, 5], np.int64(2)).tolist() == [[2], [3]]
     assert scale_points([Fraction(1, 6), Fraction(1, 6) - Fraction(1, 10**30)], Fraction(1, 3)).ravel().tolist() == [
         1,
         0,
