@@ -26,7 +26,7 @@ FileName = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 Silence = Literal["samples", "changes"]
 KeepAliveTicks = Annotated[int, Field(ge=1, le=2**32)]
-KeepAlive = Annotated[str, Field(min_length=1, max_length=64)]
+KeepAlive = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
 _TOPIC = r"^[^$+#\x00-\x1f\x7f][^+#\x00-\x1f\x7f]*$"
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=_TOPIC)]
 """One topic of a local device: no wildcard, and none of the broker's own topics."""

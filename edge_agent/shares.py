@@ -50,7 +50,7 @@ def device_key(outbox: str | Path) -> bytes:
         seed = path.read_bytes()
     except FileNotFoundError:
         seed = os.urandom(SEED_BYTES)
-        write_secret(path, seed)
+        write_secret(path, seed, for_service=True)
     except OSError as error:
         raise FuguError(f"cannot read {path}: {error.strerror}", Reason.OUTBOX) from None
     if len(seed) != SEED_BYTES:
@@ -95,13 +95,12 @@ class Helpers:
         self._roots = {group_sum.name: group_sum.helper for plan in plans for group_sum in plan.sums}
         self._keys = {group: key for group, key in self._keys.items() if group in self._roots}
         self._stored = {group: self._outbox.opening_key(group) for group in self._roots}
-        if self._roots and not self._seed:
-            self._seed = device_key(self._outbox.path)
         self._waiting |= {group: key for group, key in self._heard.items() if group in self._roots}
         self._check_keys()
 
     def sums(self, plan: StreamPlan, entropy: Callable[[memoryview], None], shift: int) -> StreamSums:
-        """Begin the sums of a stream. Raises OutboxError if the ticks of a window have changed."""
+        """Begin the sums of a stream. FuguError if the ticks of a window have changed, or there is no key of the device."""
+        self._seed = self._seed or device_key(self._outbox.path)
         last_numbers = [self._outbox.register_window(plan.stream, window_sum) for window_sum in plan.sums]
         return StreamSums(plan, last_numbers, entropy, self, shift)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from edge_agent.sensors.call import CallSensor, import_function
 from edge_agent.sensors.source import ConfigError, LineSensor, Reading, Sensor, SensorUpdate
+from fugu.contract.errors import cause
 from fugu.host.codes import Codes
 
 __all__ = ["KINDS", "exclusive", "open_sensor", "silence_warning"]
@@ -157,7 +158,10 @@ KINDS = {
 
 def open_sensor(config: _Config) -> Sensor:
     """Open the sensor of a configuration. Raises ConfigError if its source cannot be read, imported or opened."""
-    source = KINDS[config["kind"]].open(config)
+    try:
+        source = KINDS[config["kind"]].open(config)
+    except OSError as error:
+        raise ConfigError(f"cannot open a sensor of kind {config['kind']}: {cause(error)}") from None
     if codes := Codes(config.get("missing_values", ())):
         source = _CodedSensor(source, codes)
     if config["silence"] == "samples":

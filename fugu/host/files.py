@@ -34,9 +34,9 @@ def new_folder(path: Path, *, private: bool = False) -> Path:
     return path
 
 
-def write_secret(path: Path, content: str | bytes) -> None:
-    """Write or replace a file that only its owner may read."""
-    _write(path, content, 0o600)
+def write_secret(path: Path, content: str | bytes, *, for_service: bool = False) -> None:
+    """Write or replace a file that only its owner may read: with `for_service`, as root, the owner of its folder."""
+    _write(path, content, 0o600, for_service=for_service)
 
 
 def create_private(path: Path) -> None:
@@ -100,13 +100,15 @@ def naming(path: Path, label: str) -> Iterator[None]:
         raise type(error)(f"{path}: {error}") from None
 
 
-def _write(path: Path, content: str | bytes, mode: int) -> None:
+def _write(path: Path, content: str | bytes, mode: int, *, for_service: bool = False) -> None:
     """Replace a file in one step, and force it to disk: readers see the old content or the new."""
     content_bytes = content.encode() if isinstance(content, str) else content
     try:
         descriptor, temporary_name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
         try:
             with os.fdopen(descriptor, "wb") as file:
+                if for_service and os.geteuid() == 0:
+                    os.fchown(file.fileno(), (folder := path.parent.stat()).st_uid, folder.st_gid)
                 file.write(content_bytes)
                 file.flush()
                 os.fsync(file.fileno())

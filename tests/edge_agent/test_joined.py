@@ -30,14 +30,15 @@ from edge_agent.reporter import seal
 from edge_agent.sensors.source import ConfigError
 from edge_agent.shares import Helpers, StreamSums, device_key
 from edge_agent.stored_frames import with_previous
+from edge_agent.ticker import Ticker
 from fugu.contract.envelope import Envelope, digits, sign
-from fugu.contract.errors import UsageError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.group_frames import OpeningAnswer, OpeningKey, Report, signed_total, split_pages, unpack_numbers
 from fugu.contract.stretches import Ceiling
 from fugu.host.child import Child
 from fugu.host.files import write_secret
 from fugu_helper.opening import Group
-from tests.support.agents import plan_of
+from tests.support.agents import JumpingClock, device_clock, plan_of
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.groups import HELPER, PUBLIC, group, member_policy, shared
 from tests.support.opening import facts
@@ -48,6 +49,7 @@ QUIET = {"noise": 4_000_000_000, "honest": 1, "colluding": 0}
 LEAST_NOISE = (1 << 32) - 1
 """A side of a share is above 0 with a probability of 2^-32: no policy may promise that."""
 DAY_TICKS = 86_400
+CALL = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
 
 
 class Device:
@@ -406,6 +408,19 @@ def test_masks_are_drawn_once_and_no_sooner_than_ten_minutes_before_their_window
     assert device.sums._sums[0].asked_window == 1
     assert not device.helpers._busy
     device.outbox.close()
+
+
+def test_a_policy_with_a_sum_is_refused_before_it_is_stored_if_the_devices_key_cannot_be_read(device: Device) -> None:
+    ticker = Ticker(
+        device.outbox, device_clock(JumpingClock()), system_entropy(), lambda _seconds: None, device.helpers
+    )
+    device.helpers._seed = b""
+    (device.folder / "outbox.sqlite.key").unlink()
+    (device.folder / "outbox.sqlite.key").mkdir()
+    stored: list[int] = []
+    with pytest.raises(FuguError, match="cannot read"):
+        ticker.switch([replace(device.plan, sensor=CALL)], lambda: stored.append(1))
+    assert not stored
 
 
 def test_the_devices_key_is_its_own(tmp_path: Path) -> None:

@@ -70,6 +70,20 @@ def test_the_owner_sets_the_signed_time_back_on_the_device(config: Path, capsys:
     assert capsys.readouterr().out.startswith("nothing changes")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root runs these commands for an agent of another account")
+def test_what_root_writes_for_the_agent_belongs_to_the_agents_account(config: Path) -> None:
+    now, account = int(time.time()), 54_321
+    trust = Trust(KEYS.enrolment())
+    trust.judge(KEYS.signed_time(now + 300 * 86_400), "time", now)
+    file = config.parent / read_config(config).trust
+    file.write_bytes(trust.state.pack())
+    os.chown(config.parent, account, account)
+    assert main(["set-back", str(config)]) == 0
+    assert main(["key", str(config)]) == 0
+    for written in (file, config.with_name("outbox.sqlite.key")):
+        assert (written.stat().st_uid, written.stat().st_mode & 0o777) == (account, 0o600)
+
+
 @pytest.mark.long
 def test_a_document_that_is_none_is_refused_with_its_reason(config: Path) -> None:
     command = [sys.executable, "-m", "edge_agent.judge", str(config), *asked()]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edge_agent.config import load
-from edge_agent.config_schema import AgentConfig, StreamConfig
+from edge_agent.config_schema import AgentConfig, Lines, StreamConfig
 from edge_agent.sensors.opening import silence_warning
 from edge_agent.sensors.source import ConfigError
 from fugu.contract.discretisers import Thresholds
@@ -31,6 +31,12 @@ CHANGES = {"silence": "changes"}
 
 def stream(sensor: dict[str, Any]) -> StreamConfig:
     return StreamConfig.model_validate_json(json.dumps({"policy": "x.json", "sensor": sensor}))
+
+
+def test_a_keep_alive_is_compared_without_spaces_around_it_as_lines_are() -> None:
+    sensor = stream({**LINES, **CHANGES, "keep_alive": " alive ", "keep_alive_ticks": 3}).sensor
+    assert isinstance(sensor, Lines)
+    assert sensor.keep_alive == "alive"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import gzip
 import io
 import math
@@ -280,6 +281,15 @@ def test_functions_are_found_by_name(target: str, tmp_path: Path, monkeypatch: p
     else:
         with pytest.raises(ConfigError, match="sensor"):
             open_sensor(config)
+
+
+def test_a_standard_input_that_is_closed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(os, "fdopen", closed)
+    with pytest.raises(ConfigError, match="kind stdin: Bad file descriptor"):
+        open_sensor({"kind": "stdin", "silence": "samples", "keep_alive": None})
 
 
 SECRET = 71.5319
