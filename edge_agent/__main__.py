@@ -21,8 +21,8 @@ _BY_HAND = ("pause", "resume", "moved", "set-back", "key", "join")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run an agent until SIGTERM or SIGINT, or run one of its commands.
 
-    The exit code is 0 after an orderly stop, and 1 if the agent refuses to start or `--check` finds a sensor that
-    cannot be used. It is 2 if the command line cannot be read, 130 if interrupted.
+    The exit code is 0 after an orderly stop. It is 1 if the agent or a command refuses, `--check` finds a sensor that
+    cannot be used, or `--doctor` a failure; 2 if the command line cannot be read, 130 if interrupted.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     return run_program(lambda: exit_code("fugu-agent", lambda: _run(words)))
@@ -96,7 +96,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _promises(config: Path, status: dict[str, Any]) -> dict[str, list[str]]:
-    """Say by stream what its policy promises, and since when. Streams whose policy has changed are left out."""
+    """Return by stream what its policy promises, and since when. Streams whose policy has changed are left out."""
     from edge_agent.dating import descriptions, sentences
 
     drawn_ticks = {stream["stream"]: stream["drawn"] for stream in status["streams"]}

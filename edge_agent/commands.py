@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from edge_agent.config_schema import AgentConfig, read_config
 from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.outbox import Outbox, OutboxError, identifiers
 from fugu.contract.errors import StatusCode, UsageError
-from fugu.host.clock import seconds_of
+from fugu.host.arguments import epsilon_of, span
 from fugu.host.files import write_secret
 from fugu.host.terminal import Parser
 from fugu.host.toml_file import toml_lines
@@ -59,10 +58,7 @@ def run_command(words: Sequence[str], prompt: Callable[[str], str]) -> str:
     if options.command == "set-back":
         return _set_back(config, settings, outbox)
     if options.command == "pause":
-        try:
-            return _pause(outbox, None if options.length is None else seconds_of(options.length))
-        except ValueError as error:
-            raise LocalStatusError(f"--for: {error}") from None
+        return _pause(outbox, None if options.length is None else span(options.length, "--for")[0])
     Pause(outbox).end()
     is_obeyed = _wait_for_codes(outbox, lambda codes: StatusCode.PAUSED not in codes)
     return "not paused any more" if is_obeyed else "not paused any more; no agent that runs here says so"
@@ -87,9 +83,8 @@ def _join(path: Path, config: AgentConfig, options: Namespace, prompt: Callable[
 
     if any(pin.name == options.group for pin in config.groups):
         raise UsageError(f"this device has joined {options.group} already: change its terms in {path}")
-    epsilon, _, time_text = options.epsilon.partition("@")
     try:
-        ceiling = {"epsilon": float(epsilon), "seconds": math.ceil(seconds_of(time_text)) if time_text else 0}
+        ceiling = epsilon_of(options.epsilon, "--epsilon").model_dump()
         helper_key = read_digits(prompt(f"the 30 digits of the helper of {options.group}: "))
         terms = {"name": options.group, "helper": helper_key, "honest": options.homes, "most": ceiling}
         AgentConfig.model_validate({**dict(config), "groups": (*config.groups, GroupPin.model_validate(terms))})

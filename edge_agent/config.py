@@ -23,8 +23,8 @@ __all__ = ["check_in_child", "load"]
 def load(path: str | Path) -> AgentPlan:
     """Read a TOML file and verify every policy that it names; file names are relative to its folder.
 
-    Raises ConfigError for the file, PolicyError for a malformed policy, GuaranteeError for a guarantee that is false or
-    above the ceiling.
+    Raises ConfigError for the file, PolicyError for a malformed policy, TrustError for a group on other terms than the
+    owner's. GuaranteeError: a guarantee is false, or above the ceiling.
     """
     return _read_plan(_validate(Path(path)))
 

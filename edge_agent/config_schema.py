@@ -140,8 +140,8 @@ class Command(_KeepAlive):
         command: program and arguments; no shell splits them.
         runs: "tick": run once a tick, and the last line that it writes counts; "always": each line counts.
         timeout: seconds that a run may take.
-        keep_alive: as of `Lines`, of a command that runs always.
-        keep_alive_ticks: as of `Lines`, or, of a command that runs once a tick, as of `Call`.
+        keep_alive: a line of a command that runs always which is no reading, and says that the source works.
+        keep_alive_ticks: how many ticks a sign is good for. Each end of a run once a tick, without error, is a sign.
     """
 
     kind: Literal["command"]

@@ -31,9 +31,9 @@ __all__ = ["descriptions", "device_history", "sentences"]
 def device_history(
     policy: AnyPolicy, drawn_ticks: Mapping[str, Mapping[str, Any]], policies: Iterable[AnyPolicy] = ()
 ) -> History:
-    """Build the history of a policy's stream from `DrawnTicks.document` of each stream of the device.
+    """Build the history of a policy's stream.
 
-    `policies` are the policies that the device runs.
+    `drawn_ticks` has `DrawnTicks.document` by stream of the device; `policies` are the policies that the device runs.
     """
     own_history, default_history = _own_history(policy, drawn_ticks[policy.stream]), history_alone(policy)
     names = related_names(policy)

@@ -65,7 +65,7 @@ class Describing:
         self._child.close()
 
     def _shape(self) -> object:
-        """Return the rows that the dates of streams depend on; `None` while their policies alone say everything."""
+        """Return first ticks and editions of all rows: dates depend on them. `None` if policies say everything."""
         rows = {name: self._outbox.drawn(name) for name in self._descriptions}  # streams may depend on one another
         return None if all(ticks.unchanged for ticks in rows.values()) else [ticks.shape for ticks in rows.values()]
 

@@ -48,8 +48,8 @@ _ROWS = 1000
 def try_sensors(plans: Sequence[StreamPlan], patience: float | None = None) -> list[tuple[str, bool]]:
     """Open the sensors of streams, and wait until each has given a usable reading, or says what is wrong.
 
-    Return for each a sentence, and whether something is wrong. `patience` is in seconds, by default that of the kinds
-    of sensors; a source of changes may be silent for longer. Raises ConfigError if a sensor cannot be opened.
+    Return for each stream a sentence, and whether something is wrong. `patience` is in seconds, by default 5, or 20 for
+    a heart rate; a source of changes may be silent for longer. Raises ConfigError if a sensor cannot be opened.
     """
     if patience is None:
         patience = max([PATIENCE_SECONDS, *(_LONGER.get(plan.sensor.get("kind", ""), 0.0) for plan in plans)])

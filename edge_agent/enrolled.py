@@ -52,7 +52,7 @@ def stream_form(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the form of a verified policy, and its sensor's configuration, as JSON can carry them.
 
-    Raises ConfigError if the sensor does not fit the policy, TrustError for a group that the owner has not joined.
+    Raises ConfigError if the sensor does not fit the policy, TrustError for a group on other terms than the owner's.
     """
     _check_missing(policy.discretiser, stream.sensor)
     _check_groups(policy, config)
@@ -60,7 +60,7 @@ def stream_form(
 
 
 def stream_forms(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return `stream_form` of each policy of a document. TrustError for a stream without a sensor."""
+    """Return `stream_form` of each policy of a document. Errors are its own, and TrustError for one without sensor."""
     streams = {stream.stream: stream for stream in config.streams}
     forms = []
     for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):
@@ -71,7 +71,7 @@ def stream_forms(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tu
 
 
 def open_trust(config: AgentConfig, folder: Path) -> Trust:
-    """Read an enrolment and the stored trust. Raises ConfigError for the enrolment, TrustError for a damaged trust."""
+    """Read an enrolment and the stored trust. ConfigError, PolicyError or TrustError if one cannot be used."""
     assert config.enrolment is not None
     path = folder / config.enrolment
     try:

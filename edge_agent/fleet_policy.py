@@ -128,7 +128,7 @@ class FleetPolicy:
         return None if code is None else StatusCode(code)
 
     def ahead(self, seconds: float) -> bool:
-        """True if the gateway's time is over a day ahead of `seconds`, the Unix time of this synchronised device."""
+        """True if a signed time was refused as too far ahead, or the newest is a day ahead of Unix time `seconds`."""
         return self._is_far_ahead or (self.trusted.time > seconds + DAY_SECONDS and self._is_synchronised())
 
     def next_status(self, seconds: float, is_reconnected: bool) -> tuple[str, bytes] | None:

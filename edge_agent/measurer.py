@@ -73,7 +73,7 @@ class Measurer:
         self._arrived: dict[int, _Centred] = {}
 
     def draw(self, tick: int, state: int | None, shift: int = 0) -> Released:
-        """Draw the point to release for a tick and its state; None: the row is drawn, see fugu/core/noise.py.
+        """Draw the point to release for a tick and its state; without a state (None), a row is drawn instead.
 
         `shift` is how many ticks the numbers are ahead of the wall clock.
         """
@@ -106,8 +106,8 @@ class Measurer:
 
         Raises:
             FrameError: it is no table.
-            FuguError: it is stale, of another policy, for a set of states that is never the possible one, or its number
-                was used for another table.
+            FuguError: it is too long, stale, of another policy, or for a set of states that is never the possible one.
+                Or its number was used for another table.
             GuaranteeError: it does not keep the policy's promise.
         """
         if len(payload) > MAX_TABLE_BYTES:

@@ -247,7 +247,7 @@ class Outbox:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 
     def know_watermarks_by(self, key: bytes) -> None:
-        """Let `counter` be that of watermarks under this key; with another key it begins again at 0."""
+        """Let `counter` count watermarks under this key; with another key it begins again at 0. Raises OutboxError."""
         try:
             with transaction(self._db):
                 salt, stored_digest = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()

@@ -89,8 +89,8 @@ class Sender:
     def committed(self, message: Committed) -> bool:
         """Forget the frames that a watermark says are durable, of those that have been sent since the start.
 
-        False if the watermark is not the gateway's, or not newer than every one before. After sqlite3.Error nothing is
-        lost.
+        With a key, False if the watermark is not the gateway's, or not newer than every one before. After sqlite3.Error
+        nothing is lost.
         """
         if self._key is not None and not (
             message.counter > self._outbox.counter and message.is_authentic(self._key, *self._address)

@@ -99,13 +99,13 @@ class Helpers:
         self._check_keys()
 
     def sums(self, plan: StreamPlan, entropy: Callable[[memoryview], None], shift: int) -> StreamSums:
-        """Begin the sums of a stream. FuguError if the ticks of a window have changed, or there is no key of the device."""
+        """Begin the sums of a stream. FuguError if a window has changed, or the device has no key."""
         self._seed = self._seed or device_key(self._outbox.path)
         last_numbers = [self._outbox.register_window(plan.stream, window_sum) for window_sum in plan.sums]
         return StreamSums(plan, last_numbers, entropy, self, shift)
 
     def arrived(self, group: str, payload: bytes) -> bool:
-        """Take an opening key that has arrived for a group; False if it is malformed, or for another group.
+        """Take an opening key that has arrived for a group; False if malformed, for another group, or of many signers.
 
         The newest to arrive is checked next.
         """
@@ -122,7 +122,7 @@ class Helpers:
         return True
 
     def has_key(self, plan: SharedSum, tick: int) -> bool:
-        """True if there is a key for a window that begins at a tick, at most a day, a window and its deadline old.
+        """True if the newest key is at most a day, a window and a deadline old at a tick, where a window begins.
 
         False while a process runs for the group: on a slow machine processes would pile up.
         """
@@ -133,7 +133,7 @@ class Helpers:
         return tick - stored_key.tick <= plan.length + plan.deadline_ticks + day_ticks
 
     def seal(self, plan: SharedSum, number: int, on_sealed: Callable[[tuple[int, ...], SealedMasks], None]) -> None:
-        """Draw and encrypt the masks of a window; `on_sealed` is called with both in the loop, or never."""
+        """Draw and encrypt the masks of a window. The loop then calls `on_sealed` with both, or never if that fails."""
         key = self._keys[plan.name]
         policy_digest, key_digest = plan.digest, key.message.digest
         header_bytes = header(self._fleet, self._device, policy_digest, key_digest, number)

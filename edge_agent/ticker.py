@@ -192,8 +192,8 @@ class Ticker:
 
         Raises:
             ConfigError: a sensor cannot be opened, or would have to be opened twice where that cannot be.
-            OutboxError: a stream cannot go on under its new plan; nothing has changed.
-            OSError, sqlite3.Error: the plans could not be stored; nothing has changed.
+            FuguError: a stream cannot go on under its new plan, or the device has no key for its sums.
+            sqlite3.Error, or an error of `store`: the plans could not be stored. After each of these the old plans run.
         """
         stream_of_name = {stream.plan.stream: stream for stream in self.streams}
         streams = []

@@ -3,7 +3,7 @@
 The steps between states are counted over stretches of several lengths. Within a stretch the chain is taken to be
 constant. A class whose chains may change at every step excludes nothing: for every sequence of states, one of them
 gives it a probability near 1. Where they may change at all, stretches are short. A change within a stretch may be taken
-for a chain outside the class; the report says so. Of one with counts n the e-value is
+for a chain outside the class; the report says so. The e-value of a stretch with counts n is
 
     E = integral of L_n(P) over all chains P (Jeffreys' prior)  /  largest L_n(P) of the chains of the class,
 

@@ -64,7 +64,10 @@ class SimulatedHomes:
         self._away_probability = away_probability
         self._rng = random.Random(1)
         self._seeds = {name: os.urandom(32) for name in states}
-        self.digits = {name: digits(_public_key(seed)) for name, seed in self._seeds.items()}
+        self.digits = {
+            name: digits(Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw())
+            for name, seed in self._seeds.items()
+        }
         self.shares: dict[int, dict[str, int]] = {}
         if document.numbers != 1:
             raise ValueError("simulated homes count whole windows, not blocks of a day")
@@ -157,7 +160,3 @@ class SimulatedHomes:
     def _send_reports(self) -> None:
         for (name, _), payload in list(self._unsent_reports.items()):
             self._link.publish(topic_of("report", self._document.fleet, name, self._document.stream), payload)
-
-
-def _public_key(seed: bytes) -> bytes:
-    return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()

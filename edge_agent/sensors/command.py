@@ -38,7 +38,7 @@ class CommandSensor(CallSensor):
 def output_of(words: Sequence[str], timeout: float) -> str | None:
     """Run a command to its end, and end the processes that it has started. Return its last line; `None` without lines.
 
-    Raises FailedError if it cannot be run, takes too long, writes more than 64 KiB, or ends with an exit code but 0.
+    Raises FailedError if it cannot be run, takes too long, writes more than 64 KiB, or its exit code is not 0.
     """
     deadline = time.monotonic() + timeout
     process = _start_process(words)

@@ -30,9 +30,7 @@ class MqttSensor(LiveSensor):
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
-        self._host, self._port = config["host"], config["port"]
-        host, port = config["fleet_broker"]
-        self._fleet: tuple[str, int] = host, port
+        self._addresses = config["host"], config["port"], tuple(config["fleet_broker"])
         self._topic, self._path = config["topic"], config["path"]
         self._availability, self._availability_path = config["availability"], config["availability_path"]
         self._online_word = config["online"]
@@ -59,7 +57,7 @@ class MqttSensor(LiveSensor):
 
     def _dial(self) -> socket.socket:
         try:
-            connection = dial(self._host, self._port, self._fleet)
+            connection = dial(*self._addresses)
         except LocalBrokerError as error:
             self._refusal = error.trouble
             raise

@@ -107,12 +107,8 @@ def _exclusive_command(config: _Config) -> tuple[str, ...]:
 
 def _open_mqtt(config: _Config) -> Sensor:
     from edge_agent.sensors.mqtt_topic import MqttSensor
-    from fugu.mqtt import LinkError
 
-    try:
-        return MqttSensor(config)
-    except LinkError as error:
-        raise ConfigError(f"sensor of topic {config['topic']}: {error}") from None
+    return MqttSensor(config)
 
 
 def _open_gpio(config: _Config) -> Sensor:
@@ -160,7 +156,7 @@ def open_sensor(config: _Config) -> Sensor:
     """Open the sensor of a configuration. Raises ConfigError if its source cannot be read, imported or opened."""
     try:
         source = KINDS[config["kind"]].open(config)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"cannot open a sensor of kind {config['kind']}: {cause(error)}") from None
     if codes := Codes(config.get("missing_values", ())):
         source = _CodedSensor(source, codes)

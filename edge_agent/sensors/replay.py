@@ -84,8 +84,8 @@ def read_changes(path: Path, column: str, time: str, seconds: float, only: Seque
     last_tick = (times[-1] - times[0]) / seconds if times else -1.0
     if last_tick >= _MOST_TICKS:
         raise ConfigError(f"{path} has more than {_MOST_TICKS} ticks of {seconds:g} s")
-    tick_count = int(last_tick) + 1
-    return _floats(path, [rows[bisect_right(times, times[0] + seconds * tick) - 1][1] for tick in range(tick_count)])
+    ticks = range(int(last_tick) + 1)
+    return _floats(path, [rows[bisect_right(times, times[0] + seconds * tick) - 1][1] for tick in ticks])
 
 
 def _read_rows(path: Path, column: str, time: str | None, only: Sequence[str]) -> list[tuple[str, str]]:

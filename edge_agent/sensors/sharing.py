@@ -62,7 +62,7 @@ class SharedSensor:
             return fallback
 
     def discretiser(self, compiled: bytes) -> Classifier:
-        """Return the running discretiser of a compiled one, shared by streams and versions, as it may have memory."""
+        """Return the classifier of a compiled discretiser: one for all streams and versions, as it may have memory."""
         return self._discretisers.setdefault(compiled, classifier_of(compiled))
 
 

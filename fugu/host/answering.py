@@ -85,7 +85,7 @@ class Answering:
 
 
 def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
-    """Ask the process at a socket. Return its text; `None` if there is no process, or this account may not ask it.
+    """Ask the process at a socket. Return its text; `None` if none answers in 5 s, or this account may not ask it.
 
     Raises FuguError unless the process belongs to this account or to root. With `owner_of_folder`, it may also belong
     to the owner of the socket's folder. If only the owner may write to the folder, the socket is the owner's, whatever

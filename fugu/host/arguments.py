@@ -55,7 +55,7 @@ def span(text: str, name: str) -> tuple[float, bool]:
 
 
 def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
-    """Read a ceiling of epsilon: `1` of any tick, `1@1h` of any hour. Errors as of `number`, `positive` and `span`."""
+    """Read a ceiling of epsilon: `1` of any tick, `1@1h` of any hour. Errors as of `number`, `span`, Ceiling."""
     from fugu.contract.stretches import Ceiling
 
     epsilon, separator, time = text.partition("@")

@@ -12,8 +12,8 @@ __all__ = ["Codes"]
 class Codes:
     """Words and numbers that stand for no reading.
 
-    Numbers are compared by value: -127 is also "-127.00" and "-127,0". Words are compared in lower case. Of a reading
-    with several cells, joined by commas, one code is enough.
+    Numbers are compared by value: -127 is also "-127.00" and "-127,0". Words are compared in lower case. A reading of
+    several cells, joined by commas, is a code if a cell is one.
     """
 
     def __init__(self, codes: Iterable[str]) -> None:

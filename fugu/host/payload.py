@@ -27,7 +27,7 @@ _FRESH_SECONDS = 60.0
 
 
 class MalformedError(ValueError):
-    """A payload is too long, no text, not JSON, or has an object or a list at the path."""
+    """A payload is too long, empty, no text, or not JSON, or has null, an object or a list at the path."""
 
 
 class Message(NamedTuple):
@@ -122,8 +122,8 @@ def _last_seen(document: Any) -> float | None:
 class ResentCheck:
     """Tells measurements from values that a bridge sends again, by the `last_seen` of their messages.
 
-    A message was sent again if its `last_seen` is that of the message before. So was one that is not later than the
-    message before, or is the first, and is more than a minute old. A message without `last_seen` is a measurement.
+    A message was sent again if its `last_seen` is that of the message before. A message that is more than a minute old
+    was sent again, too, unless it is later than the message before. A message without `last_seen` is a measurement.
     """
 
     def __init__(self) -> None:

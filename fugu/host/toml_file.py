@@ -38,7 +38,7 @@ def read_toml(path: Path, model: type[_Model], error_type: type[FuguError]) -> _
 
 
 def toml_lines(values: Mapping[str, object]) -> list[str]:
-    """Write keys and values as TOML lines: texts, numbers, booleans, lists, tables. A key with `None` is left out."""
+    """Write keys and values as TOML lines: texts, numbers, booleans, lists of these, tables. A `None` is left out."""
     return [f"{key} = {_value(value)}" for key, value in values.items() if value is not None]
 
 

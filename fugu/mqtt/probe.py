@@ -139,7 +139,7 @@ def deliver(
     """Publish retained messages one after the other, and yield for each whether the broker has accepted it.
 
     `on_wait` is called once with the reason, if there has been no connection for 3 seconds. LinkError: the credentials
-    cannot be read, or the broker does not answer.
+    cannot be read, or the broker refuses the connection, or does not answer for half a minute.
     """
     answers = queue.SimpleQueue[bool]()
     link = Link(

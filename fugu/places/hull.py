@@ -304,14 +304,14 @@ class Hull(NamedTuple):
         return in_hull
 
     def pairs_within(self, points: Ints) -> Bools:
-        """Which differences f(i) - f(j) of n x d points lie in K: n x n, true on the diagonal; n at least 1."""
+        """Return (n, n) whether f(i) - f(j) lies in K, for n x d points f; true on the diagonal; n at least 1."""
         leading_signs = self.normals[np.arange(len(self.normals)), np.argmax(self.normals != 0, axis=1)]
         half_hull = self._replace(normals=self.normals[leading_signs > 0], offsets=self.offsets[leading_signs > 0])
         in_half_hull = half_hull.differences_within(points, points)  # of two opposite facets one is enough, both ways
         return in_half_hull & in_half_hull.T
 
     def ceil_gauges(self, points: Ints) -> Ints:
-        """The gauges of n x d points, rounded up to n whole numbers; -1 outside the span of K."""
+        """Return the gauges of n x d points, n whole numbers, rounded up; -1 outside the span of K."""
         gauges = np.zeros(len(points), dtype=np.int64)
         for height, offset in zip(self._products(points).T, self.offsets.tolist(), strict=True):
             np.maximum(gauges, (-(-height // offset)).astype(np.int64), out=gauges)
@@ -320,7 +320,7 @@ class Hull(NamedTuple):
         return gauges
 
     def _products(self, points: Ints) -> NDArray[Any]:
-        """scale * normals . points as n x F integers, of Python's own kind if 62 bits might not hold them."""
+        """Return scale * normals . points, n x F integers; Python's own integers if 62 bits might not hold them."""
         largest_product = int(np.abs(points).max(initial=0)) * self.scale * int(np.abs(self.normals).max(initial=0)) * 6
         number_type: Any = np.int64 if largest_product < _SAFE else object
         product: NDArray[Any] = (points.astype(number_type) * self.scale) @ self.normals.T.astype(number_type)

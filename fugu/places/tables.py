@@ -353,8 +353,8 @@ def compile_noise(
 
     Only likely states, at least two, by default those of C, have rows of their own; others use the row of the nearest
     likely state. The result is a table for at most 100 states, else a staircase. For a staircase, a flat or capped hull
-    is replaced by the hull of all differences. With `short` a few states also get a staircase, a thousandth of the
-    bytes, if the hull allows one: its distribution is the same, or finer.
+    is replaced by the hull of all differences. With `short`, a few states get a staircase as well if the hull allows
+    one: it has a thousandth of a table's bytes, and the same distribution, or a finer one.
 
     Raises:
         TableError: no table can be built; use the fallback.
@@ -403,7 +403,7 @@ def noise_loss(noise: Noise, points: Ints) -> NDArray[np.float64]:
 
 
 def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -> Bools:
-    """The different states of a set that a table keeps within e^epsilon, or a staircase within its hull, N x N."""
+    """Return the pairs of states of a set, N x N, which a table keeps within e^epsilon, or a staircase in its hull."""
     pairs = np.zeros((len(points), len(points)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):

@@ -147,5 +147,5 @@ def test_a_running_agent_obeys_at_once_and_one_that_does_not_run_when_it_starts(
         assert Pause(outbox).holds(float("inf")) or Pause(outbox).path.read_text() == ""
     with pytest.raises(LocalStatusError):
         ask_status(outbox)
-    assert main(["pause", str(config), "--for", "soon"]) == 1
+    assert main(["pause", str(config), "--for", "soon"]) == 2
     assert "is no length of time" in capsys.readouterr().err
