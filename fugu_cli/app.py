@@ -37,7 +37,7 @@ __all__ = [
     "run",
 ]
 
-_AT = "fugu_cli.commands."
+_PACKAGE = "fugu_cli.commands."
 _GROUPS = {
     "plan": "Plan a private stream from a recording.",
     "check": "Check what is promised, trusting nobody.",
@@ -99,7 +99,7 @@ COMMANDS = {
     "deploy firmware": ("firmware:app", "Images for microcontrollers."),
     "doctor": ("doctor:app:doctor", "Look at an installation, and say what to do."),
 }  # fmt: skip
-"""For each command's words: module:name of the command, or module:name:command in a group, and its help."""
+"""By the words of a command: its place as MODULE:GROUP[:NAME] ("" if `fugu_cli.main` runs it), and its help."""
 
 
 @cache
@@ -110,7 +110,7 @@ def load(command_words: str) -> Any:
         command_words: the key of the command in COMMANDS.
     """
     module, attribute, *name = COMMANDS[command_words][0].split(":")
-    command: Any = typer.main.get_command(getattr(importlib.import_module(_AT + module), attribute))
+    command: Any = typer.main.get_command(getattr(importlib.import_module(_PACKAGE + module), attribute))
     command = command.commands[name[0]] if name else command
     command.help = command.help or COMMANDS[command_words][1]  # python -OO keeps no docstrings
     return command
@@ -127,7 +127,7 @@ class _LazyGroup(TyperGroup):
 
 
 def _lazy_group(help_text: str, name: str | None = None) -> typer.Typer:
-    """Make a group of commands that are loaded at first use; only the application itself has a name."""
+    """Make a group of commands that are loaded at first use; only the application itself gets a `name`."""
     return typer.Typer(
         name=name,
         cls=_LazyGroup,
@@ -287,7 +287,7 @@ def command(
 
 
 def _check_parameter(parameter: Parameter, command: str) -> None:
-    """Refuse a parameter without help, or with bounds that its type cannot have or that are reversed."""
+    """Raise a TypeError for a parameter without help, or with bounds that are reversed or that its type cannot have."""
     if parameter.annotation is typer.Context:
         return
     kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)

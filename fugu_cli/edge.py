@@ -8,7 +8,7 @@ from itertools import chain
 
 from fugu.contract.errors import UsageError
 
-__all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help", "helper", "subscribe"]
+__all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help"]
 
 OPTIONS = {"--version": "Print the version and stop.", "--help": "Show this message and exit."}
 """The help of each option of `fugu` itself."""
@@ -31,19 +31,18 @@ AGENT: dict[str, tuple[tuple[str, ...], str]] = {
     "join": (("join",), "Join a group of homes, on your own terms."),
     "doctor": (("--doctor",), "Look at the installation of this device, say what to do."),
 }
-"""The arguments for `fugu-agent`, and the help, of each command of `fugu agent`."""
+"""By the name of a command of `fugu agent`: the first arguments of `fugu-agent`, and the help."""
 
 _REST = "\nAll other commands need what a gateway does: pip install 'fugu-edge[gateway]'\n"
 
 
 def edge_help() -> str:
     """Return the help text of `fugu` where only the edge is installed."""
-    about = "Private sensor streams: run a device, read private streams."
-    return _help_text("fugu", about, OPTIONS, COMMANDS) + _REST
+    return _help_text("fugu", "Private sensor streams: run a device, read private streams.", OPTIONS, COMMANDS) + _REST
 
 
 def agent(arguments: Sequence[str]) -> int:
-    """Run `fugu agent`, which has a command for each use of `fugu-agent`; return the exit code.
+    """Run a command of `fugu agent`, each of which is a use of `fugu-agent`; return the exit code.
 
     Raises:
         UsageError: there is no such command.
@@ -59,20 +58,6 @@ def agent(arguments: Sequence[str]) -> int:
     text = _help_text("fugu agent", COMMANDS["agent"], {"--help": OPTIONS["--help"]}, commands_below)
     print(text, end="", file=sys.stdout if name else sys.stderr)
     return 0 if name else 2
-
-
-def subscribe(arguments: Sequence[str]) -> int:
-    """Run `fugu subscribe`, and return the exit code; FuguError if it fails."""
-    from fugu_cli.commands.subscribe import main
-
-    return main(arguments)
-
-
-def helper(arguments: Sequence[str]) -> int:
-    """Run `fugu helper`, and return the exit code."""
-    from fugu_helper.__main__ import main
-
-    return main(arguments)
 
 
 def _help_text(program: str, description: str, options: dict[str, str], commands: dict[str, str]) -> str:

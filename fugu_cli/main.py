@@ -3,8 +3,8 @@
 `fugu agent`, `fugu subscribe`, `fugu helper` and usual lines of `fugu read` run before the framework of the other
 commands is loaded. So they start fast, and run where it is not installed. Every error is one line on stderr.
 
-Exit codes: 0 for success, 1 for a failure or a refusal, 2 for a command line that cannot be read. 2 is also for a
-recording that can be read in more than one way, 3 for a plan that recommends nothing, 130 for an interruption.
+Exit codes: 0 for success, 1 for a failure or a refusal, 130 for an interruption. 2 stands for a command line that
+cannot be read, or a recording that can be read in more than one way; 3 for an answer that is no.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["main"]
 
 _FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy", "starlette", "uvicorn")
 _EXTRAS = {**dict.fromkeys(_FRAMEWORK, "gateway"), "pyarrow": "parquet", "ray": "cluster"}
-"""The extra that installs each missing package."""
+"""The extra of `fugu-edge` that installs a package, by the name of the package."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,9 +51,13 @@ def _run(words: list[str]) -> int:
         case ["agent", *rest]:
             return edge.agent(rest)
         case ["subscribe", *rest]:
-            return edge.subscribe(rest)
+            from fugu_cli.commands.subscribe import main as subscribe
+
+            return subscribe(rest)
         case ["helper", *rest]:
-            return edge.helper(rest)
+            from fugu_helper.__main__ import main as helper
+
+            return helper(rest)
         case ["read", *rest] if read_words(rest):
             return 0
     try:
@@ -67,7 +71,10 @@ def _run(words: list[str]) -> int:
 
 
 def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
-    """Run a command. Print an expected error and its notes on stderr, one line each, and return an exit code."""
+    """Run a command and return its exit code. Print an expected error and its notes on stderr, one line each.
+
+    With `as_json`, a question about a recording is printed on stdout, as JSON.
+    """
     try:
         return command()
     except QuestionError as error:
@@ -102,7 +109,7 @@ def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
 
 
 def _print_question(error: QuestionError, *, as_json: bool) -> int:
-    """Print a question with its options, ready to paste, and return exit code 2."""
+    """Print a question, with the options that answer it ready to paste; return exit code 2."""
     if as_json:
         print(json.dumps(error.document(), indent=2))
         return 2

@@ -40,7 +40,7 @@ def parser() -> Parser:
 
 
 def read_file(file: Path, output: Path | None, options: dict[str, Any], *, as_json: bool) -> None:
-    """Print the description of a recording, and write it as a plain file if one is named."""
+    """Print the description of a recording; write its readings as a plain CSV file to `output`, unless that is None."""
     from fugu.host.files import write_secret
     from fugu.library.recordings import read
 

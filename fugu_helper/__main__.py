@@ -53,7 +53,7 @@ members = "members"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0 on success, 1 for a refusal, 2 if the command line cannot be read."""
+    """Run a command. Return 0 on success, 1 for a refusal, 2 for a wrong command line, 130 for an interruption."""
     command_words = sys.argv[1:] if words is None else list(words)
     return run_program(lambda: exit_code("fugu helper", lambda: _run(command_words)))
 

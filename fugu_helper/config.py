@@ -33,7 +33,8 @@ class HelperConfig(Document):
     Attributes:
         root: file of the key that signs documents, opening keys and answers.
         members: file of the homes that are admitted.
-        groups: documents without fleet and helper; at most two of a group, the newer with the later `valid_from`.
+        groups: documents of groups, without fleet and helper. A group has one or two, the newer with the later
+            `valid_from`.
     """
 
     fleet: Name
@@ -57,7 +58,7 @@ def read_config(path: Path) -> HelperConfig:
 
 
 def root_of(path: Path) -> Ed25519PrivateKey:
-    """Read the helper's root key. Raises FuguError if its file cannot be read, or others may read it."""
+    """Read the helper's root key. FuguError if its file cannot be read, may be used by others, or holds no key."""
     try:
         if path.stat().st_mode & 0o077:
             raise FuguError(f"{path} may be read by others: chmod 600 it; if they may have, make a new one")
@@ -93,7 +94,7 @@ def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str,
 
 
 def running_config(path: Path) -> dict[str, Any]:
-    """Return all settings and documents of a running helper, as JSON can carry them."""
+    """Return a helper's settings and its groups' signed documents, as values for JSON. FuguError if a file is wrong."""
     config = read_config(path)
     root = root_of(path.parent / config.root)
     groups = [

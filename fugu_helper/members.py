@@ -30,7 +30,7 @@ def is_weak(public: bytes) -> bool:
 
 
 class Members:
-    """The list of members in a file, which is read again when it has changed; in memory it is compact."""
+    """The members that a file lists. The file is read again once it has changed; in memory the list is compact."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -57,14 +57,14 @@ class Members:
             raise FuguError(f"cannot read {self.path}: {getattr(error, 'strerror', None) or error}") from None
 
     def find(self, name: str, public: bytes) -> str:
-        """Return the listed name of the member with this name and key; "" if there is none. Raises FuguError."""
+        """Return the listed name of the member with this name and key, "" without one. FuguError as of `load`."""
         self.load()
         index = bisect_left(self._names, name)
         is_member = self._names[index : index + 1] == [name] and self._key_digits(index) == _to_int(digits(public))
         return self._names[index] if is_member and not is_weak(public) else ""
 
     def admit(self, name: str, typed_digits: str) -> None:
-        """Add a member by its digits. Raises FuguError if the name or the key has a line already."""
+        """Add a member. FuguError: the name or the digits are invalid, or one of them has a line already."""
         check_device_name(name)
         try:
             new_digits = read_digits(typed_digits)

@@ -5,8 +5,8 @@ day after it was made, by a monotonic clock. A change of the wall clock drops al
 can only be opened by the process that made its key.
 
 *Once.* The first whole request for a window decides which set is added up. Every later request for the window gets the
-same bytes. A set with fewer than m + c members is final as well: else one could try sets until one opens. Pages are
-taken in their order, and nothing is answered before the digest of all pages is right.
+same bytes. A set with fewer than m + c members is final as well, unless it has none at all: else one could try sets
+until one opens. Pages are taken in their order, and nothing is answered before the digest of all pages is right.
 
 *Members.* A report counts if a member's key has signed it, for this very fleet, document, opening key and window, under
 the member's own name. The first report of a member counts.
@@ -77,17 +77,17 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Gathering:
-    """A request of which some pages have come, with the sums so far, which are told after the last page only."""
+    """A request of which some pages have come. Its sums leave the helper only after the last page."""
 
     request: bytes
     pages: int
     digest: hashlib._Hash
+    sums: list[int]
     next_page: int = 0
     count: int = 0
     bitmap: bytearray = field(default_factory=bytearray)
     members: set[str] = field(default_factory=set)
     key_gone: set[str] = field(default_factory=set)
-    sums: list[int] = field(default_factory=list)
 
 
 class Group:
@@ -97,7 +97,8 @@ class Group:
     of the wall clock, `elapsed` of a monotonic clock.
 
     Attributes:
-        document, opening_key: the newest ones, as encoded envelopes; the key is empty before the first.
+        document, opening_key: the newest, as encoded envelopes; the key is empty before the first `maintain` and after
+            `forget`.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Group:
         return True
 
     def forget(self) -> None:
-        """Drop all keys, and requests under way: a change of the wall clock counts as a restart."""
+        """Drop all keys and all requests under way, but no answer: a change of the wall clock counts as a restart."""
         self._keys.clear()
         self._gatherings.clear()
         self.opening_key = b""
@@ -149,8 +150,8 @@ class Group:
             while len(self._gatherings) >= _MAX_GATHERINGS and window not in self._gatherings:
                 del self._gatherings[next(iter(self._gatherings))]
             digest = hashlib.sha256(request.document + request.number.to_bytes(8, "big"))
-            gathering = self._gatherings[window] = _Gathering(request.request, request.pages, digest)
-            gathering.sums = [0] * document.numbers
+            sums = [0] * document.numbers
+            gathering = self._gatherings[window] = _Gathering(request.request, request.pages, digest, sums)
         if gathering is None:
             return None
         if (request.request, request.pages, request.page) != (gathering.request, gathering.pages, gathering.next_page):
@@ -223,8 +224,7 @@ class Group:
         if len(gathering.members) < document.quorum:
             present_members = gathering.members | gathering.key_gone
             reason = "key-gone" if len(present_members) >= document.quorum else "too-few"
-        sums = () if reason else tuple(gathering.sums)
-        answer = self._signed(request, reason, bytes(gathering.bitmap), sums)
+        answer = self._signed(request, reason, bytes(gathering.bitmap), () if reason else gathering.sums)
         self._answers[request.document, request.number] = answer, elapsed + self._lifetime
         return answer
 

@@ -87,7 +87,7 @@ class Helper:
             self._link.stop()
 
     def _maintain(self) -> None:
-        """Make the keys that are due and publish them; after a change of the wall clock, drop all keys first."""
+        """Make and publish the keys that are due; first drop all keys if the wall clock was set by over a minute."""
         with self._lock:
             offset = self._unix() - self._elapsed()
             if abs(offset - self._offset) > _STEP_SECONDS:
@@ -102,8 +102,8 @@ class Helper:
         """Publish documents and opening keys of groups, retained."""
         for group in groups:
             self._link.publish(topic_of("group_document", self._fleet, group.name), group.document, retain=True)
-            if group.opening_key:
-                self._link.publish(topic_of("group_key", self._fleet, group.name), group.opening_key, retain=True)
+            if key := group.opening_key:  # the other thread may drop it meanwhile
+                self._link.publish(topic_of("group_key", self._fleet, group.name), key, retain=True)
 
     def _on_request(self, topic: str, payload: bytes) -> None:
         """Take a page of a request, in the network thread: no other message is read meanwhile, so none piles up."""

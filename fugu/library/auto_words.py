@@ -417,9 +417,8 @@ def _candidate_row(plan: AutoPlan, candidate: Candidate) -> list[str]:
     if candidate.blocks is not None:
         name = f"profile, {time_words(candidate.blocks.seconds)}"
     name += f", {candidate.devices} devices" if candidate.devices > 1 else ""
-    starred = candidate.same_release(plan.recommended)
     return [
-        name + (" *" if starred else ""),
+        name + " *" * candidate.same_release(plan.recommended),
         "the state now" if candidate.window_ticks is None else _span(plan, candidate.window_ticks).partition(" (")[0],
         percent(candidate.expected_error),
         percent(candidate.error_95),

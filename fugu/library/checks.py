@@ -161,7 +161,7 @@ def attack(
         A trial for each release and recording: its `attacks`, the most successful first.
 
     Raises:
-        FuguError: the policy or a recording cannot be read, or measures points.
+        FuguError: the policy or a recording cannot be read, or the policy is of points.
     """
     return tuple(
         trial
@@ -310,7 +310,6 @@ def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> di
 
 
 def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
-    stretches = check.stretches
     constraint_sets = ConstraintSets(policy.measurement)
     sets = constraint_sets.all()
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
@@ -324,7 +323,7 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
         f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
     )
     yield Line(f"  whole stream: {_stream_loss_words(policy, check.loss)}")
-    for line in stretch_lines(stretches, policy.discretiser):
+    for line in stretch_lines(check.stretches, policy.discretiser):
         yield Line(f"  {line}")
     yield Line(f"  {missing_sentence(policy)}")
     counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")

@@ -37,7 +37,7 @@ def promise_words(epsilon: float | None, seconds: int, stretches: Sequence[Stret
 
 
 def stretch_words(seconds: int) -> str:
-    """Name a length of time as it follows the word "any"; 0 is a single tick."""
+    """Name a length of time in whole seconds, as it follows the word "any"; 0 is a single tick."""
     if not seconds:
         return "single tick"
     size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
@@ -71,7 +71,7 @@ def change_words(
 
 
 def time_words(seconds: float) -> str:
-    """Write a time in its largest unit of which there is at least one."""
+    """Write a time in the largest unit that it fills: days, hours, minutes, or seconds."""
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}{'s' * (seconds != size)}"
 

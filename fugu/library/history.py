@@ -89,5 +89,4 @@ def _load(folder: Path, table: str, device: str | Sequence[str] | None, stream: 
             for operator, moment_us in ((">=", span.since), ("<", span.until))
         ]
     parquet_file = next(file for file in folder.iterdir() if file.name.partition(".")[0] == table)
-    frame = pd.read_parquet(parquet_file, filters=filters or None)
-    return frame.drop(columns="date", errors="ignore")
+    return pd.read_parquet(parquet_file, filters=filters or None).drop(columns="date", errors="ignore")

@@ -118,5 +118,5 @@ def _answer_lane(caption: str, recorded: list[float], released: list[float], rel
 
 def place_page(plan: PlacePlan, policy: AnyPolicy | None) -> str:
     """The page of a plan for places as HTML: errors in metres."""
-    table = errors(plan, place_words, "{:.0f} m".format)
-    return page(plan.traces.source, place_verdict(plan, policy), [_ERRORS, table])
+    sections = [_ERRORS, errors(plan, place_words, "{:.0f} m".format)]
+    return page(plan.traces.source, place_verdict(plan, policy), sections)

@@ -294,8 +294,7 @@ class Plan:
         """The text of `agent.toml`; "" without a policy, or without a file of places. Arguments as for `save`."""
         if self.policy is None or (isinstance(self.details, PlacePlan) and self.file is None):
             return ""
-        connection = _broker_keys(broker or Broker())
-        return _agent_configuration(self.details, self.policy, self.file or Path(), connection, sensor)
+        return _agent_configuration(self.details, self.policy, self.file or Path(), _broker_keys(broker), sensor)
 
 
 def _agent_configuration(
@@ -384,8 +383,9 @@ def refuse_overwriting(folder: Path) -> None:
         raise FuguError(f"{folder} holds a plan already: name another folder, or add --force to overwrite it")
 
 
-def _broker_keys(broker: Broker) -> dict[str, object]:
+def _broker_keys(broker: Broker | None) -> dict[str, object]:
     """The keys of `[broker]` that differ from the default, with absolute paths of files; host and port always."""
+    broker = broker or Broker()
     keys = {
         option.name: getattr(broker, option.name)
         for option in fields(broker)

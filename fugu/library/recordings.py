@@ -127,8 +127,7 @@ def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptio
         times, cells = (_TIME, {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **cells})
     if not length:
         raise FuguError(f"{name} has no rows")
-    changes = None if has_times else False
-    table = Table("a table in memory", cells, range(1, length + 1), time=times, changes=changes)
+    table = Table("a table in memory", cells, range(1, length + 1), time=times, changes=None if has_times else False)
     return Loaded(name, table, has_times=has_times)
 
 

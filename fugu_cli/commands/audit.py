@@ -251,10 +251,9 @@ def stream(
 
 def _unlisted_findings(access_list: AccessList, account: str, messages: Iterable[Message]) -> list[Finding]:
     """Return a finding for each topic that a broker delivered to an account against its access list."""
-    topics = dict.fromkeys(topic for topic, _ in messages)
     return [
         Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")
-        for topic in topics
+        for topic in dict.fromkeys(topic for topic, _ in messages)
         if not access_list.may_read(account, topic)
     ]
 
@@ -329,7 +328,7 @@ def _policy_files(paths: list[Path] | None) -> list[Path]:
 
 
 def _signing_key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
-    """Unlock the key of a file; FuguError if the file holds none."""
+    """Unlock the key in a file; FuguError if the file holds none, or no passphrase opens it."""
     matching_keys = [key_file for key_file in key_files([file.parent]) if key_file.path == file]
     if not matching_keys:
         raise FuguError(f"{file} is no file of a key, as 'fugu fleet init' writes them")

@@ -122,9 +122,9 @@ def is_answer(plan: Plan | Street) -> bool:
 
 
 def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
-    """Return an offer for each of some settings that is useful, with its error on held-back rows.
+    """Plan with each of some settings; return an offer for each useful one, with its error on held-back rows.
 
-    Settings were chosen without the held-back rows: a baseline by no reading, an epsilon by the other two sets.
+    No held-back row had a part in the choice of settings: a baseline is chosen by no reading, an epsilon by all others.
     """
     offers = []
     for number, settings in enumerate(choices, 1):
@@ -224,8 +224,8 @@ def plan_homes(
     files: Sequence[Path],
     options: AutoOptions,
     group: GroupOptions,
-    *,
     output: Path | None,
+    *,
     not_private: bool,
     force: bool,
 ) -> Result:

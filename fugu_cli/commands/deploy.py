@@ -176,9 +176,8 @@ def join(
     examples:
       fugu deploy join news --broker broker --audience press --releases releases.toml --policies policies
     """
-    broker_dir = BrokerFolder.open(broker)
     with working("adding up what it may be told"):
-        account, bounds = broker_dir.join(name, audience, *_promises(releases, policies))
+        account, bounds = BrokerFolder.open(broker).join(name, audience, *_promises(releases, policies))
     _show_bounds(account, bounds)
 
 
@@ -446,9 +445,8 @@ def _account_command(role: Role, help_text: str, example: str) -> None:
     """Define the command that adds an account that needs only credentials."""
 
     def add(out: OutOption, *, broker: BrokerFolderOption, name: AccountOption = role) -> None:
-        broker_dir = BrokerFolder.open(broker)
         check_name(name, "account")
-        _add_client(out, broker_dir, Account(name=name, role=role))
+        _add_client(out, BrokerFolder.open(broker), Account(name=name, role=role))
 
     add.__doc__ = f"{help_text}\n\n\b\nexamples:\n  fugu deploy {role} {example}\n"
     command(app, role)(add)
@@ -502,10 +500,8 @@ def remove(
     if address is None:
         print(f"what {name} has left there stays until this is said again, then, with an operator's credentials")
         return
-    from gateway.deployment.folders import clear_retained
-
     fleet = broker_dir.settings.fleet
-    clear_retained(
+    folders.clear_retained(
         address,
         broker_dir.topics_of_removed(removed_account),
         on_wait=lambda reason: say_waiting(f"{reason}; waiting for fleet {fleet}"),

@@ -113,9 +113,8 @@ def fleet(
         fleet_devices = _read_devices(devices, broker_dir)
     if gateway is not None and (name_clashes := [device.name for device in fleet_devices if device.name in _GATEWAY]):
         raise FuguError(f"{devices}: {name_clashes[0]} is the name of the gateway's account; nothing was written")
-    for folder in (out, gateway):
-        if folder is not None:
-            new_folder(folder)
+    for folder in filter(None, (out, gateway)):
+        new_folder(folder)
     if not keys.exists():
         init(
             fleet=broker_dir.settings.fleet,

@@ -141,7 +141,7 @@ def sign(
 
 
 def _confirm(document: PolicyDocument, keys: list[Path], registry: Path | None, as_json: bool) -> PolicyDocument | None:
-    """Show a document before it is signed, and ask a user at a terminal; return the previous document, or None."""
+    """Show a document before it is signed, and return the previous document, or None. FuguError: the user says no."""
     previous_document = None
     if registry is not None:
         with closing(Registry(registry)) as registry_db:
@@ -248,7 +248,7 @@ def _stored_document(registry: Registry, version: int, root: Root) -> PolicyDocu
 def _policy_keys(
     folders: list[Path], root: Root, passphrase_files: list[Path] | None, signed: Signed | None
 ) -> list[Ed25519PrivateKey]:
-    """Unlock policy keys that have not signed yet, as many as are still needed and at least one."""
+    """Unlock policy keys that have not signed yet: as many as are still needed, at least one. FuguError without any."""
     files, role = key_files(folders), root.document.policy
     signed_names = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
     needed_count = max(1, role.threshold - len(signed_names))

@@ -68,8 +68,7 @@ def fit(
     from fugu_cli.commands.model_fit import fit_places, fit_recordings
 
     if grid:
-        state_options = ("threshold", "baseline", "name", "epsilon")
-        _refuse(context, "with --grid, places make the states", state_options)
+        _refuse(context, "with --grid, places make the states", ("threshold", "baseline", "name", "epsilon"))
         if len(files) > 1:
             raise UsageError("--grid fits one file")
         return fit_places(files[0], read_options(**reading.texts()), cell, order, output)

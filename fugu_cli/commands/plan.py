@@ -61,7 +61,7 @@ def auto(
     from fugu_cli.commands.auto_plan import plan_homes, plan_recordings
 
     if group != GroupOptions():
-        return plan_homes(readings, options, group, output=output, not_private=not_private, force=force)
+        return plan_homes(readings, options, group, output, not_private=not_private, force=force)
     return plan_recordings(readings, options, output=output, not_private=not_private, force=force)
 
 

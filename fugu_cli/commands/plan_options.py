@@ -107,7 +107,7 @@ class StreamOptions:
     objective: Annotated[
         str, Option(help="information (most informative symbols) or flips (fewest wrong symbols, rho <= 1/2).")
     ] = "information"
-    every: Annotated[int, Option(metavar="D", help="Take one reading every D ticks of the chain.")] = 1
+    every: Annotated[int, Option(metavar="D", min=1, max=1000000, help="Take one reading every D ticks.")] = 1
     period: _PeriodOption = None
     protect: ProtectOption = None
 
@@ -194,7 +194,7 @@ class HeaderOptions:
     ] = None
 
     def names(self, example: str) -> list[str | None]:
-        """Split --for into names; None for each name if it is not given.
+        """Split --for into names, as many as the example has; each is None if the option is not given.
 
         Raises:
             UsageError: the number of names differs from that of the example.
@@ -220,7 +220,7 @@ class PolicyOptions(HeaderOptions):
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """Options for reading a recording; what they leave open is found in the file, or asked."""
+    """Options for reading a recording. What they leave open is found in the file, or the user is asked."""
 
     column: Annotated[
         str | None,
@@ -281,7 +281,7 @@ class RecordingOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions(RecordingOptions):
-    """Options for a plan from a recording that a first trial needs."""
+    """Options for a plan from a recording, as far as `fugu try` has them."""
 
     epsilon: _EpsilonOption = 1.0
     protect: ProtectOption = None
@@ -320,7 +320,7 @@ class TrialOptions(RecordingOptions):
 
 @dataclass(frozen=True, slots=True)
 class AutoOptions(TrialOptions):
-    """Further options for a plan from a recording."""
+    """All options for a plan from a recording, as `fugu plan auto` has them."""
 
     blocks: Annotated[
         str,

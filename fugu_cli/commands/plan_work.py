@@ -78,7 +78,7 @@ def chain_source(options: ChainOptions) -> ChainSource:
 
 
 def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
-    """Return the class of chains that options describe; bare chains of a file keep their own starts.
+    """Return the class of chains that options describe. If a file declares chains, they keep their own starts.
 
     Returns:
         The class, the seconds from tick to tick or None, notes about its origin, and warnings. Errors as
@@ -93,12 +93,12 @@ def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[
 
 
 def chosen_start(text: str | None) -> Start | None:
-    """Parse --start; UsageError if it is no start."""
+    """Parse --start, None as None; UsageError if it is no start."""
     return None if text is None else arguments.one_of(text, "start", _STARTS)
 
 
 def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
-    """Parse --segments: the most ticks of a segment, None for None."""
+    """Parse --segments as the most ticks of a segment, None as None; FuguError if that is no number of ticks."""
     if text is None:
         return None
     if text == "fitted":
@@ -168,16 +168,11 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
     return type(discretiser)(**{**discretiser.model_dump(), "states": state_names, "missing": name})
 
 
-_LARGEST_EVERY = 1_000_000
-
-
 def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
     """Plan a stream, and write its policy if a file is named."""
     source = chain_source(chains)
     discretiser = chosen_discretiser(policy, source)
     objectives: tuple[Objective, ...] = get_args(Objective)
-    if not 1 <= options.every <= _LARGEST_EVERY:
-        raise FuguError(f"every must be from 1 to {_LARGEST_EVERY}, got {options.every}")
     period = arguments.period(options.period, source.period_seconds)
     request = Request(
         chains=source.chains,
@@ -338,7 +333,7 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
 
 
 def _counted_states(text: str, query: Query) -> tuple[int, ...]:
-    """Parse the states of --count; UsageError for a histogram."""
+    """Parse the states of --count; UsageError for text that is none, or a query that counts each state."""
     if query.each:
         raise UsageError("--count is for counts; a histogram has all states")
     return arguments.states(text)

@@ -69,4 +69,4 @@ def schemas(out: OutOption) -> None:
     """
     new_folder(out)
     for file in write(out):
-        print(f"{file}: first line of the file that it is of: #:schema {file}")
+        print(f"{file}: for the first line of {file.name.partition('.')[0]}.toml: #:schema {file}")

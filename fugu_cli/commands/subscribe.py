@@ -37,8 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         FuguError: a name, an address or a file of the connection is invalid.
     """
     options = parser().parse_args(arguments)
-    on_stop = signal.default_int_handler
-    handlers = {signum: signal.signal(signum, on_stop) for signum in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {signum: signal.signal(signum, signal.default_int_handler) for signum in (signal.SIGTERM, signal.SIGINT)}
     try:
         return _print_readings(options)
     except KeyboardInterrupt:

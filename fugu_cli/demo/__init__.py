@@ -1,4 +1,4 @@
-"""`fugu demo`: the whole path on real heart rates, with real processes and a real broker, and what an attacker gets.
+"""`fugu demo`, `fugu try` and `fugu start`: replays of recordings, by real processes and a real broker on this machine.
 
-`session.run` shows it in the terminal and writes a report that opens offline.
+A page in one browser shows what stays, what leaves, and what attackers make of it.
 """

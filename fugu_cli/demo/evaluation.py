@@ -145,8 +145,7 @@ class Replay:
         window, scale = self.window, Fraction(self.window.scale)
         part_count = len(self.parts) or 1
         columns = slice(None) if part_count > 1 else [int(np.argmax(true_counts.std(axis=0)))]
-        end_tick = int(first_ticks[-1]) + window.length
-        tick_count = self.states.size if attacked else end_tick
+        tick_count = self.states.size if attacked else int(first_ticks[-1]) + window.length
         states = self.states[:tick_count]
         stated_ticks, changes, best_attack, learners = np.flatnonzero(states >= 0), None, None, tuple[Floats, ...]()
         if part_count == 1 and window.overlap == 1:
@@ -218,8 +217,7 @@ class Replay:
     def stretches(self) -> tuple[Stretch, ...]:
         """The loss of a tick, and the losses of usual lengths of time."""
         rows = self.policy.bound(self.policy.verify()).rows(self.policy.clock.period_us)
-        tick_row = rows[0]._replace(name=self.tick)
-        return tick_row, *(row for row in rows if row.name[0].isdigit())
+        return rows[0]._replace(name=self.tick), *(row for row in rows if row.name[0].isdigit())
 
     @property
     def attacker_question(self) -> str:
@@ -344,8 +342,7 @@ def load_home(epoch: float | None = None) -> Replay:
         epoch = (time.time() // 86_400 - values.size * _MINUTE // 86_400) * 86_400
     discretiser = Thresholds(edges=(0.5,), states=("off", "on"))
     header = PolicyHeader(FLEET, "water-meter", "water", discretiser, _MINUTE, epoch=round(epoch))
-    query = Query("profile", blocks=profile_blocks("4h/UTC", epoch))
-    window = WantedWindow("profile", _WEEK, (1,), query=query)
+    window = WantedWindow("profile", _WEEK, (1,), query=Query("profile", blocks=profile_blocks("4h/UTC", epoch)))
     hour = stretch_ticks(3600, round(_MINUTE * 1e6))
     month = _planned_replay("A household's month", header, window, path, "state", values, hour)
     return replace(month, of="with water running", tick="minute", recorded="water runs (1) or not (0)")

@@ -181,7 +181,6 @@ def show_stretches(
         if is_stale():
             raise _AskedElseError("something else is asked for")
 
-    solve = _planner(readings, path, plan.target)
     cards: list[dict[str, Any]] = [{"name": "As you asked", "words": [], "at": 0, "options": {}}]
     seconds = question_asked(options).protect or 0
     with suppress(_AskedElseError):
@@ -189,7 +188,7 @@ def show_stretches(
             index = len(cards)
             with suppress(FuguError):  # a recording may be too short for one of them
                 question = question_asked(replace(options, protect=protect))
-                other_plan = solve(question, progress=tell)
+                other_plan = _planner(readings, path, plan.target)(question, progress=tell)
                 if other_plan.verdict == plan.verdict:
                     continue
                 is_drawn = other_plan.useful and _draw_plan(page, index, other_plan, name)
@@ -317,7 +316,8 @@ def _planner(readings: Readings, path: Path, target: Target) -> Planner:
 def replay_of(plan: Plan, folder: Path) -> Replay | None:
     """Return the replay of a plan's held-back part; None if only the verdict can be shown.
 
-    Tick 0 has the time of day recorded, if any; all ticks are past. The folder gets a copy of a file no agent can read.
+    Tick 0 keeps its recorded time of day, if there is one, and all ticks are past. If no agent can read the recording's
+    file, the folder gets a plain copy of it.
     """
     details = plan.details
     if not isinstance(details, AutoPlan) or details.recommended.kind == "none" or details.recommended.devices > 1:

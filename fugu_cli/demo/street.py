@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +43,7 @@ from fugu.library.streets import Street, street
 from fugu.mqtt import Broker
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
+from fugu_cli.demo.evaluation import RECORDINGS
 from fugu_cli.demo.page import Page, write_pictures
 from fugu_cli.demo.processes import Listener, gateway, kill, launch, program, start_broker
 from fugu_cli.view.terminal import say
@@ -54,7 +54,6 @@ __all__ = ["Hour", "run", "street_lanes"]
 
 _GROUP = "street"
 _MONDAY = 1_772_409_600
-_MINUTES = ReadOptions(period=60.0)
 _HOMES, _AGENTS = 60, 6
 _DAY, _HOUR = 1440, 60
 _FIRST_HOUR = 6
@@ -96,7 +95,7 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
     out.mkdir(parents=True, exist_ok=True)
     if find_spec("cryptography.hazmat.primitives.asymmetric.mlkem") is None:
         raise FuguError("the installed cryptography has no MLKEM768_X25519: install 50 or newer")
-    recording = read_readings(Path(str(files("fugu") / "data/water_states.csv.gz")), _MINUTES)
+    recording = read_readings(RECORDINGS / "water_states.csv.gz", ReadOptions(period=60.0))
     days = np.array(recording.values, dtype=np.int64).reshape(-1, _DAY)
     with Page(browser=browser) as page:
         page.show(title=_TITLE, sub=_SUB, about="a simulated street", stage="planning the noise", unhidden=_NOT_HIDDEN)
@@ -206,10 +205,6 @@ class _Scene:
     def victim(self) -> _Agent:
         """Return a random agent."""
         return self._rng.choice(self.agents)
-
-    def true_count(self, name: str, number: int) -> int:
-        """Return the true number of minutes with water in an hour of a home."""
-        return int(self.states[name][number * _HOUR : (number + 1) * _HOUR].sum())
 
     def begin_of(self, number: int) -> float:
         """Return the Unix time at which an hour begins."""
@@ -329,7 +324,8 @@ def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
     elif frame.devices != len(homes):
         sentence = f"{hours}: a sum of {frame.devices} homes; {len(homes)} have reported, some of them too late"
     else:
-        true_share = sum(scene.true_count(name, number) for name in homes) / frame.observed
+        minutes = slice(number * _HOUR, (number + 1) * _HOUR)
+        true_share = float(sum(scene.states[name][minutes].sum() for name in homes) / frame.observed)
         hour = Hour(number, len(homes), frame.values[0] / frame.observed, true_share, float(scene.habit[number]))
         watcher.hours.append(hour)
         watcher.draw()

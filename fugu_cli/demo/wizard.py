@@ -265,9 +265,8 @@ class _Wizard:
         if self._recording is None:
             raise FuguError("there is no recording yet: choose a file, or record a topic")
         self._plan = None
-        names = "verdicts", "replays", "details", "offers", "stretches"
-        empty_fields: dict[str, Any] = {name: [] for name in names}
-        self.page.show(stage="reading", paste=None, report=None, step=2, **empty_fields)
+        empty: dict[str, Any] = {name: [] for name in ("verdicts", "replays", "details", "offers", "stretches")}
+        self.page.show(stage="reading", paste=None, report=None, step=2, **empty)
         options = _plan_options(fields)
         readings = readings_of(self._recording, options)
         show_readings(self.page, readings)

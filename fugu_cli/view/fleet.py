@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.live import Live
 
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
+from fugu.host.checks import some_names
 from fugu.library.guarantee import stretch_documents, stretch_table
 from fugu.library.report import Line, Part, Result, Table, newest
 from fugu_cli.view.terminal import rendered, warn, working
@@ -46,7 +47,6 @@ __all__ = [
 ]
 
 
-_MOST_NAMED = 6
 _PAGE = 1000
 _LOOK_SECONDS = 1.0
 _MOST_SHOWN = 300
@@ -294,8 +294,7 @@ def _worth(worth: Worth) -> str:
 def _device_words(devices: Sequence[str]) -> str:
     if len(devices) == 1:
         return f"device {devices[0]}"
-    remainder = f" and {len(devices) - _MOST_NAMED} more" if len(devices) > _MOST_NAMED else ""
-    return f"{len(devices)} devices ({', '.join(devices[:_MOST_NAMED])}{remainder})"
+    return f"{len(devices)} devices ({some_names(devices)})"
 
 
 def _shortened(text: str) -> str:

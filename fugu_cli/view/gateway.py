@@ -21,7 +21,7 @@ _MOST_DEVICES = 30
 
 
 def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
-    """Show the status of a gateway: its alarms first, then the devices that are furthest behind."""
+    """Show the status of a gateway: alarms, the devices whose last frame is oldest, next releases and counters."""
     problem = f"no connection to the broker ({status['connection']})" if status["connection"] else "not connected"
     link = "connected to the broker" if status["connected"] else problem
     process = f" ({status['process']} alone)" if "process" in status else ""

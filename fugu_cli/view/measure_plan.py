@@ -77,7 +77,7 @@ def _map(title: str, number: str, words: str, points: Points, shapes: Sequence[S
 
 
 def _hull_shapes(hull: Hull) -> tuple[Points, list[Shape]]:
-    """Return the corners of a hull with 0, and its shapes: axes that cross at 0, and an outline, or facets in 3-D."""
+    """Return the corners of a hull and the origin, and shapes: axes through the origin, an outline or facets in 3-D."""
     corners = _projected(hull.vertices / hull.scale)
     points = np.concatenate([corners, np.zeros((1, 2))])
     radius = 1.2 * float(np.abs(points).max())

@@ -126,7 +126,8 @@ def reading_json(reading: Reading) -> str:
 class ReadingLines:
     """A writer of readings for people, with times in the local zone.
 
-    A reading is one line, a description several. If another device has an equal description, it names that device.
+    A reading is one line, a description several. If the last description of a stream with that name was equal and of
+    another device, the headline and the name of that device are enough.
     """
 
     def __init__(self) -> None:

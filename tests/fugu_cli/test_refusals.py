@@ -42,7 +42,11 @@ UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
         ((*PLAN, *CHAIN, "--epsilon", "-1"), 1, "epsilon must be above 0 and finite, got -1"),
         ((*PLAN, *CHAIN, "--epsilon", "nan"), 1, "epsilon must be above 0 and finite, got nan"),
         ((*PLAN, *CHAIN, "--epsilon", "inf"), 1, "epsilon must be above 0 and finite, got inf"),
-        ((*PLAN, *CHAIN, "--epsilon", "1", "--every", "0"), 1, "every must be from 1 to 1000000, got 0"),
+        (
+            (*PLAN, *CHAIN, "--epsilon", "1", "--every", "0"),
+            2,
+            "Invalid value for '--every': Input should be greater than or equal to 1 (try 'fugu plan stream --help')",
+        ),
         ((*PLAN, *CHAIN, "--epsilon", "1", "--period", "0"), 1, "period must be above 0 and finite, got 0"),
         (
             (*PLAN, *CHAIN, "--epsilon", "1", "--adversary", "kind"),
