@@ -119,7 +119,8 @@ _SHARE = 10
 class FleetProgress(StoreProgress):
     """The progress of the devices of all shards, as stored a moment ago; the store belongs to the calling thread.
 
-    While `find_missing` names shards, `newest_ticks` raises NotKnownError: nobody knows how far their devices are.
+    `find_missing` returns the indices of missing shards. From then until `note_return`, `newest_ticks` raises
+    NotKnownError: nobody knows how far the devices of these shards are.
     """
 
     def __init__(self, store: Store, shards: int, find_missing: Callable[[], tuple[int, ...]]) -> None:
@@ -127,6 +128,7 @@ class FleetProgress(StoreProgress):
         self._accounts: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
         self._shards = shards
         self._find_missing = find_missing
+        self._missing_shards: set[int] = set()
         self._look_at = 0.0
         self._seconds_read = 0.0
 
@@ -141,10 +143,16 @@ class FleetProgress(StoreProgress):
         self._look_at, self._seconds_read = now + max(_READ_SECONDS, _SHARE * self._seconds_read), 0.0
         return True
 
+    def note_return(self) -> bool:
+        """Look which shards are missing now. Return whether one has come back since the last call."""
+        shards_before, self._missing_shards = self._missing_shards, {*self._find_missing()}
+        return not shards_before <= self._missing_shards
+
     def newest_ticks(self, question: Question) -> NewestTicks:
         """The newest wall ticks of a question's devices. NotKnownError while shards are missing."""
-        if missing := self._find_missing():
-            raise NotKnownError(f"shards {missing} are missing")
+        self._missing_shards.update(self._find_missing())
+        if self._missing_shards:
+            raise NotKnownError(f"shards {(*sorted(self._missing_shards),)} are missing")
         return super().newest_ticks(question)
 
     def known_devices(self, question: Question) -> tuple[str, ...]:
@@ -201,7 +209,7 @@ class WholeFleet(Alone):
         self.elsewhere = self._watch = shard_watch
         progress = FleetProgress(loop.store, self._shards, lambda: shard_watch.missing)
         self._add_site_parts(loop, loop.make_monitor([]), lambda: progress)
-        loop.parts.append(ShardReader(loop.store, channel, progress, lambda: shard_watch.missing, self._releasing))
+        loop.parts.append(ShardReader(loop.store, channel, progress, self._releasing))
         shard_watch.start()
         return None
 
@@ -266,24 +274,16 @@ class ShardReader(Part):
     Args:
         channel: belongs to the worker's thread.
         progress: the progress of all shards.
-        find_missing: returns the indices of missing shards.
         releasing: the part that makes releases; `None` without releases.
     """
 
     def __init__(
-        self,
-        store: Store,
-        channel: ShardChannel,
-        progress: FleetProgress,
-        find_missing: Callable[[], tuple[int, ...]],
-        releasing: Releasing | None,
+        self, store: Store, channel: ShardChannel, progress: FleetProgress, releasing: Releasing | None
     ) -> None:
         self._store = store
         self._channel = channel
         self._progress = progress
-        self._find_missing = find_missing
         self._releasing = releasing
-        self._missing_shards: set[int] = set()
         self._needed_ticks: dict[tuple[str, str], int] | None = None
 
     def pump(self, *, idle: bool = False) -> None:
@@ -294,11 +294,11 @@ class ShardReader(Part):
         self.due = time.monotonic() + _LOOK_SECONDS
         self._store.check()
         self._channel.check()
-        missing_before, self._missing_shards = self._missing_shards, set(self._find_missing())
-        if self._releasing is not None and self._progress.refresh():
-            if missing_before - self._missing_shards:
+        if self._releasing is not None:
+            if self._progress.note_return():
                 self._releasing.wait_again()
-            self._releasing.stored()
+            if self._progress.refresh():
+                self._releasing.stored()
         with suppress(NotKnownError):
             if (needed_ticks := {} if self._releasing is None else self._releasing.needed()) != self._needed_ticks:
                 self._channel.put_needed(needed_ticks)

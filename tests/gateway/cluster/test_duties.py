@@ -118,15 +118,17 @@ def test_a_shard_hears_its_own_devices_and_ends_other_subscriptions_once_a_conne
 
 def test_a_shard_that_comes_back_unsettles_releases_and_what_they_need_is_said_when_it_changes() -> None:
     store, channel, progress, releasing = Mock(), Mock(), Mock(), Mock()
-    missing: tuple[int, ...] = (1,)
-    part = ShardReader(store, channel, progress, lambda: missing, releasing)
+    part = ShardReader(store, channel, progress, releasing)
+    progress.note_return.return_value = False
     releasing.needed.return_value = {("watch", "hr"): 5}
     part.pump()
     part.pump()
     assert (releasing.wait_again.call_count, releasing.stored.call_count) == (0, 2)
     channel.put_needed.assert_called_once_with({("watch", "hr"): 5})
-    missing = ()
+    progress.note_return.return_value, progress.refresh.return_value = True, False
     part.pump()
+    assert (releasing.wait_again.call_count, releasing.stored.call_count) == (1, 2), "also between two reads"
+    progress.note_return.return_value = False
     part.pump()
     assert releasing.wait_again.call_count == 1
     releasing.needed.return_value = {}
