@@ -2,8 +2,8 @@
 
 A reader of two symbols of one tick learns more than one symbol tells. So an operator gets an alarm. If the gateway's
 settings say so, the device is also stopped, by a signed document that can do nothing else. The stop reaches every
-device with this identity. It holds until an operator has signed a newer policy document. Contradictions under an older
-document stop no device again.
+device with this identity. It holds until the device runs a newer policy document. Contradictions under a document up to
+the stopped version stop no device again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _LOOK_SECONDS = 1.0
 
 
 class Stopping(NamedTuple):
-    """The means of stopping devices: `sign` gives the signed stop of a device, up to a version.
+    """The means of stopping devices: `sign` returns the signed stop of a device, up to a version of policy documents.
 
-    `newest` gives the version of the fleet's newest policy document, `in_force` by device the version that the device
-    has reported.
+    `newest` returns the version of the fleet's newest policy document, `in_force` by device the version that the device
+    has reported, or 0.
     """
 
     sign: Callable[[str, int], bytes]
@@ -39,7 +39,7 @@ class Stopping(NamedTuple):
 
 
 class Contradictions(Part):
-    """Conflicts and stops; used by the worker. `stopping` is None if devices are not stopped."""
+    """Notes conflicts, and stops devices for them; used by the worker. With `stopping` `None`, no device is stopped."""
 
     def __init__(self, fleet: str, store: Store, link: Link, monitor: Monitor, stopping: Stopping | None) -> None:
         self._fleet = fleet
@@ -58,7 +58,7 @@ class Contradictions(Part):
             monitor.remember(AlarmCode.CONFLICT, name, detail, conflict.times, since=conflict.since, last=conflict.last)
 
     def record(self, device: str, sequence: str, frame: AnyFrame) -> None:
-        """Note a frame that contradicts a stored one, within the transaction that has found it."""
+        """Note a frame that contradicts a stored one, within the transaction that stores the other frames."""
         self._conflicts.note(device, sequence, frame.first, int(time.time()))
         self._monitor.note(AlarmCode.CONFLICT, *_conflict_name_and_tick(device, sequence, frame.first))
         if self._stopping is None or device not in self._stopping.in_force():
@@ -71,7 +71,7 @@ class Contradictions(Part):
         self._due_devices |= set(self._stops)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Stop devices, and release those with a newer document. Raises DatabaseError; a later call tries again."""
+        """Stop devices, and end the stops of devices with a newer document. DatabaseError: a later call tries again."""
         if self._stopping is None:
             return
         for device, version in list(self._conflict_versions.items()):

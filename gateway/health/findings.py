@@ -2,7 +2,7 @@
 
 Health message, metrics, alert rules, page and doctor render `KINDS`; a test compares docs/protocol.md and
 deploy/examples/alerts.yml with it. An alarm begins with the first note under its code and name. It ends when nothing
-has been noted for as long as its code holds, so that a recurring fault is one alarm. An alarm is never ended by hand.
+has been noted for the time that its kind says, so that a recurring fault is one alarm. An alarm is never ended by hand.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ class Kind(NamedTuple):
     """A kind of alarm.
 
     Attributes:
-        words, advice: what is wrong, and what to do.
+        words: what is wrong.
+        advice: what to do.
         holds: seconds without a note after which the alarm ends.
         about: whether the alarm's names are devices, or something else.
-        counter: a counter of the gateway; the alarm is noted whenever it grows.
+        counter: a counter of the gateway; the alarm is noted whenever it grows. '' for none.
         reasons: reasons for which a device's messages are refused; the alarm is noted at each such refusal.
-        metric: an expression of the metrics for the same finding, for its alert rule.
-        patience: how long the alert rule waits.
-        explained: whether the advice begins with the detail of the first alarm.
+        metric: an expression of the metrics for the alert rule of the finding; '' for the number of its alarms.
+        patience: how long the alert rule waits; '' for not at all.
+        explained: whether the advice in the health message begins with the detail of the first alarm.
     """
 
     severity: Literal["critical", "warning"]

@@ -1,8 +1,9 @@
 """Counters for Prometheus: plain numbers over HTTP.
 
-No label names a device, a stream or an audience: a series that comes and goes tells of its device. The values of labels
-are fixed beforehand. Threads answer, and only read: no scrape can stop the gateway, nor another scrape. A client that
-sends nothing for 5 seconds is disconnected.
+No label names a device, a stream or an audience: a series that comes and goes would tell of its device. The values of
+labels are fixed beforehand, by this module or the file of releases. Each scrape is answered by a thread that only
+reads, so that it can stop neither the gateway nor another scrape. A client that sends nothing for 5 seconds is
+disconnected.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _COUNTERS = {
 
 
 class Reading(NamedTuple):
-    """Values of a scrape: `round_seconds` have passed since the worker's last round, `inbox` messages wait."""
+    """Values of a scrape: the worker's round began `round_seconds` ago, and `inbox` messages wait."""
 
     health: Health
     counters: Counter[str]

@@ -1,7 +1,7 @@
 """The health of a running gateway: at its socket, in its log, and on the topic `health`.
 
-A thread of its own answers, even while the worker is stuck. Other threads leave notes in a queue; counters and the
-times of frames are read directly. This module knows no symbols.
+A thread of its own answers, even while the worker is stuck. Other threads leave notes, which wait for the next step;
+counters and the times of frames are read directly. This module reads no symbols.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ _BEAT_SECONDS = 1.0
 _MOST_ALARMS = 200
 _ALARM_FIELDS = ("code", "name", "since", "count", "detail", "advice")
 _MOST_FREQUENT, _FREQUENT_SECONDS = 600, 60.0
-"""Most frames that a device may send again in that time: after a lost connection, it sends those of its outbox. The
-same for messages without a frame, which a device sends when it comes online or its state changes.
-"""
+"""Most frames that a device may send again in that time: it does so after a lost connection. The same limit is for
+messages without a frame, which it sends when it comes online or its state changes."""
 _MOST_NOTES = 2_000
-"""Most notes of a quarter of a second, by code and name; further ones share a note without a name."""
+"""Most notes between two steps, one for each code and name; further events of a code share a note without a name."""
 _CERTIFICATES_SECONDS = 3600.0
 _BY_COUNTER = {kind.counter: code for code, kind in KINDS.items() if kind.counter}
 _BY_REASON = {reason: code for code, kind in KINDS.items() for reason in kind.reasons}
@@ -94,7 +93,7 @@ class Alarms:
         self._begun: list[_Alarm] = []
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
-        """Note an event `age` seconds ago, or with `times` 0 a state that still holds, which counts once."""
+        """Note an event of `age` seconds ago, or with `times` 0 a state that holds, which counts once in an alarm."""
         key = (code, name)
         if (alarm := self._alarms.get(key)) is None:
             if self._names.get(code, 0) >= _MOST_NAMES and name:
@@ -124,7 +123,7 @@ class Alarms:
         return sorted(self._alarms.values(), key=lambda alarm: (order.index(alarm.code), alarm.name))
 
     def summary(self) -> tuple[HealthAlarm, ...]:
-        """Return the current alarms for the health message: one of each code, with its first few names."""
+        """Return the current alarms for the health message: one for each code, with its first few names."""
         by_code: dict[AlarmCode, list[_Alarm]] = {}
         for alarm in self.current():
             by_code.setdefault(alarm.code, []).append(alarm)
@@ -149,7 +148,7 @@ class NotRunningError(FuguError):
 
 
 class _Newest(NamedTuple):
-    """A device's newest frame: its arrival by the monotonic clock, and the Unix time of its last tick.
+    """A device's newest frame: its arrival by the monotonic clock, and the Unix time of the end of the newest tick.
 
     After `limit` seconds without another frame the device is silent.
     """
@@ -164,7 +163,7 @@ class Elsewhere(Protocol):
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The indices of processes that have sent no report lately."""
+        """The indices of processes without a recent report, or without a connection to the broker."""
 
     @property
     def heard(self) -> int:
@@ -185,10 +184,10 @@ class Sources(NamedTuple):
     """Sources of a monitor, besides its notes.
 
     Attributes:
-        known: devices whose frames are stored; only these can become silent without a frame since the start.
+        known: devices whose frames are stored; they can become silent even without a frame since the start.
         stuck_seconds: age of a round from which the worker counts as stuck.
-        certificates: gives the ends of certificates, in Unix seconds, by purpose.
-        details: gives further values for the report, such as the size of the store.
+        certificates: returns the ends of certificates, in Unix seconds, by purpose.
+        details: returns further values for the report, such as the size of the store.
         elsewhere: other processes of the site that this one speaks for.
         tell: receives this process's brief report, in place of the topic, if another process speaks for it.
         has_left: whether a device is no longer in the fleet's registry, so that its silence is no alarm.
@@ -208,8 +207,8 @@ class Sources(NamedTuple):
 class Monitor:
     """Watches a gateway from a thread of its own, between `start` and `stop`.
 
-    The socket is beside a store that is a file. Other threads may read `latest`, the health at the last step. The
-    worker sets `round_began` as it begins a round.
+    The socket is beside a store that is a file; for a server, `Server.status_path` has its place. Other threads may
+    read `latest`, the health at the last step. The worker sets `round_began` when it begins a round.
     """
 
     def __init__(
@@ -284,7 +283,7 @@ class Monitor:
             self._notes[code, name] = first_detail, count_before + times
 
     def note_frequent(self, code: AlarmCode, counts: Mapping[str, int]) -> None:
-        """Count each device's repeated or frameless messages of a round, and note those beyond a minute's limit."""
+        """Count each device's repeated or frameless messages of a round, and note those above a minute's limit."""
         if (now := self._seconds()) - self._repeats_since >= _FREQUENT_SECONDS:
             self._repeat_counts, self._repeats_since = Counter(), now
         for device, times in counts.items():
@@ -294,11 +293,11 @@ class Monitor:
                 self.note(code, device, times=excess)
 
     def hold(self, code: AlarmCode, names: Iterable[str], details: Mapping[str, str] | None = None) -> None:
-        """Let an alarm hold for exactly these names until the next call; `details` has texts by name."""
+        """Let a code's alarms hold for exactly these names until the next call; `details` has texts by name."""
         self._held_names[code] = {name: (details or {}).get(name, "") for name in names}
 
     def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
-        """Note `times` events from before the start, in Unix seconds `since`..`last`; to be called before `start`."""
+        """Note `times` events from before the start, between Unix seconds `since` and `last`; called before `start`."""
         now = self._wall()
         if now - last <= KINDS[code].holds:  # an alarm that ended before the start is not shown
             self.alarms.note(code, name, detail, times=times, age=now - since)
@@ -320,7 +319,10 @@ class Monitor:
             self._newest_frames[device] = _Newest(now, end if previous is None else max(end, previous.end), limit)
 
     def clock_ahead(self) -> float | None:
-        """Return this clock's seconds ahead of the nearest newest tick of recent frames, or `None` without any."""
+        """Return by how many seconds this clock is ahead of the newest ticks of recent frames; `None` without any.
+
+        Each device gives a number; the one nearest to 0 is returned.
+        """
         now, wall = self._seconds(), self._wall()
         recent_frames = (newest for newest in self._newest_frames.values() if now - newest.arrival <= _SILENT_SECONDS)
         return min((wall - (now - newest.arrival) - newest.end for newest in recent_frames), key=abs, default=None)
@@ -482,9 +484,9 @@ def _frame_seconds(policy: AnyPolicy) -> float:
 def ask_gateway(store: Location) -> dict[str, Any]:
     """Ask the gateway that runs with a store on this machine for its report.
 
-    The process of the whole fleet knows everything but the devices, which the shards on this machine add. Without it,
-    these shards are asked alone. Raises NotRunningError if no process answers this account, or one not in full;
-    FuguError for an answer of another account.
+    The process of the whole fleet has everything but the devices, which the shards on this machine add. Without that
+    process, the reports of these shards are merged. Raises NotRunningError if no process answers this account, or an
+    answer is cut short; FuguError for an answer of another account.
     """
     fleet_socket, *shard_sockets = sockets(store)
     report = _ask_socket(fleet_socket, store)

@@ -62,11 +62,11 @@ def export_history(
 
     Args:
         store: the store of a gateway, which may be running: one state of it is read.
-        ledger: the ledger of its releases; by default the one beside the store, if there is one.
+        ledger: the ledger of its releases; `None` for the one beside the store, if there is one.
         span: the span of wall-clock time to write.
-        folder: must not exist, or be empty; it appears when it is complete.
+        folder: must not exist, or must be empty; it appears when it is complete.
         lag: ticks of later symbols or points that estimates see.
-        progress: called with each date before its export, and the share of the span before it.
+        progress: called before the export of each date, with the date and the share of the span before it.
 
     Raises FuguError if there is no such store or ledger, nothing is of that time, or the folder cannot be written.
     """
@@ -119,7 +119,7 @@ def _export_releases(folder: ParquetFolder, ledger: Location, span: Span) -> Non
 
 
 def constant_column(text: object, length: int) -> Any:
-    """Return a column with one text, or with nulls for `None`."""
+    """Return a column of `length` rows with one text, or with nulls for `None`."""
     indices = pa.array(np.zeros(length, dtype=np.int32))
     if text is None:
         return pa.nulls(length, pa.dictionary(pa.int32(), pa.string()))
@@ -134,7 +134,7 @@ def list_column(rows: NDArray[Any]) -> Any:
 
 
 def marginal_columns(beliefs: Floats, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the columns about states, from (n, s) probabilities and the states' names."""
+    """Return the columns about states, from (n, k) probabilities and the states' names."""
     probabilities = beliefs.astype(np.float32)
     states = probabilities.argmax(axis=1)
     return {
@@ -166,7 +166,7 @@ def record_batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
 
 
 def tick_rows(table: str, policy: AnyPolicy, first: int, shift: int, count: int, columns: dict[str, Any]) -> Any:
-    """Return rows of a table, one for each of some consecutive ticks under a policy."""
+    """Return `count` rows of a table, for consecutive ticks from `first` on under a policy, with further columns."""
     tick_columns: dict[str, Any] = {"device": policy.device, "stream": policy.stream, "policy_version": policy.version}
     tick_columns["tick"] = np.arange(first, first + count, dtype=np.int64)
     return record_batch(table, tick_times(policy.clock, first, shift, count), tick_columns | columns)
@@ -178,12 +178,12 @@ def table_rows(table: str, rows: Sequence[dict[str, Any]]) -> Any:
 
 
 def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
-    """Return rows with the names of the states of streams, and their promises."""
+    """Return a row for each policy, with its states and its promise."""
     return table_rows("policies", [_policy_row(policy) for policy in policies])
 
 
 def marginal_rows(table: str, stream: SymbolStream, estimates: TickProbabilities) -> Any:
-    """Return rows with the marginals of some ticks of a stream."""
+    """Return rows of a table with the marginals of some ticks of a stream, one tick a row."""
     policy = stream.policy(estimates.version)
     columns = marginal_columns(estimates.probabilities, policy.discretiser.states)
     return tick_rows(table, policy, estimates.first, estimates.shift, len(estimates.probabilities), columns)
@@ -219,7 +219,7 @@ def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
 
 
 def measurement_rows(policy: MeasurePolicy, estimates: PointEstimates) -> Any:
-    """Return estimates of a measurement, one a row; those of places also in degrees."""
+    """Return the estimates of a measurement, one a row; estimates of places also have latitude and longitude."""
     means, grid = np.array(estimates.means), place_grid(policy)
     places = np.full((2, len(means)), np.nan)
     if grid is not None:
@@ -237,7 +237,7 @@ def measurement_rows(policy: MeasurePolicy, estimates: PointEstimates) -> Any:
 
 
 def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
-    """Return the counts of windows, one a row: a histogram has one for each state, a profile for each block."""
+    """Return the counts of windows, one a row: a histogram has a count for each state, a profile for each block."""
     return table_rows("windows", [row for frame in frames for row in _count_rows(sequence, frame)])
 
 
@@ -270,7 +270,7 @@ def _policy_row(policy: AnyPolicy) -> dict[str, Any]:
 
 
 def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
-    """Return the values of releases, one a row; of a histogram one for each state."""
+    """Return the values of releases, one a row; a histogram has a value for each state."""
     return table_rows("releases", [row for frame in frames for row in _release_rows(frame)])
 
 

@@ -38,14 +38,16 @@ _MIN_STRETCHES = 8
 
 
 class Sequences(NamedTuple):
-    """Sequences of consecutive ticks of one table each.
+    """Sequences of consecutive ticks of one stream and table each.
 
     Attributes:
         symbols: (n,), one sequence after another; -1 for a tick without a symbol.
-        starts: (s + 1,), where sequences begin, and n.
-        streams, tables: (s,), a number for each stream, and the index of the table in `emissions`.
+        starts: (s + 1,), the index in `symbols` at which each sequence begins, and n.
+        streams: (s,), the number of each sequence's stream.
+        tables: (s,), the index of each sequence's table in `emissions`.
         emissions: the emission matrix (k, m) of each table.
-        since, until: microseconds of Unix time of the first tick, and after the last.
+        since: the time of the first tick of all, in microseconds of Unix time.
+        until: the time after the last tick of all.
     """
 
     symbols: NDArray[np.int8 | np.int16]
@@ -63,7 +65,7 @@ class Sequences(NamedTuple):
 
     @classmethod
     def of(cls, symbols: Iterable[NDArray[Any]], ticks: Any, streams: Any, tables: Any, *columns: Any) -> Sequences:
-        """Create sequences of `ticks` (s,) ticks each; the boundaries of the arrays in `symbols` say nothing."""
+        """Create s sequences of `ticks` (s,) ticks from arrays that are joined; `columns` are the other attributes."""
         starts, streams, tables = (
             np.asarray(column, dtype=np.int64) for column in (np.append(0, ticks), streams, tables)
         )
@@ -115,7 +117,7 @@ def joined_sequences(parts: Sequence[Sequences]) -> Sequences:
 
 
 def e_step(part: Sequences, transition: Floats, initial: Floats) -> ExpectedCounts:
-    """Return the expected counts under a chain, given symbols; each sequence begins with `initial` (k,)."""
+    """Return the expected counts under a chain, given symbols; `initial` (k,) is each sequence's first distribution."""
     log_likelihood, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
     for problem in _problems(part, transition, initial):
         step = expectations(problem)
@@ -124,7 +126,7 @@ def e_step(part: Sequences, transition: Floats, initial: Floats) -> ExpectedCoun
 
 
 def _problems(part: Sequences, transition: Floats, initial: Floats) -> Iterator[Problem]:
-    """Yield the sequences in chunks of one table, with the chain, as problems for the E step."""
+    """Yield the sequences as problems for the E step, in chunks of sequences of one table."""
     rows = [likelihood_rows(emission) for emission in part.emissions]
     low = 0
     while low < len(part.tables):
@@ -154,9 +156,10 @@ Progress = Callable[..., None]
 
 
 def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progress = lambda *_: None) -> LearnedModel:
-    """Learn one class of chains for all streams of a source, which have one name; in this process without `tasks`.
+    """Learn one class of chains for all streams of a source, which must have one name.
 
-    Calls `progress` with the work. FuguError without streams or symbols, or if their names, states or ticks differ.
+    `tasks` runs the work, by default in this process. `progress` is called with each step in words. Raises FuguError
+    without streams or symbols, or if names, states or ticks of streams differ.
     """
     tasks = tasks or Tasks()
     with source.open() as history:
@@ -208,7 +211,10 @@ def _take_sample(part: Sequences, step: int) -> Sequences:
 
 
 def _common_policy(streams: list[SymbolStream]) -> Policy:
-    """Return the first policy. FuguError if another policy has other states or ticks."""
+    """Return the first policy of the streams.
+
+    FuguError if streams differ in name, if policies differ in states or ticks, or for too many states.
+    """
     if len(names := sorted({stream.stream for stream in streams})) > 1:
         raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
     policies = [policy for stream in streams for policy in stream.policies.values()]
@@ -281,7 +287,10 @@ def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floa
 
 
 class _Chains(NamedTuple):
-    """The common chain, the chains of streams that deviate, and noise (g, d, d): of each stream, or of all."""
+    """The common chain, and the chains of streams if these deviate.
+
+    `noise` (g, d, d) is the inverse of the information of a tick, for each stream, or for all if g = 1.
+    """
 
     common: Floats
     chain_of_stream: dict[int, Floats]
@@ -292,7 +301,7 @@ class _Chains(NamedTuple):
 
 
 def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
-    """Return the deviations of whole streams, each by its own chain, and the chains to compare stretches with."""
+    """Return the chains to compare stretches with, and the deviations of streams by the chain of each stream."""
     rows = [
         row
         for part_rows in tasks.map(_chains_of_streams, [(part, chains.common, initial) for part in parts])
@@ -312,7 +321,7 @@ def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial:
 
 
 def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, int, Floats, Floats]]:
-    """Return of each stream its number, ticks and chain, and the inverse (d, d) of the information of a tick."""
+    """Return for each stream its number, ticks and chain, and the inverse (d, d) of the information of a tick."""
     rows = []
     for stream in np.unique(part.streams).tolist():
         sequences = part.take(np.flatnonzero(part.streams == stream))
@@ -330,7 +339,10 @@ def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> 
 
 
 def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
-    """Return the deviations of stretches, by one Newton step each: of sequences, then of pairs, fours and so on."""
+    """Return the deviations of stretches by levels: of single sequences, then of two in a row, then of four, and so on.
+
+    Each deviation is one Newton step from the chain of its stream.
+    """
     scores = tasks.map(_scores, [(part, chains, initial) for part in parts])
     gradients, ticks, streams = (np.concatenate(column) for column in zip(*scores, strict=True))
     levels: list[Deviations] = []
@@ -349,7 +361,7 @@ def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial
 
 
 def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, Ints, Ints]:
-    """Return of each sequence the gradient of its log-likelihood at its stream's chain, its ticks, and its stream."""
+    """Return for each sequence the log-likelihood's gradient at its stream's chain, its ticks, and its stream."""
     gradients = []
     for i, stream in enumerate(part.streams.tolist()):
         chain = chains.of(stream)

@@ -109,7 +109,7 @@ def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
 class ParquetFolder:
     """A folder that is being written: for each table a folder, in it one for each date, in it parts.
 
-    `group` distinguishes its files from those of other writers to the same folder. `rows` counts written rows by table.
+    `group` is a part of its files' names, so that several writers can share a folder. `rows` counts rows by table.
     """
 
     def __init__(self, path: Path, group: str = "") -> None:
@@ -224,7 +224,7 @@ class ExportedHistory:
         return [SymbolStream(*key, policies) for key, policies in sorted(self._policies.items())]
 
     def days(self, stream: SymbolStream, span: Span) -> list[int]:
-        """Return the days, by their beginnings, that may hold symbols of a stream in a span of time."""
+        """Return the beginnings of the days that may hold symbols of a stream in a span of time."""
         return [
             day
             for day, groups in self._days.items()

@@ -1,9 +1,9 @@
 """Smoothing of whole histories: the states of every tick given all symbols of its stream, before and after it.
 
-A stream is cut into blocks of consecutive ticks (short gaps are unobserved ticks) under one policy. The symbols after a
-block are summed up in one vector about the state at its end. So a history of any length is smoothed exactly, a day at a
-time: first backwards for these vectors, then forwards for the marginals. Between blocks the chain steps by the later
-block's policy. It begins again where states or clock have another meaning, or the device's clock was set.
+A stream is cut into blocks of consecutive ticks under one policy; ticks of a short gap in a block are unobserved. One
+vector about the state at the end of a block sums up all later symbols. So a history of any length is smoothed exactly,
+a day at a time: first backwards for these vectors, then forwards for the marginals. Between blocks the chain steps by
+the later block's policy. It begins again where states or clock have another meaning, or the device's clock was set.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _Track = tuple[Clock, int]
 
 
 def blocks(pieces: Iterable[Piece], max_ticks: int) -> Iterator[Piece]:
-    """Join pieces in tick order into blocks of at most `max_ticks` ticks.
+    """Join pieces in tick order into blocks of at most `max_ticks` ticks, across gaps of up to `_GAP` ticks.
 
-    A block's symbols are -1 at ticks without one, except the first and the last.
+    A tick without a symbol has -1 in a block; a block begins and ends with a symbol.
     """
     parts: list[Ints] = []
     version, first, shift, end = 0, 0, 0, 0
@@ -142,10 +142,10 @@ def _later_message_at(model: Model, tick: int, evidence: _Evidence | None) -> Fl
 
 
 def _append_message(model: Model, block: Piece, message: Floats) -> tuple[Ints, Floats]:
-    """Return symbols and emissions (k, m + 2) whose last symbol also carries a message.
+    """Return symbols and emissions (k, m + 2) in which the last symbol also carries a message.
 
-    One more symbol stands for both. All others lose half of their probability, in every state alike, which changes no
-    posterior; a symbol that never occurs takes the remaining probability.
+    A new symbol stands for the last symbol and the message. All others have half of their probability, in every state
+    alike, which changes no posterior. A second new symbol, which never occurs, has the remaining probability.
     """
     last_emission = model.rows[block.symbols[-1]] * message
     last_emission = last_emission / (2.0 * last_emission.max())

@@ -45,7 +45,7 @@ class Span(NamedTuple):
         return Span(max(day, self.since), min(day + DAY_US, self.until))
 
     def wall_ticks(self, clock: Clock) -> tuple[int, int]:
-        """Return the first and the last wall tick of a clock in the span; the last is lower if the span has no tick."""
+        """Return the first and the last wall tick of a clock in the span; without a tick, the last is the lower one."""
         low = -((clock.epoch_us - self.since) // clock.period_us)
         return max(low, 0), -((clock.epoch_us - self.until) // clock.period_us) - 1
 
@@ -142,15 +142,15 @@ class StoredHistory:
                 self._numbers[sequence.device, sequence.stream, sequence.window] = sequence.number
 
     def policies(self) -> list[AnyPolicy]:
-        """Return the policies of all stored frames, by device, stream and version."""
+        """Return the policies of all stored frames, sorted by device, stream and version."""
         return [versions[version] for _, versions in sorted(self._policies.items()) for version in sorted(versions)]
 
     def streams(self) -> list[SymbolStream]:
-        """Return every stream of symbols, by device and name."""
+        """Return every stream of symbols, sorted by device and name."""
         return [SymbolStream(*fields) for fields in self._stored_streams(Policy)]
 
     def measured_streams(self) -> list[MeasuredStream]:
-        """Return every stream of points, by device and name."""
+        """Return every stream of points, sorted by device and name."""
         return [MeasuredStream(*fields) for fields in self._stored_streams(MeasurePolicy)]
 
     def _stored_streams(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
@@ -159,7 +159,7 @@ class StoredHistory:
                 yield device, stream, policies
 
     def windows(self) -> list[WindowSequence]:
-        """Return every sequence of windows, by device, stream and name."""
+        """Return every sequence of windows, sorted by device, stream and name."""
         return [
             WindowSequence(device, stream, window, _policies_of(self._policies.get((device, stream), {}), Policy))
             for device, stream, window in sorted(self._numbers)
@@ -167,7 +167,7 @@ class StoredHistory:
         ]
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
-        """Yield the symbols of a stream in a span of time, in tick order except where its clock was set or changed."""
+        """Yield the symbols of a stream in a span of time, in tick order under each clock and shift."""
         for number, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.wall_ticks(clock)
             for frame in self._store.symbols.following(number, first, last):
@@ -200,7 +200,7 @@ class StoredHistory:
         return [day * DAY_US for day in sorted(days)]
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
-        """Yield the frames of points that begin in a span of time, in tick order except where the clock was set."""
+        """Yield the frames of points that begin in a span of time, in tick order under each clock and shift."""
         for number, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.wall_ticks(clock)
             for frame, _ in self._store.points.following(number, first, last):
@@ -209,7 +209,7 @@ class StoredHistory:
                     yield frame
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
-        """Yield the estimates by a frame of points: of its ticks, and of earlier ticks it completes."""
+        """Yield the estimates that a frame of points allows: of its ticks, and those with `lag` of earlier ticks."""
         number = self._numbers[stream.device, stream.stream, ""]
         sequence_key = Place(number, stream.device, stream.stream)
         points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))
@@ -218,7 +218,7 @@ class StoredHistory:
         yield from points.lagged_estimates(sequence_key, frame.first)
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
-        """Yield the windows that begin in a span of time, in the order of their indices."""
+        """Yield the windows that begin in a span of time, by index under each clock."""
         number = self._numbers[sequence.device, sequence.stream, sequence.window]
         shift = self._store.shifts(number).newest
         windows = [policy.window(sequence.window) for policy in sequence.policies.values()]
@@ -231,9 +231,9 @@ class StoredHistory:
                     yield frame
 
     def next_time(self, begin_us: int) -> int | None:
-        """Return a time from `begin_us` on, in microseconds, before which nothing is stored; `None` if nothing is.
+        """Return a time from `begin_us` on, in microseconds, such that nothing is stored between the two.
 
-        No stored frame lies on both sides of `begin_us`.
+        No symbol lies between them, and no frame of points or window begins there. `None` if there is none later.
         """
         span, times = Span(begin_us, LAST_US), list[int]()
         for sequence in self.windows():
@@ -259,7 +259,7 @@ class StoredHistory:
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
     def _tick_ranges(self, stream: SymbolStream | MeasuredStream, span: Span) -> Iterator[tuple[int, Clock, int, int]]:
-        """Yield a stream's number and the tick ranges of a span, for each clock and each time that it was set."""
+        """Yield a stream's number, a clock, and the first and last tick of a span by this clock, for each shift."""
         number = self._numbers[stream.device, stream.stream, ""]
         spans = self._store.shifts(number).spans or (ShiftSpan(0, 0, MAX_TICK),)
         for clock in _clocks(stream.policies):

@@ -30,7 +30,10 @@ History = StoredHistory | ExportedHistory
 
 
 class Source(NamedTuple):
-    """A gateway's store or an exported folder, with the chosen devices and stream, or all."""
+    """A gateway's store or an exported folder, with the chosen span, devices and stream.
+
+    Without `devices` all devices are chosen; without a `stream`, all streams.
+    """
 
     path: Location
     span: Span
@@ -56,7 +59,7 @@ class Source(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Some streams of a source, by device and name; `first` is the number of streams in the groups before."""
+    """Some streams of a source, by device and name: group `number`, after `first` streams in earlier groups."""
 
     source: Source
     number: int
@@ -82,13 +85,16 @@ class Tasks:
     """Runs functions in this process."""
 
     def hold(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
-        """Run a function for each call. Return the outcomes, or references to them, as arguments for `map`."""
+        """Run a function for each call's arguments. Return arguments for `map`: the outcomes, or references to them."""
         return self.map(function, calls)
 
     def map(
         self, function: Callable[..., _Result], calls: _Arguments, progress: _Progress = lambda _: None
     ) -> list[_Result]:
-        """Run a function for each call. Return its outcomes in order; `progress` is called with the number done."""
+        """Run a function for each call's arguments. Return the outcomes in order.
+
+        `progress` is called with the number of calls that are done.
+        """
         outcomes = []
         for arguments in calls:
             outcomes.append(function(*arguments))
@@ -125,9 +131,9 @@ class _RayTasks(Tasks):
 
 @contextmanager
 def open_tasks(address: str | None) -> Iterator[Tasks]:
-    """Open a Ray cluster whose nodes see the same files, one on this machine for "local", or this process for `None`.
+    """Run tasks on the Ray cluster at an address, for "local" on one of this machine, for `None` in this process.
 
-    Raises FuguError if there is no such cluster.
+    The cluster's nodes must see the same files. Raises FuguError if there is no such cluster.
     """
     if address is None:
         yield Tasks()

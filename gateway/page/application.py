@@ -33,12 +33,12 @@ CHANGE_SECONDS, DEVICE_SECONDS, LEDGER_SECONDS, QUIET_SECONDS = 0.5, 0.015, 2.0,
 
 
 class _EventSource:
-    """Makes the events of a view. A tab that falls behind still gets the newest `max_waiting` events."""
+    """Makes the events of a view. `max_waiting` events wait for each tab; then the oldest of them is dropped."""
 
     max_waiting = 1
 
     async def wait(self) -> None:
-        """Wait until there may be new events, at most about `CHANGE_SECONDS`, so that closed tabs are noticed."""
+        """Wait until there may be new events, at most about half a second, so that closed tabs are noticed."""
         await asyncio.sleep(CHANGE_SECONDS)
 
     def new_events(self) -> str:
@@ -46,7 +46,7 @@ class _EventSource:
         raise NotImplementedError
 
     def events_and_content(self) -> tuple[str, str]:
-        """Return new events for the tabs of the view, and the whole content for a tab that joins."""
+        """Return new events for the view's present tabs, and the whole content for a tab that joins."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class _FullSource(_EventSource):
 
 
 class _DeviceSource(_EventSource):
-    """Sends a device's waiting updates at once in one event, and the state of the device.
+    """Sends all waiting updates of a device in one event, and its state when that has changed.
 
     Raises TopicError if `device` is no device's name.
     """
@@ -119,7 +119,7 @@ class _DeviceSource(_EventSource):
 
 
 class _LedgerSource(_FullSource):
-    """Sends a page of the ledger, read in a thread, again when it has changed.
+    """Sends a page of the ledger whenever it has changed; a thread reads it every two seconds.
 
     The page has the entries below a number, of one audience, or of all shown audiences if `audience` is empty.
     """
@@ -149,8 +149,8 @@ class Channels:
     async def follow(self, key: Hashable, make_source: Callable[[], _EventSource]) -> AsyncGenerator[bytes]:
         """Yield the events of the view `key` for one tab: first the whole content, then new events.
 
-        `make_source` is called if no tab shows this view yet. Yields b"" about twice a second, so that the caller can
-        check whether the tab is still there.
+        `make_source` is called if no tab shows this view yet. Yields b"" when there is no event for half a second, so
+        that the caller can check whether the tab is still there. Ends if the source fails.
         """
         channel = self._channels.get(key)
         if channel is None:
@@ -231,7 +231,7 @@ def _event(name: str, content: object) -> str:
 
 COOKIE = "fugu_session"
 _MAX_TABS = 200
-"""The most streams of events at once."""
+"""Most streams of events at once."""
 _MAX_FORM_BYTES, _FORM_SECONDS = 8192, 60.0
 _HEADERS = (
     (
@@ -263,13 +263,13 @@ def application(
 
     Args:
         feed: the state that the page shows.
-        connections: the listening socket, whose connections count their requests.
+        connections: the listening socket, which is told of each request.
         login: checks passwords and sessions; `None` for a page without a login.
-        hosts: accepted `Host` headers, against other pages that point their own name here; empty for all.
+        hosts: accepted `Host` headers, against pages of others that point their own name here; all if empty.
         secure: whether the page is served over TLS.
         stop: set when open streams are to end.
-        ingress: the only address that may ask: Home Assistant's, which has logged its readers in. It shows the page in
-            a frame, below a path that its requests name; `None` without it.
+        ingress: the only address that may ask, Home Assistant's, which has logged its readers in; `None` for any. It
+            shows the page in a frame, below a path that its requests name.
     """
     assets = {file.name: file.read_bytes() for file in (files("gateway.page") / "assets").iterdir() if file.is_file()}
     tabs = _Tabs(feed, login, stop)
@@ -407,7 +407,7 @@ class _Guard:
 
 
 class _Follower:
-    """A stream of events to a network. The stream ends at its next event, even an empty one, if `is_displaced`."""
+    """A stream of events to a network. If it `is_displaced`, it ends before its next event, even an empty one."""
 
     def __init__(self, network: str) -> None:
         self.network = network
@@ -439,7 +439,7 @@ class _Tabs:
         return StreamingResponse(self._events(request, network, *view), headers=headers)
 
     def _is_full_for(self, network: str) -> bool:
-        """Return True if no stream is free, and one more would give the network as many as any other has, or more."""
+        """Return True if no stream is free, and no other network has two streams more than this one."""
         counts = Counter(follower.network for follower in self._followers)
         return len(self._followers) >= _MAX_TABS and counts[network] + 1 >= max(counts.values())
 
@@ -471,7 +471,7 @@ class _Tabs:
     def _view(self, request: Request) -> tuple[Hashable, Callable[[], _EventSource]] | None:
         """Return the key of the requested view, and a function that makes its source; `None` if there is no such view.
 
-        Raises TopicError if the view is of a device, and its name cannot be one.
+        Raises TopicError for a view of a device with a name that no device can have.
         """
         feed = self._feed
         match request.path_params:

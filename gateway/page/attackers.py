@@ -1,7 +1,7 @@
 """Attackers on the symbols and counts of a stream, in a process of their own: the page loads no numerical library.
 
-The attackers' process is started for the first messages of a watched device. It ends with the page, or
-when nothing has been asked for a while.
+The attackers' process is started for the first messages of a watched device. It ends with the page, or when nothing has
+been asked for a minute.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["MOST_WINDOWS", "Ask", "AttackProcess", "AttackView", "shift_odds"]
 EVERYTHING, ONE_SYMBOL, ONE_WINDOW = "forward-backward", "single symbol", "single window"
 """Names of attackers in `fugu.attackers`."""
 MOST_TICKS = 240
-"""The most ticks that attackers weigh together: the newest ones."""
+"""Most ticks of a stream that attackers use together: the newest ones."""
 _MAX_BANDS = 8
 """The most states whose bands are drawn."""
 MOST_WINDOWS = 2_016
@@ -56,7 +56,7 @@ def answer(name: str, *args: Any) -> dict[str, Any]:
 
 
 def stored_counts(location: Location, device: str, since: Mapping[tuple[str, str], int]) -> dict[str, Any]:
-    """Return the stored frames of a device's windows by stream in `frames`, or the fault in `none`.
+    """Return under `frames` the stored frames of a device's windows by stream, or under `none` the fault.
 
     Args:
         location: the store, which its gateway may use meanwhile.
@@ -85,7 +85,7 @@ _PAUSE_SECONDS = 60.0
 
 
 class AttackProcess:
-    """The process of the attackers. A single thread may ask; any thread may end the process."""
+    """The process of the attackers. One thread at a time may ask; any thread may end the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -101,7 +101,7 @@ class AttackProcess:
         return None if process is None else process.pid
 
     def ask(self, name: str, *args: Any) -> dict[str, Any]:
-        """Ask, and wait for the answer. After a timeout or the end of the process, `none` of the answer says so."""
+        """Ask, and wait for the answer; under `none` it says that the process has ended or took too long."""
         if time.monotonic() < self._not_before:
             return {"none": "The attackers' process has ended: it is started again in a minute."}
         try:
@@ -196,7 +196,7 @@ class AttackView:
         self._has_changed = False
 
     def describe(self, description: Description) -> None:
-        """Attack messages of this description's policy version from now on; messages of other versions wait."""
+        """From now on, attack messages of this description's policy version; messages of other versions are kept."""
         self._description, self._has_changed = description, True
 
     def take(self, frame: SymbolFrame) -> None:
@@ -209,7 +209,7 @@ class AttackView:
         self._has_changed = True
 
     def take_window(self, frame: WindowFrame) -> None:
-        """Take the counts of a window, unless the device did not run on some of its ticks."""
+        """Take the counts of a window if the device observed all of its ticks."""
         if frame.observed == frame.length:
             self._windows[frame.window, frame.first] = frame
             if len(self._windows) > MOST_WINDOWS:
@@ -217,7 +217,7 @@ class AttackView:
             self._has_changed = True
 
     def due_attack(self) -> Callable[[Ask], dict[str, Any]] | None:
-        """Return a function that asks for the update, one at a time in any thread; `None` if nothing has changed."""
+        """Return a function that asks for the update, for any thread; `None` without a change or a description."""
         if not self._has_changed or self._description is None:
             return None
         self._has_changed = False
@@ -283,9 +283,9 @@ def _counts_update(description: Description, windows: Sequence[WindowFrame], ask
 def _update(
     description: Description, answer: dict[str, Any], span: tuple[int, int], times: Iterable[int], states: Sequence[str]
 ) -> dict[str, Any]:
-    """Make the page's update of an answer about the first to last tick of a span.
+    """Make the page's update of an answer about a span, given by its first and last tick.
 
-    The columns of the answer are about `states`, of two states only the second is drawn; `times` are wall ticks.
+    The answer has a column for each of `states`; of two states, only the second is drawn. `times` are wall ticks.
     """
     if "none" in answer:
         raise FuguError(answer["none"])

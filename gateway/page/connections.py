@@ -1,9 +1,9 @@
 """The page's connections: silent connections, however many, keep no other from being answered.
 
 A connection is a stranger until it sends a request with a session, or any request if the page has no login. The head of
-each request has a deadline, whose time begins before TLS does. A network may have at most `MOST_OF_NETWORK` strangers,
-all networks together `MOST_STRANGERS`: a new stranger then displaces an old one. Nothing displaces a session's
-connection.
+each request must come within `HEAD_SECONDS`, which for the first one include TLS. A network may have at most
+`MOST_OF_NETWORK` strangers, all networks together `MOST_STRANGERS`: a new stranger then displaces an old one. Nothing
+displaces a session's connection; further ones than `MOST_MEMBERS` stay strangers.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ __all__ = ["DeviceView"]
 
 
 def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float]:
-    """Return bounds of the probability of state 1 at a tick over a class's chains, whatever is released.
+    """Return bounds of the probability of state 1 at a tick, for all chains of a class and all releases.
 
-    Before any release a chain of the class is in state 1 with probability q / (q + r). Releases change these odds by a
+    Before any release, a chain of the class is in state 1 with probability q / (q + r). Releases change these odds by a
     factor of at most e^epsilon, for an attacker who knows only the chain.
     """
     low, high = chains.q[0] / (chains.q[0] + chains.r[1]), chains.q[1] / (chains.q[1] + chains.r[0])
@@ -49,7 +49,7 @@ _DIGITS, _METRE_DIGITS = 7, 1
 
 
 def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the latitude and longitude of the middle of each symbol's cell; [] if the stream is not one of cells."""
+    """Return latitude, longitude and state of the cell of each symbol that has one; [] for a stream without cells."""
     if (
         version is None
         or version.place is None
@@ -66,11 +66,11 @@ def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> 
 
 
 def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
-    """Return the probability of each cell, from shares by the label of a state, and an ellipse that holds 95 % of it.
+    """Return the probability of each cell, from the probabilities of states by name, and an ellipse that holds 95 %.
 
     `cells` has the order of the description's cells. `placed` is the probability that there is a place at all: states
     without a cell, such as `missing`, are left out. The ellipse has latitude, longitude, half-axes in metres and
-    orientation. Returns {} if the stream is not one of places.
+    orientation. Returns {} for a stream without places, or if no cell has a probability.
     """
     if version is None or version.place is None or set(shares) != set(version.states):
         return {}
@@ -147,7 +147,7 @@ class DeviceView:
         self._messages.setdefault((update["stream"], kind), deque(maxlen=_MAX_MESSAGES[kind])).append(update)
 
     def take_budgets(self, accounts: dict[str, Any]) -> dict[str, Any] | None:
-        """Take the budgets in the ledger, and return the page's update; `None` if they are those of the last call."""
+        """Take the ledger's budgets, and return the page's update; `None` if they have not changed."""
         update = {"kind": "budget", "stream": "", **accounts}
         if list(self._messages.get(("", "budget"), ())) == [update]:
             return None
@@ -155,7 +155,10 @@ class DeviceView:
         return update
 
     def stored_due(self, now: float) -> dict[tuple[str, str], int]:
-        """Return the first tick to read in a store, by stream and window, once for each version of a stream."""
+        """Return the first tick to read in a store, by stream and window, of streams with a new version.
+
+        These are the ticks of a week until Unix time `now` in seconds, or of as many windows as are kept.
+        """
         first_ticks = {}
         for stream, description in self._latest.items():
             if description.version <= self._recalled_versions.get(stream, 0):
@@ -170,7 +173,7 @@ class DeviceView:
         return first_ticks
 
     def take_stored(self, topic: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[ReportNumbers]]:
-        """Take stored windows of a stream; return the page's update, and the numbers of all these windows."""
+        """Take stored windows of a stream. Return the page's update, and the numbers of its version's windows."""
         description, reports, counts = self._latest[topic.stream], list[ReportNumbers](), dict[str, WindowCount]()
         described_frames = [frame for frame in frames if frame.policy_version == description.version]
         messages = [self._window_update(topic, frame.encode()) for frame in described_frames]
@@ -188,7 +191,7 @@ class DeviceView:
         return update, reports
 
     def attacks_due(self) -> list[Callable[[Ask], dict[str, Any]]]:
-        """Return a function for each stream with new messages, which asks for the attack on it."""
+        """Return for each stream with new messages a function that asks for the attack on it."""
         return [attack for view in self._attack_views.values() if (attack := view.due_attack()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -267,7 +270,7 @@ class DeviceView:
         frame: SymbolFrame | MeasureFrame | WindowFrame,
         fields: dict[str, Any],
     ) -> dict[str, Any]:
-        """Return a message's fields with its bytes, and the time of its first tick, or of its window's end."""
+        """Return a message's fields, with its bytes and the time of its first tick, or of the end of its window."""
         tick = frame.last + 1 if isinstance(frame, WindowFrame) else frame.first
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         time = None if description is None else description.time_of(tick, frame.shift)

@@ -38,7 +38,7 @@ _ATTACK_SECONDS, _LEDGER_SECONDS, _MEMORY_SECONDS = 1.0, 2.0, 1.0
 class Watcher:
     """A reader of a device's page, in an event loop.
 
-    `waiting` holds updates that have not been taken, and drops the oldest when full. `wake` is set when one waits.
+    `waiting` holds updates that were not taken, and drops the oldest when full. `wake` is set while updates wait.
     """
 
     def __init__(self, device: str) -> None:
@@ -57,8 +57,8 @@ class Watcher:
 class Feed:
     """The state that the page shows, and the watchers of each device.
 
-    The network thread reads messages, and keeps the broker waiting while too many come. Other work runs in an event
-    loop or in its threads. One lock guards the state.
+    The network thread reads messages. While it is behind, the broker keeps further messages. Other work runs in an
+    event loop or in its threads. One lock guards the state.
     """
 
     def __init__(self, fleet: str, broker: Broker, ledger: LedgerView, store: Location | None = None) -> None:
@@ -112,11 +112,11 @@ class Feed:
 
     @property
     def changes(self) -> tuple[tuple[int, int], int]:
-        """Counters that grow with each change: of the fleet and of the memory, and of the releases."""
+        """Counters that grow with each change: a pair for the fleet and the memory, and one for the releases."""
         return (self._view.changes, self._memory_changes), self._release_changes
 
     def fleet_page(self, query: FleetQuery) -> dict[str, Any]:
-        """Return a page of the fleet. Its devices are remembered from now on."""
+        """Return a page of the fleet. From now on, its devices are remembered."""
         with self._lock:
             page = self._view.page(query)
             names = [row["name"] for row in page["rows"]]
@@ -137,7 +137,7 @@ class Feed:
             return list(self._releases.values())[::-1]
 
     def watch(self, device: str) -> Watcher:
-        """Begin to look at a device. Its kept updates wait for the watcher. TopicError if `device` is no name."""
+        """Begin to watch a device; its kept updates wait for the watcher. TopicError if no device has such a name."""
         topics = frame_topics(self.fleet, device)
         watcher = Watcher(device)
         with self._lock:
@@ -166,7 +166,7 @@ class Feed:
             return self._take_waiting(watcher)
 
     def take_and_show(self, watcher: Watcher) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return and remove all waiting updates; also return the device's kept updates at the same moment."""
+        """Return and remove the updates that wait for a watcher; also return the device's kept updates."""
         with self._lock:
             updates, device = self._take_waiting(watcher), watcher.device
             self._memory.read()
@@ -194,7 +194,7 @@ class Feed:
         self.link.subscribe([topic for name in new_devices for topic in report_topics(self.fleet, name)])
 
     def _remember_devices(self) -> None:
-        """Remember unwatched devices as long as there is room; without room, forget some."""
+        """Remember the first devices of the fleet while there is room; without room, forget some."""
         with self._lock:
             self._memory.read()
             names = [] if self._memory.is_full else self._view.names(MOST_REMEMBERED)

@@ -25,7 +25,7 @@ _CONDITIONS = get_args(Condition)
 PAGE_ROWS = 50
 MOST_DEVICES = 50_000
 MOST_BYTES = 32 << 20
-"""The most bytes of the newest messages of all devices; the decoded messages take a few times as much memory."""
+"""Most bytes of the newest messages of all devices; decoded, they take a few times as much memory."""
 _MOST_WAVES = 5
 _MOST_VERSION = 2**32 - 1
 _NO_TROUBLE = {StatusCode.CONNECTION_LOST, StatusCode.PAUSED}
@@ -51,10 +51,10 @@ class Member:
     Attributes:
         online: `None` until the device's status has come.
         streams: name and policy version of each stream.
-        sent_digest: start of the digest of the document that the device was sent; `None` if unknown to this account.
+        sent_digest: start of the digest of the document that the device was sent, in hex; `None` until it has come.
         sent_version: the version that this document states; `None` without a valid one.
-        running: version of the document in force; `None` if unknown to this account.
-        judged: start of the digest of the newest document that the device has judged.
+        running: version of the document in force; `None` until the device's policy status has come.
+        judged: start of the digest of the newest document that the device has judged, in hex.
         refusal: why the device refused the judged document; '' if it did not.
         seen: when the newest status came, in Unix seconds.
         messages: the newest status and policy status with their Unix times, by the topic's kind.
@@ -125,7 +125,7 @@ class FleetView:
         return None if member is None else _row_fields(self._condition(member, self._devices_with_alarm()), member)
 
     def names(self, limit: int) -> list[str]:
-        """Return the names of the first `limit` devices."""
+        """Return the names of the first `limit` devices that were heard of."""
         return list(islice(self._members, limit))
 
     def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:

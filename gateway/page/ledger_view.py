@@ -26,7 +26,7 @@ _ENTRY_FIELDS = (
     *("first", "last", "reason", "state"),
 )
 _FRESH_SECONDS = 1.0
-"""Age of an answer from which the ledger is read again."""
+"""Age of an answer at which the ledger is read again."""
 _MAX_ANSWERS = 64
 _NO_LEDGER = (
     "This page has no ledger: the gateway beside it makes no releases, or fugu gateway dashboard was started without "
@@ -48,7 +48,7 @@ class LedgerView:
 
     @property
     def view(self) -> str | None:
-        """The audience of the view, in words; `None` if there is no ledger."""
+        """The audience whose ledger is shown, in words; `None` without a ledger."""
         if self._location is None:
             return None
         return "of all audiences" if self.audience is None else f"of audience {self.audience}"

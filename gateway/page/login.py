@@ -72,14 +72,17 @@ class Login:
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait_seconds(self, peer: str) -> float:
-        """Return the seconds for which a peer's network is still shut out after five failures in a minute, or 0."""
+        """Return the seconds for which a peer's network is still shut out; 0 if it is not."""
         failures = self._failures.get(network_of(peer), deque[float]())
         if len(failures) < _MOST_FAILURES:
             return 0.0
         return max(0.0, failures[0] + _FAILURE_SECONDS - self._clock())
 
     def enter(self, password: str, peer: str) -> str | None:
-        """Begin a session and return its name; `None` if the password is wrong, or the peer's network is shut out."""
+        """Begin a session and return its name; `None` for a wrong password, or if the peer's network is shut out.
+
+        With 1000 sessions, the oldest one ends.
+        """
         if self.wait_seconds(peer) or len(password) > _MOST_CHARACTERS:
             return None
         if not hmac.compare_digest(_hash(password, self._salt), self._digest):

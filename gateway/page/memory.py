@@ -1,7 +1,7 @@
 """Memory of the messages of devices that an account has received: a bounded number of values of a week.
 
-The memory is not stored, and begins when the page starts. To make room, the devices that were not shown
-for the longest time are removed. If there are still too many numbers, even watched devices lose their history.
+The memory is not stored, and begins when the page starts. To make room, the devices that were not shown for the longest
+time are removed. If there are still too many numbers, even watched devices lose their history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["MOST_REMEMBERED", "MOST_SECONDS", "Memory", "ReportNumbers", "report
 MOST_REMEMBERED = 256
 """The most devices that are remembered."""
 TIERS = ((300, 86_400), (1800, 7 * 86_400))
-"""Steps and spans in seconds: each span keeps the newest value of each step."""
+"""Step and span of each tier, in seconds: for the last `span` seconds, the newest value of each step is kept."""
 MOST_SECONDS = TIERS[-1][1]
 _MOST_NUMBERS = 1_500_000
 """The most numbers of all histories together: 12 MB."""
@@ -56,10 +56,10 @@ class ReportNumbers(NamedTuple):
 
 
 def report_numbers(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) -> ReportNumbers | None:
-    """Return the numbers of a report; those of a count are shares of the ticks on which the device ran.
+    """Return the numbers of a report; numbers of a count are shares of the ticks that the device observed.
 
     Returns `None` for places and for profiles of a day, which are no line over time. Also `None` for a count whose
-    window is not among the described `windows`, as only they say what was counted.
+    window is not among the described `windows`, because only these say what was counted.
     """
     if isinstance(report, PlaceEstimate):
         return None
@@ -134,7 +134,7 @@ class Memory:
         self.changes += 1
 
     def read(self) -> None:
-        """Read the newest estimate of each stream. Many messages cost no more than one."""
+        """Read the newest estimate of each stream; estimates that it has replaced cost nothing."""
         for streams in self._devices.values():
             for stream in streams.values():
                 stream.read()

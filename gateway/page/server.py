@@ -30,10 +30,10 @@ SUPERVISOR = "172.30.32.2"
 
 
 def serve(settings: PageSettings, listener: socket.socket | None = None, parent: Connection | None = None) -> None:
-    """Serve the page until SIGTERM, or until SIGINT unless that is ignored.
+    """Serve the page until SIGTERM, or until SIGINT unless the process ignores it.
 
-    The page also ends when the other end of the pipe `parent` closes. Raises FuguError if a file cannot be read, or the
-    address cannot be used.
+    The page also ends when the other end of the pipe `parent` closes. Raises FuguError if a file cannot be read, the
+    address cannot be used, or the web server is not installed.
     """
     _check_settings(settings)
     asyncio.run(_serve_page(settings, listener, parent))
@@ -104,8 +104,8 @@ _PACKAGES = ("starlette", "uvicorn")
 class PageBeside:
     """Serves the page in a process of its own while a context lasts. Port 0 stands for any free port.
 
-    The address is bound at once and kept until the end. So no other program gets the address while the page's process
-    is restarted after a failure. That process ends with this one, however this one ends.
+    The address is bound at once and kept until the end. So no other program gets it while the page's process is started
+    again after a failure. That process ends with this one, however this one ends.
 
     Raises FuguError if the address is in use, a file cannot be used, or the web server is not installed.
     """
