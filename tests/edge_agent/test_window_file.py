@@ -95,11 +95,15 @@ def device(tmp_path: Path) -> Device:
     return Device(tmp_path, HOUR)
 
 
-def test_a_window_under_way_goes_on_after_a_kill_with_what_its_last_quarter_had(device: Device, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [{}, {"keeping": Keeping(), "noise": None}])
+def test_a_window_under_way_goes_on_after_a_kill_with_what_its_last_quarter_had(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
     """Ticks 0 to 19 are in its record; 20 to 24 were counted in memory only, and 25 to 29 never came."""
+    device = Device(tmp_path, HOUR, **more)
     device.tick(*range(25))
     device.killed()
-    device = Device(tmp_path, HOUR, at=30)
+    device = Device(tmp_path, HOUR, at=30, **more)
     device.tick(*range(30, 81))
     assert device.frames() == [(0, 30, (15,)), (1, 40, (20,))]
 
