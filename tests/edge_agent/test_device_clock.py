@@ -55,7 +55,7 @@ def test_a_clock_one_year_ahead_for_3_seconds_silences_no_device(device: Device)
 
 @pytest.mark.parametrize("again", ["same", "other", ""])
 def test_a_clock_one_year_ahead_silences_no_device_across_a_restart(tmp_path: Path, again: str) -> None:
-    """Restarted while the clock is ahead, and again once it is right; on the same machine, or after a reboot, or maybe."""
+    """Restarted while the clock is ahead, and again once it is right; after a reboot, without one, or who knows."""
     device = Device(tmp_path, TwoClocks(NOW, boot="same"))
     device.run(10)
     device.clocks.wall += YEAR
