@@ -91,8 +91,8 @@ class _Board:
     most_bytes = PolicyReader.most_bytes
 
     def __init__(self, unit: Fraction) -> None:
-        if unit <= 0:
-            raise PolicyError(f"a unit of {unit} is not above 0")
+        if not 0 < unit <= _LIMIT:
+            raise PolicyError("a unit has to be above 0, and at most 2^62")
         self._unit = unit
         self.unit = _fraction(unit)
 

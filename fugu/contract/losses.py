@@ -106,8 +106,11 @@ def log_up(ratio: Fraction) -> float:
 
 
 def float_up(value: Decimal | Fraction) -> float:
-    """Return the least float that is not below a number."""
-    nearest = float(value)
+    """Return the least float that is not below a number; infinite above all floats."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
     return nearest if nearest >= value else math.nextafter(nearest, math.inf)
 
 

@@ -135,6 +135,7 @@ class StretchBound:
         if not math.isfinite(self.known) or ticks == self.ticks:
             return self.known
         leakages = Fraction(self.known) - (0 if self.hidden and self.ticks == 1 else self.ticks * self.tick_rate)
+        leakages = max(leakages, Fraction(0))  # below 0 the promise is false
         if self.ticks == 1 and not self.equal_leakages:
             leakages *= 2
         bound = float_up(ticks * self.tick_rate + leakages)

@@ -281,6 +281,12 @@ def test_a_ceiling_is_held_against_the_loss_of_its_own_time() -> None:
             quilted.verify(ceiling)
 
 
+def test_a_false_promise_is_told_by_its_own_outputs_and_a_huge_one_has_no_bound() -> None:
+    """`fugu check statement` said of the first "must be above 0.0", and broke off at the second."""
+    assert StretchBound(60.0, 1024, 4.0).epsilon(1) == 4.0
+    assert StretchBound(1e308, 1, 4.0).rows(60_000_000)[-1].epsilon == math.inf
+
+
 @given(st.integers(1, 400), st.integers(1, 50), st.integers(1, 50), st.integers(1, 30), st.floats(0.0, 2.0))
 def test_the_longest_stretch_is_the_last_within_epsilon(
     ticks: int, length: int, stride: int, scale: int, rate: float

@@ -59,7 +59,8 @@ def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
         ({"discretiser": PLACES}, "1", "no grids of places"),
         ({"discretiser": MEAN}, "1/10", "exact in binary"),
         ({"discretiser": MEAN.model_copy(update={"highest": 1e300})}, "1", "too large"),
-        ({}, "0", "not above 0"),
+        ({}, "0", "above 0, and at most"),
+        ({}, "1e300", "above 0, and at most"),
         (
             {"windows": (LONG,), "windows_guarantee": Guarantee(epsilon=4.0, adversary="informed"), "table": None},
             "1",
