@@ -39,7 +39,7 @@ def network_of(peer: str) -> str:
     network.
     """
     try:
-        address = ipaddress.ip_address(peer.partition("%")[0])
+        address = ipaddress.ip_address(peer)
     except ValueError:
         return peer
     if isinstance(address, ipaddress.IPv4Address):
@@ -88,11 +88,10 @@ class Login:
         if not hmac.compare_digest(_hash(password, self._salt), self._digest):
             self._note_failure(network_of(peer))
             return None
-        name, now = secrets.token_urlsafe(32), self._clock()
-        self._sessions = {key: end for key, end in self._sessions.items() if end > now}
+        name = secrets.token_urlsafe(32)
         if len(self._sessions) >= _MOST_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
-        self._sessions[_session_key(name)] = now + self.session_seconds
+            del self._sessions[next(iter(self._sessions))]  # the oldest, which ends first
+        self._sessions[_session_key(name)] = self._clock() + self.session_seconds
         return name
 
     def knows(self, session: str) -> bool:

@@ -149,6 +149,7 @@ def test_a_board_that_boots_in_1970_draws_nothing_until_it_knows_the_time(
         device.run(60)
     assert device.drawn == []
     assert device.time.uncertain
+    assert device.time.now_us() == clocks.wall
     (line,) = [record.getMessage() for record in caplog.records]
     assert "not synchronised" in line
     assert "timedatectl set-ntp true" in line

@@ -132,6 +132,7 @@ def test_overlapping_windows_and_histograms_go_on_side_by_side(tmp_path: Path) -
     assert frames["high", 0].observed == 39, "tick 30 came after the third quarter"
     assert [frames["bars", index].observed for index in (5, 6, 7, 8)] == [10, 11, 12, 12]
     assert all(sum(frames["bars", index].counts) == frames["bars", index].observed for index in range(9))
+    assert {record.index for record in stored_records(tmp_path, device.plan)["hr", "bars"]} <= {9, 10}
 
 
 def test_noise_is_drawn_once_a_window_however_often_the_agent_starts(tmp_path: Path) -> None:

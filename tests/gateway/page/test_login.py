@@ -63,6 +63,10 @@ def test_five_failures_a_minute_and_no_more(tmp_path: Path) -> None:
     assert some.enter(PASSWORD, HERE) is None
     clock.now += 55.0
     assert some.enter(PASSWORD, HERE) is not None
+    clock.now += 60.0
+    for _ in range(5):
+        assert some.enter("wrong horse", HERE) is None
+    assert some.wait_seconds(HERE) == 60.0
 
 
 @pytest.mark.usefixtures("cheap_hash")
@@ -91,7 +95,10 @@ def test_a_flood_of_addresses_takes_bounded_memory(tmp_path: Path, monkeypatch: 
         for peer in (HERE, f"198.51.100.{number}"):
             assert some.enter("wrong horse", peer) is None
     assert some.wait_seconds(HERE) > 0.0
-    assert len(some._failures) == 3
+    assert set(some._failures) == {HERE, "198.51.100.3", "198.51.100.4"}
+    monkeypatch.setattr(login_module, "_MOST_SESSIONS", 3)
+    first, *others = [some.enter(PASSWORD, ELSEWHERE) or "" for _ in range(4)]
+    assert [some.knows(session) for session in (first, *others)] == [False, True, True, True]
 
 
 def test_the_file_has_no_password_and_one_without_a_hash_is_refused(tmp_path: Path) -> None:
@@ -101,8 +108,9 @@ def test_the_file_has_no_password_and_one_without_a_hash_is_refused(tmp_path: Pa
         (tmp_path / "login").write_text(text)
         with pytest.raises(FuguError):
             Login(tmp_path / "login")
-    with pytest.raises(FuguError, match="10 to 1024"):
-        password_line("short one")
+    for password in ("short one", "x" * 1025):
+        with pytest.raises(FuguError, match="10 to 1024"):
+            password_line(password)
 
 
 def test_other_machines_get_in_with_a_password_over_tls_only() -> None:
