@@ -303,13 +303,11 @@ def _stream_changes(
     old: PolicyDocument, new: PolicyDocument, worths: dict[str, Worth], cache: dict[str, Worth]
 ) -> dict[str, StreamChange]:
     """Return by name the changes of the streams of an old document."""
-    reasons, old_worths, by_name = (other_ticks(old, new), _stream_worths(old, cache), dict[str, StreamChange]())
-    for policy in old.templates():
-        name = policy.stream
-        by_name[name] = StreamChange(
-            name, old_worths[name], worths.get(name), reasons.get(name, ""), _profile_days(policy)
-        )
-    return by_name
+    reasons, old_worths = other_ticks(old, new), _stream_worths(old, cache)
+    return {
+        name: StreamChange(name, old_worth, worths.get(name), reasons.get(name, ""), _profile_days(policy))
+        for (name, old_worth), policy in zip(old_worths.items(), old.templates(), strict=True)
+    }
 
 
 def _profile_days(policy: AnyPolicy) -> float:

@@ -69,7 +69,6 @@ class FleetPolicies:
         self._documents: dict[int, PolicyDocument | None] = {}
         self.devices: set[str] = set()
         self._groups: dict[str, tuple[str, ...]] = {}
-        self._added_pairs: set[tuple[int, str]] = set()
         self._pushed_pairs: set[tuple[str, int]] = set()
         self._sent_pairs: set[tuple[str, int]] = set()
         self._last_sent = 0
@@ -82,9 +81,9 @@ class FleetPolicies:
         catalogue.pushed = lambda device, version: (device, version) in self._pushed_pairs
 
     def refresh(self, devices: Sequence[Device]) -> bool:
-        """Add the registry's new policies to the catalogue. Return whether any was added. Raises RegistryError."""
+        """Add the registry's new policies to the catalogue. Return whether a device got any. Raises RegistryError."""
         self._follow_registry(devices)
-        count_before, old_versions = len(self._added_pairs), {*self._documents}
+        is_changed, old_versions = False, {*self._documents}
         for document in self._registry.documents(max(old_versions, default=0)):
             self._documents[document.version] = self._read_document(document)
         groups = {device.name: tuple(sorted(device.groups)) for device in devices if self._catalogue.owns(device.name)}
@@ -92,12 +91,11 @@ class FleetPolicies:
         self._groups = groups
         for version, policy_document in self._documents.items():
             for name, own_groups in (changed_groups if version in old_versions else groups).items():
-                key = version, name
-                if policy_document and key not in self._added_pairs and policy_document.to.reaches(name, own_groups):
+                if policy_document and policy_document.to.reaches(name, own_groups):
                     self._add_policies(policy_document, name)
-                    self._added_pairs.add(key)
                     self.devices.add(name)
-        return len(self._added_pairs) > count_before
+                    is_changed = True
+        return is_changed
 
     def _follow_registry(self, devices: Sequence[Device]) -> None:
         """Note the documents sent since the last call, all new refusals, and the newest answers of devices."""
