@@ -146,9 +146,7 @@ def _named_tables(inputs: str) -> set[str]:
         return set()
 
 
-_READ_ERRORS = (
-    *(ArithmeticError, AssertionError, AttributeError, FuguError, LookupError, RecursionError, TypeError, ValueError),
-)
+_READ_ERRORS = (ArithmeticError, AttributeError, FuguError, LookupError, RecursionError, TypeError, ValueError)
 _WIDTH_TOLERANCE = 1e-6
 """Share of an interval's width by which another machine's floating point may move a value. A sum off by one moves it
 far more."""

@@ -364,12 +364,9 @@ class Ledger:
     def _charge(self, release: Release, group: int) -> None:
         """Charge the devices of a release, which are the members of a group; their rows are read all at once."""
         # First of all, so that no device of this release counts on the clock of another.
-        shifted_keys = [
-            (device, release.stream, release.audience)
-            for device, charge in release.charges.items()
-            if charge and release.shifts.get(device)
-        ]
-        self._db.executemany("UPDATE accounts SET shifted=1 WHERE (device, stream, audience)=(?, ?, ?)", shifted_keys)
+        devices = [device for device, charge in release.charges.items() if charge and release.shifts.get(device)]
+        query = "UPDATE accounts SET shifted=1 WHERE (device, stream, audience)=(?, ?, ?)"
+        self._db.executemany(query, [(device, release.stream, release.audience) for device in devices])
         books = self._books(release.audience, [(device, release.stream) for device in release.charges])
         has_beginnings = self._row("SELECT 1 FROM beginnings LIMIT 1") is not None
         runs_near = self._runs_of_members(release, group)
