@@ -233,7 +233,7 @@ def stream_loss(disclosure: Disclosure) -> StreamLoss:
             _constant_loss(member, disclosure.mechanism, adversary, disclosure.charge, ticks) for member in classes
         )
         loss = loss._replace(epsilon=constant_loss if math.isfinite(constant_loss) else None)
-    except (ValidationError, ChainClassError, ValueError):  # `verify` reports the allowance
+    except (ArithmeticError, ValidationError, ChainClassError, ValueError):  # `verify` reports the allowance
         return loss
     ticks_charged = sum(run.last - run.first + 1 for run in disclosure.runs)
     if 0 < ticks_charged <= _MAX_TICKS:
@@ -245,7 +245,7 @@ def stream_loss(disclosure: Disclosure) -> StreamLoss:
                 )
             else:
                 epsilon = max(_stretch_loss(member, max_charge, ticks_charged, ticks) for member in classes)
-        except ChainClassError:
+        except (ArithmeticError, ChainClassError, ValueError):  # without a bound, or not a sound ledger
             return loss
         if epsilon <= constant_loss:
             return loss._replace(epsilon=epsilon, by="every tick")
@@ -352,7 +352,7 @@ def _joint_loss(disclosures: Sequence[Disclosure], limit: Promise) -> float | No
             for chains, class_disclosures in by_class.items()
         )
         return epsilon if math.isfinite(epsilon) else None
-    except (ValidationError, ChainClassError, ValueError):
+    except (ArithmeticError, ValidationError, ChainClassError, ValueError):
         return None
 
 

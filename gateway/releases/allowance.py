@@ -440,7 +440,7 @@ def allowance_problem(ledger_units: int, mechanism: str, promise: Promise, perio
     try:
         terms = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
         allowances = [allowance(declared, *terms) for declared in classes_of(chains)]
-    except (ValidationError, ChainClassError, ValueError) as error:
+    except (ArithmeticError, ValidationError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
     largest = min(allowances, default=0)
     if ledger_units > largest * (1 + TOLERANCE):
@@ -495,7 +495,7 @@ def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) ->
             ticks = {symbol.ticks for symbol in basis.symbols}
             is_other = basis.moved is not None or len(basis.symbols) != frame.devices or ticks != {frame.length}
         needed = basis.scale(frame.epsilon)
-    except (ValidationError, ChainClassError, ValueError) as error:
+    except (ArithmeticError, ValidationError, ChainClassError, ValueError) as error:
         return f"its noise cannot be computed again: {str(error).splitlines()[0]}"
     if is_other:
         return "its noise is for another window"

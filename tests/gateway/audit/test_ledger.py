@@ -228,6 +228,8 @@ def honest(tmp_path: Path) -> Bench:
         ),
         ("UPDATE classes SET chains='[]'", "may have lost without bound"),
         ("UPDATE allowances SET seconds=2", "mechanism chain allows"),
+        ("UPDATE allowances SET seconds=-1", "its allowance cannot be computed again"),
+        ("UPDATE allowances SET seconds=2, period_us=-1<<62", "its allowance cannot be computed again"),
     ],
 )
 def test_a_change_is_found(honest: Bench, change: str, problem: str) -> None:
