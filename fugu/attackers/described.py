@@ -48,7 +48,7 @@ class Belief(NamedTuple):
 
 
 def believed_chains(description: Description) -> list[Belief]:
-    """List the chains that attackers of a stream believe; empty if its class names no chain, or not this stream."""
+    """List the chains that attackers of a stream believe: none if its class names no chain, or not this stream."""
     chains = description.chains
     if isinstance(chains, BinaryChains):
         grid = product(_spaced_values(*chains.q), _spaced_values(*chains.r))
@@ -117,7 +117,7 @@ class _Question(NamedTuple):
     length: int
 
     def answer(self, chains: Sequence[Belief]) -> Answer:
-        """Answer by every believed chain; the answer has the least and largest probabilities."""
+        """Answer by every believed chain, with the least and the largest probabilities."""
         if not chains:
             return {"none": _NO_CHAIN}
         try:

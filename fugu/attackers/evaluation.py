@@ -36,7 +36,7 @@ _TIMES_PER_BLOCK = 10.0
 
 
 def mean_interval(series: Floats, confidence: float) -> tuple[float, float]:
-    """A confidence interval for the mean of a series (n,) of dependent numbers, one per tick; infinite for n < 8.
+    """A confidence interval for the mean of a series (n,) of dependent numbers, one per tick, or all numbers if n < 8.
 
     Means of blocks of ten times the integrated autocorrelation time, if there are eight, count as independent.
 
@@ -297,7 +297,7 @@ def learners(outputs: Outputs) -> dict[str, Attacker]:
 
 
 def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
-    """The attack whose odds moved furthest, by an attacker who does not know the chain before; `None` without any."""
+    """The attack whose odds moved furthest, by an attacker who did not know the chain, or `None` without such."""
     learners = [attack for attack in attacks if attack.attacker not in _BELIEVERS and attack.furthest is not None]
     return max(learners, key=lambda learner: (learner.beyond, learner.furthest), default=None)
 

@@ -170,7 +170,7 @@ def least_epsilon(hits: int, alarms: int, trials: int, level: float) -> float:
 
 
 def _attackable(mechanism: Mechanism) -> Mechanism | None:
-    """The outputs to attack: all that is heard, or only symbols if counts take too long; `None` without symbols."""
+    """The outputs to attack: all that is heard; symbols alone if counts take too long, or `None` without symbols."""
     if mechanism.followed and mechanism.cells <= _MOST_CELLS:
         return mechanism
     return mechanism._replace(counts=()) if any(source.heard for source in mechanism.sources) else None

@@ -146,7 +146,7 @@ def chain_learner(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, d
 
 
 def _start_chains(believed_chain: Floats, regimes: int) -> Iterator[Floats]:
-    """Yield start chains: the believed chain and sticky ones; or regimes of speeds, distributions or phases."""
+    """Yield start chains: the believed chain and sticky chains, or regimes of speeds, distributions or phases."""
     k = len(believed_chain)
     chains = [_sticky_chain(np.full(k, 1 / k), stay) for stay in (0.5, 0.9, 0.99)]
     if regimes == 1:

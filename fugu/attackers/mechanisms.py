@@ -213,7 +213,7 @@ def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, ge
 
 
 def _stay_probabilities(mechanism: Mechanism, chain: MarkovChain, secret: int) -> Floats:
-    """For each tick of the stretch, the scaled probability (k,) that all later ones show the secret too, by state."""
+    """For each tick of the stretch, the scaled probability (k,), by state, that it and later ticks show the secret."""
     shows_secret = (mechanism.secrets == secret).astype(np.float64)
     probabilities = [shows_secret]
     for _ in range(1, mechanism.stretch):

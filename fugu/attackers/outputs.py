@@ -85,7 +85,7 @@ class CountOutputs:
         return window_of_tick
 
     def beside_symbols(self) -> SymbolOutputs:
-        """The symbols beside the counts; without any, outputs of -1 for every tick."""
+        """The symbols beside the counts, or -1 for every tick if there are none."""
         no_symbols = SymbolOutputs(np.full(self.ticks, -1, dtype=np.int64), np.ones((self.states, 1)))
         return self.beside or no_symbols
 
@@ -195,5 +195,5 @@ class Knowledge:
 
 
 def known_ticks(states: Ints, tick_stride: int | None) -> Ints | None:
-    """True states (n,) at every `tick_stride`-th tick, -1 elsewhere; `None` if the stride is `None`."""
+    """True states (n,) at every `tick_stride`-th tick and -1 elsewhere, or `None` if the stride is `None`."""
     return None if tick_stride is None else np.where(np.arange(states.size) % tick_stride == 0, states, -1)

@@ -28,7 +28,7 @@ def _start_window(prior: Floats, row: Floats, increments: Ints, lattice: Floats)
 def _predict_and_condition(
     lattice: Floats, transition: Floats, row: Floats, increments: Ints, max_count: int, next_lattice: Floats
 ) -> None:
-    """Fill `next_lattice` one tick after `lattice` (counts, k), whose counts are at most `max_count`; sum 1."""
+    """Fill `next_lattice` one tick after `lattice` (counts, k), whose counts are at most `max_count`, with sum 1."""
     k = row.size
     for c in range(max_count + 2):
         for y in range(k):
@@ -50,7 +50,7 @@ def _predict_and_condition(
 
 @part
 def _normalise(distributions: Floats, t: int) -> bool:
-    """Scale row t to sum 1; return False if its sum is 0."""
+    """Scale row t to sum 1. Return False if its sum is 0."""
     mass = 0.0
     for x in range(distributions.shape[1]):
         mass += distributions[t, x]

@@ -337,7 +337,7 @@ def posterior_marginals(
 
 @kernel
 def _look_ahead_small(inputs: _Inputs, starts: Ints, lag: int, unit_message: Message, marginals: Floats) -> int:
-    """Turn filtered beliefs `marginals` (n, k), k = 2, 3 or 4, into fixed-lag ones; return a bad position, or -1."""
+    """Turn filtered beliefs `marginals` (n, k), k = 2, 3 or 4, into fixed-lag beliefs. Return a bad position, or -1."""
     for sequence in range(starts.size - 1):
         high = starts[sequence + 1]
         for t in range(starts[sequence], high):
@@ -355,7 +355,7 @@ def _look_ahead_small(inputs: _Inputs, starts: Ints, lag: int, unit_message: Mes
 
 @kernel
 def _look_ahead_wide(symbols: Ints, starts: Ints, lag: int, rows: Floats, backward: Floats, marginals: Floats) -> int:
-    """Turn filtered beliefs `marginals` (n, k), any k, into fixed-lag ones; return a bad position, or -1."""
+    """Turn filtered beliefs `marginals` (n, k), any k, into fixed-lag beliefs. Return a bad position, or -1."""
     k = rows.shape[1]
     messages = np.empty((2, k))
     for sequence in range(starts.size - 1):
@@ -417,7 +417,7 @@ def _predict_row(messages: Floats, source: int, target: int, matrix: Floats) -> 
 
 @part
 def _normalise_product(marginals: Floats, t: int, messages: Floats, row: int) -> bool:
-    """Multiply row t of `marginals` (n, k) by a row of `messages` and normalise; False if the product is 0."""
+    """Multiply row t of `marginals` (n, k) by a row of `messages` and normalise. Return False if the product is 0."""
     k = marginals.shape[1]
     mass = 0.0
     for j in range(k):
@@ -476,7 +476,7 @@ def viterbi(
     *,
     lengths: ArrayLike | None = None,
 ) -> Ints:
-    """Return the most probable state paths (n,) of sequences; of equals, the lowest state at each choice.
+    """Return the most probable state paths (n,) of sequences, with the lowest of equally good states at each choice.
 
     Arguments and errors are as for `filter_beliefs`.
 

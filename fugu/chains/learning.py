@@ -17,7 +17,7 @@ __all__ = ["ExpectedCounts", "LearnedChain", "baum_welch", "expectations"]
 
 
 class LearnedChain(NamedTuple):
-    """A fitted chain; `log_likelihoods` (iterations,) are those of all iterations, in nats, this chain's the last."""
+    """A fitted chain; `log_likelihoods` (iterations,) are of all iterations, in nats; the last is this chain's."""
 
     transition: Floats
     initial: Floats

@@ -130,7 +130,7 @@ def refuse_impossible(tick: int) -> None:
 
 
 def stationary_distribution(transition: ArrayLike) -> Floats:
-    """Return the distribution pi (k,) with pi P = pi, each entry with a small relative error; 0 for transient states.
+    """Return the distribution pi (k,) with pi P = pi, each entry with a small relative error, 0 for transient states.
 
     Raises ValueError if there are several such distributions, or an entry is too small for a float.
     """

@@ -159,7 +159,7 @@ def _predict(row: Floats, moves: Moves, kind: int) -> Floats:
 def _smooth(
     beliefs: Floats, evidence: Floats, moves: Moves, kinds: Ints, ticks: Ints, lag: int, messages: Floats
 ) -> bool:
-    """Turn messages (n, N) of ones into the distributions of chosen ticks; return False if no state is possible."""
+    """Turn messages (n, N) of ones into the distributions of chosen ticks. Return False if no state is possible."""
     states = beliefs.shape[1]
     weighted = np.empty_like(messages)
     for delay in range(lag, 0, -1):

@@ -128,7 +128,7 @@ class _ByOdds(ClassOfChains):
 
     @property
     def typical(self) -> tuple[Rows, ...]:
-        """The typical member; empty without one."""
+        """The typical member, or empty if none is declared."""
         return () if self.transition is None else (self.transition,)
 
     @property
@@ -242,12 +242,12 @@ class JointChains(_ByOdds):
 
     @property
     def worst_odds(self) -> Fraction | None:
-        """The declared odds ratio; None if it is of two steps, as a single step has no bound."""
+        """The declared odds ratio, or None if it is of two steps, as a single step then has no bound."""
         return Fraction(self.odds_ratio) if self.steps == 1 else None
 
     @property
     def extremes(self) -> tuple[Rows, ...]:
-        """The typical member, if a single step has no bound; else empty."""
+        """The typical member if a single step has no bound, else empty."""
         return self.typical if self.steps > 1 else ()
 
     @property
@@ -347,7 +347,7 @@ class JointChains(_ByOdds):
     def stretch_bound(
         self, tick_epsilon: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
-        """Return the bound of all streams about stretches; of several streams, with the rates that the class allows."""
+        """Return the bound of all streams about stretches, for several streams by the rates that the class allows."""
         if len(self.streams) > 1:
             rate, windows = math.fsum(joint_stream.rate for joint_stream in self.streams) * (1.0 + UPWARD), ()
         is_known_elsewhere = adversary != "ignorant"

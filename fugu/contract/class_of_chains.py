@@ -71,11 +71,11 @@ class ClassOfChains(Document):
     @property
     @abstractmethod
     def worst_odds(self) -> Fraction | None:
-        """The largest odds ratio of any step, exactly; None without a bound."""
+        """The largest odds ratio of any step, exactly, or None without a bound."""
 
     @property
     def odds_bound(self) -> float:
-        """The largest odds ratio of any step, rounded up; infinite without a bound."""
+        """The largest odds ratio of any step, rounded up, or infinity without a bound."""
         worst_ratio = self.worst_odds
         if worst_ratio is None or worst_ratio > MAX_ODDS:
             return math.inf
@@ -103,7 +103,7 @@ class ClassOfChains(Document):
 
     @property
     def named_streams(self) -> tuple[Shown, ...]:
-        """The streams that the class names; empty if it names none."""
+        """The streams that the class names, if any."""
         return ()
 
     @property
@@ -124,7 +124,7 @@ class ClassOfChains(Document):
         return self.states
 
     def for_stream(self, stream: str, period_us: int, rate: Fraction) -> ChainClass:
-        """Return the class for a stream with a name, a period and a rate; the same class if it names no streams."""
+        """Return the class for a stream with a name, a period and a rate: the same class if it names no streams."""
         return self  # type: ignore[return-value]  # a union of all subclasses
 
     def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:

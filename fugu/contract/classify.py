@@ -54,7 +54,7 @@ def classifier_of(discretiser: bytes) -> Classifier:
 
 def _place_classifier(words: dict[str, int]) -> Callable[[Any], int | None]:
     def place_of_number(reading: Any) -> int | None:
-        """Return the place of a number, or of a word for off or on where one edge tells 0 from 1; None for NaN."""
+        """Return the place of a number, or of a word for off or on where one edge tells 0 from 1, or None for NaN."""
         number = words.get(reading.strip(), reading) if isinstance(reading, str) else reading
         value = number if number.__class__ is float else _to_float(number)
         return None if value != value else place_of_double(value)

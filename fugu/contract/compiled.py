@@ -34,9 +34,9 @@ class AgentWindow(Window):
     period_us: int
 
     def place(self, tick: int, state: int | None) -> int | None:
-        """Return the index of the number that a tick counts towards; None without a state.
+        """Return the index of the number that a tick counts towards, or None if the tick has no state.
 
-        The index may be one that no number has.
+        Where the state is not counted, it is an index that no number has.
         """
         count_index = super().place(tick, state)
         if self.blocks is None:
@@ -102,7 +102,7 @@ class SharedSum:
         return self.start + number * self.length
 
     def at(self, wall_tick: int) -> int:
-        """Return the number of the window of a wall tick; below 0 before the first window."""
+        """Return the number of the window of a wall tick, which is below 0 before the first window."""
         return (wall_tick - self.start) // self.length
 
     def places_at(self, wall_tick: int, state: int | None) -> tuple[int, int | None]:

@@ -72,7 +72,7 @@ class _Agent:
         return bytes([len(policy.sums)]) + b"".join(_sum_bytes(window, labels) for window in policy.sums)
 
     def ratio(self, epsilon: float) -> int:
-        """Return the ratio of a claimed epsilon; 0 above 1000 nats, where nothing is promised."""
+        """Return the ratio of a claimed epsilon, or 0 above 1000 nats, where nothing is promised."""
         return claimed_ratio(epsilon)
 
     def joint(self, chains: JointChains, policy: Policy) -> bytes:
@@ -172,7 +172,7 @@ def compile_policy(policy: AnyPolicy) -> bytes:
 
 
 def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> bytes:
-    """Compile a policy for boards; a reading of 1 stands for `unit` in the policy's numbers.
+    """Compile a policy for boards, where a reading of 1 stands for `unit` in the policy's numbers.
 
     Raises:
         PolicyError: the firmware cannot run the policy; one line.

@@ -59,7 +59,7 @@ def with_slack(epsilon: float) -> float:
 
 
 def settling_ticks(chains: ChainClass, epsilon: float, slack: float | None = None) -> int | None:
-    """Return the ticks after which a promise with slack is true, whatever policy was before; None if it never is.
+    """Return the ticks after which a promise with slack is true, whatever policy was before, or None if it never is.
 
     `slack`: the part of epsilon left for leakage, in nats; by default the part that a plan leaves.
     """
@@ -67,7 +67,7 @@ def settling_ticks(chains: ChainClass, epsilon: float, slack: float | None = Non
 
 
 def _fading_ticks(odds: Fraction | None, excess: Fraction | None, slack: Fraction) -> int | None:
-    """Return the ticks after which louder ticks leak at most a slack; None if they always leak more.
+    """Return the ticks after which louder ticks leak at most a slack, or None if they always leak more.
 
     `excess`: by how much the rate of a louder tick was above the present rate, in nats; `None` if nobody knows.
     """
@@ -84,7 +84,7 @@ def _fading_ticks(odds: Fraction | None, excess: Fraction | None, slack: Fractio
 def quiet_from(
     history: History, worst_odds: Sequence[Fraction | None], last_loud: int, excess: Fraction | None, slack: Fraction
 ) -> int | None:
-    """Return the first tick at which charges up to tick `last_loud` leak at most a slack; None if none is known.
+    """Return the first tick at which charges up to tick `last_loud` leak at most a slack, or None if none is known.
 
     `worst_odds`: the largest odds ratio of each class of chains, None without a bound.
     `excess`: by how much a tick's charge is above what is allowed now, in nats; `None` if nobody knows.
@@ -127,7 +127,7 @@ class Dated(NamedTuple):
         return self.until is None or last + ticks <= self.until + self.ticks
 
     def epsilon(self, promised: StretchBound, first: int, last: int, ticks: int) -> float:
-        """Bound the loss of stretches of `ticks` ticks that begin in first..last; infinite without a bound.
+        """Bound the loss of stretches of `ticks` ticks that begin in first..last, by infinity if there is no bound.
 
         `promised` is the bound by the version's own promise.
         """
@@ -228,7 +228,7 @@ class _Promise:
         return Dated(self.promise.stretch_ticks, since, until, outside_bound)
 
     def _ratios(self, span: Span) -> Ratios | None:
-        """Return the ratios of a span that count for this promise; None if unknown or of other states."""
+        """Return the ratios of a span that count for this promise, or None if they are unknown or of other states."""
         if span.noise is None or span.noise.states != self.noise.states:
             return None
         return span.noise.counted if self.windows else span.noise.ratios
@@ -385,7 +385,7 @@ def _rates(ratios: Ratios) -> _Rates:
 
 
 def _rate_gap(ratios: Ratios | None, rates: _Rates) -> Decimal:
-    """Return by how much ratios are above rates, in the worse direction; at least 0."""
+    """Return by how much ratios are above rates in the worse direction, or 0 if they are not."""
     if ratios is None:
         return _INFINITE
     return max(Decimal(0), *(log_ratio(ratio) - rate for ratio, rate in zip(ratios, rates, strict=True)))
@@ -404,7 +404,7 @@ def _tick_after(spans: Sequence[Span], ticks: int) -> int:
 
 
 def _tick_before(spans: Sequence[Span], ticks: int) -> int | None:
-    """Return the tick before the last `ticks` ticks of some ended spans; None if they have fewer ticks."""
+    """Return the tick before the last `ticks` ticks of some ended spans, or None if they have no such tick."""
     for span in reversed(spans):
         if not span.version or span.first is None or span.last is None:
             continue
@@ -416,7 +416,7 @@ def _tick_before(spans: Sequence[Span], ticks: int) -> int | None:
 
 
 def _least_ticks(holds: Callable[[int], bool]) -> int | None:
-    """Return the least number of ticks from which on a condition holds; None if there is none."""
+    """Return the least number of ticks from which on a condition holds, or None if it never holds."""
     if holds(0):
         return 0
     high = next((1 << power for power in range(MAX_TICK.bit_length()) if holds(1 << power)), None)

@@ -108,11 +108,11 @@ class Described(Document):
 
     @property
     def tick_epsilon(self) -> float | None:
-        """The loss of a single tick; `None` without a bound. Without a row of its own, the loss of a stretch."""
+        """The loss of a single tick, or of a promised stretch if single ticks have no row; `None` without a bound."""
         return next((stretch.epsilon for stretch in self.stretches if stretch.ticks == 1), self.epsilon)
 
     def epsilon_at(self, first: int, last: int) -> float | None:
-        """Return the loss of any single tick in first..last; `None` without a bound."""
+        """Return the loss of any single tick in first..last, or `None` without a bound."""
         dates = Dated(self.stretch_ticks, self.since, self.until)
         if dates.covers(first, last, 1):
             return self.tick_epsilon
@@ -120,7 +120,7 @@ class Described(Document):
 
     @property
     def when(self) -> str:
-        """The ticks for which the promise is true, in words; empty if it is always true."""
+        """The ticks for which the promise is true, in words, or an empty text if it is always true."""
         if self.always:
             return ""
         loss = "no bound" if self.outside is None else loss_words(self.outside)
@@ -459,7 +459,7 @@ def _describe_sum(shared_window: SharedWindow) -> DescribedSum:
 
 
 def place_grid(policy: AnyPolicy) -> PlaceGrid | None:
-    """Return the grid of a stream of places; None of other streams, or if measurements do not lie on the cells."""
+    """Return the grid of a stream of places, or None for other streams and for measurements beside the cells."""
     grid = policy.discretiser
     if not isinstance(grid, Cells):
         return None

@@ -48,7 +48,7 @@ class Thresholds(Document):
 
     @property
     def remembers(self) -> bool:
-        """True if a state depends on earlier readings, too: fewer readings then give other states."""
+        """True if a state depends on earlier readings, too, so that fewer readings give other states."""
         return self.hysteresis > 0.0
 
 
@@ -148,7 +148,7 @@ def _check_edges(discretiser: Thresholds | Baseline) -> None:
 
 
 def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, count: int, subject: str) -> None:
-    """Refuse names that are not one for each state; `count` is the number of states but one for missing readings."""
+    """Refuse names that are not one for each state; `count` is their number without that for missing readings."""
     names, missing = discretiser.states, discretiser.missing
     if len(set(names)) != len(names):
         raise ValueError("two states have the same name")

@@ -269,7 +269,7 @@ class GroupPin(Document):
     most: Ceiling
 
     def refusal(self, group: GroupDocument) -> str | None:
-        """Return the reason why a document is not within these terms, epsilon aside; `None` if it is."""
+        """Return the reason why a document is not within these terms, epsilon aside, or `None` if it is."""
         if group.helper_digits != self.helper:
             return f"the helper of group {self.name} is another than the one whose digits were typed in here"
         if group.honest < self.honest:

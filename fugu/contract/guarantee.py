@@ -156,7 +156,7 @@ def _check_states(chains: ChainClass, table: NoiseTable) -> None:
 
 
 def tick_ratios(table: NoiseTable) -> tuple[Fraction, Fraction]:
-    """Return max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z], exactly; with more states twice the largest of any two."""
+    """Return max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z], exactly; with more states, twice the largest of any two."""
     weights = table.weights()
     if table.states == 2:
         return _largest_ratio(weights[0], weights[1]), _largest_ratio(weights[1], weights[0])

@@ -69,7 +69,7 @@ class Noise(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Read a line that `text` wrote; `None` for an empty line, which stands for unknown noise."""
+        """Read a line that `text` wrote. Return `None` for an empty line, which stands for unknown noise."""
         if not text:
             return None
         *ratios, states = text.split()
@@ -214,7 +214,7 @@ def _noise_between(version: int, other_version: int, noises: Mapping[int, Noise 
 
 
 def _larger_noise(noise: Noise | None, other_noise: Noise | None) -> Noise | None:
-    """Return the larger ratios of two noises in each direction; `None` if one is unknown, or of other states."""
+    """Return the larger ratios of two noises in each direction, or `None` if one is unknown or of other states."""
     if noise is None or other_noise is None or noise.states != other_noise.states:
         return None
     return Noise(
@@ -269,7 +269,7 @@ def _louder_ticks(policy: Policy, related: RelatedStream) -> list[Interval]:
 
 
 def _first_tick(span: Span, spans: Sequence[Span]) -> int:
-    """Return the first tick of a span; if it is unknown, the first tick that the span may have."""
+    """Return the first tick of a span, or the first tick that it may have if that is unknown."""
     if span.first is not None:
         return span.first
     ends = [previous.last for previous in spans[: spans.index(span)] if previous.last is not None] if spans else []

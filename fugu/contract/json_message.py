@@ -78,7 +78,7 @@ class JsonMessage:
     columns: ClassVar[Mapping[str, str]] = {}
 
     def labels(self) -> Sequence[str]:
-        """Return the labels of the numbers, "0", "1", "2" for coordinates; empty for a single number."""
+        """Return the labels of the numbers, "0", "1", "2" for coordinates, or nothing for a single number."""
         count = len(getattr(self, next(iter(self.columns))))
         return [str(axis) for axis in range(count)] if count > 1 else ()
 

@@ -93,7 +93,7 @@ def ratio_below(epsilon: float) -> int:
 
 
 def claimed_ratio(epsilon: float) -> int:
-    """Return the ratio of a claimed epsilon; 0 above 1000 nats, where nothing is promised."""
+    """Return the ratio of a claimed epsilon, or 0 above 1000 nats, where nothing is promised."""
     return ratio_below(epsilon) if epsilon <= MOST_NATS else 0
 
 
@@ -106,7 +106,7 @@ def log_up(ratio: Fraction) -> float:
 
 
 def float_up(value: Decimal | Fraction) -> float:
-    """Return the least float that is not below a number; infinite above all floats."""
+    """Return the least float that is not below a number, which is infinity above all finite floats."""
     try:
         nearest = float(value)
     except OverflowError:

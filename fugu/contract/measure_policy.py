@@ -212,7 +212,7 @@ class MeasurePolicy(PolicyHeader):
         return [_matrix(rows) for rows in (self.transition, *(change.transition for change in self.changes))]
 
     def table(self, number: int) -> TimedTable | None:
-        """Return the table with a number; None if the policy has none."""
+        """Return the table with a number, or None if the policy has no such table."""
         return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None
 
     @property

@@ -110,7 +110,7 @@ class Staircase:
 
     @property
     def double_area(self) -> int:
-        """Twice the area, 2A; 0 for a segment."""
+        """Twice the area, 2A, which is 0 for a segment."""
         return 0 if self.is_segment else sum(size for _, _, size in self.cones())
 
     @property

@@ -143,7 +143,7 @@ class ConstraintSets:
         return tuple(self._ticks)
 
     def ticks(self, states: int) -> tuple[int, int | None]:
-        """Return the first tick of a set, and the tick from which on it never comes back; None if it comes back."""
+        """Return the first tick of a set, and the tick from which on it never comes back, or None if it always does."""
         sets = self.all()
         first = self._ticks[sets.index(states)]
         if states in sets[self.start :]:
@@ -177,7 +177,7 @@ class ConstraintSets:
 
 
 def shown_set(states: int, shows: Sequence[int]) -> int:
-    """Return the set of states that the states of a set show; the same set if `shows` is empty."""
+    """Return the set of states that the states of a set show, which is the same set if `shows` is empty."""
     return set_of({shows[state] for state in members(states)}) if shows else states
 
 
@@ -308,7 +308,7 @@ def _check_pairs(measurement: Measurement, states: list[int], constraint: int, p
 
 
 def _too_few_partners(measurement: Measurement, state: int, states: list[int], protects: PairTest) -> int | None:
-    """Count the other states that a state is hidden together with; None if there are as many as the policy promises."""
+    """Count the states that a state is hidden together with, or return None if the policy promises no more."""
     peers = [peer for peer in states if peer != state]
     required = min(measurement.degree - 1, len(peers))
     partners = sum(1 for _ in islice((peer for peer in peers if protects(state, peer)), required))

@@ -188,11 +188,11 @@ class Policy(PolicyHeader):
 
     @property
     def windows_alone(self) -> Guarantee | None:
-        """The guarantee to readers of the windows alone; `None` without windows."""
+        """The guarantee to readers of the windows alone, or `None` without windows."""
         return self.guarantee if self.table is None else self.windows_guarantee
 
     def window(self, name: str) -> Window | None:
-        """Return the window with a name; `None` if there is none."""
+        """Return the window with a name, or `None` if there is none."""
         return next((window for window in self.windows if window.name == name), None)
 
     def verify(self, ceiling: Ceiling | float | None = None) -> Loss:
@@ -233,7 +233,7 @@ class Policy(PolicyHeader):
             raise PolicyError(f"no agent runs the policy of stream {self.stream}: {error}") from None
 
     def verify_windows(self) -> Loss | None:
-        """Derive the loss of the windows alone again; None without windows. GuaranteeError if it is above the claim."""
+        """Derive the loss of the windows alone again, if there are any. GuaranteeError if it is above the claim."""
         if self.windows_alone is None:
             return None
         return self._check_outputs(
@@ -268,7 +268,7 @@ class Policy(PolicyHeader):
         return f"{self.fleet}/{self.device}/{self.stream} version {self.version}. {self.privacy}"
 
     def windows_bound(self, derived_loss: Loss | None = None) -> StretchBound | None:
-        """Bound the loss of the windows alone about stretches, as `bound` does; `None` without windows."""
+        """Bound the loss of the windows alone about stretches, as `bound` does, or return `None` without windows."""
         if self.windows_alone is None:
             return None
         return self._promise_bound(self.windows_alone, StreamOutputs(None, self.counted), derived_loss)

@@ -91,7 +91,7 @@ class Query:
         return f"{self.unit} of {subject}" if subject else self.unit
 
     def max_ticks(self, length: int, period_us: int | None) -> int:
-        """Return the largest possible number of a window of `length` ticks; for any period if that is None."""
+        """Return the largest possible number of a window of `length` ticks, for any period if `period_us` is None."""
         return length if self.blocks is None or period_us is None else self.blocks.most_ticks(length, period_us)
 
     def usual_ticks(self, length: int) -> int:

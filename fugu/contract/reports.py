@@ -272,7 +272,7 @@ class WindowCount(JsonMessage):
         )
 
     def labels(self) -> Sequence[str]:
-        """Return the labels of the numbers: blocks, or states if each has a number; empty for a single number."""
+        """Return the labels of the numbers: blocks, states if each has a number, or nothing for a single number."""
         return self.blocks or (self.states if len(self.values) > 1 else ())
 
     @classmethod
@@ -387,11 +387,11 @@ class ReleaseFrame(JsonMessage):
 
     @property
     def condition(self) -> str:
-        """The sentence that is said with the epsilon of a sum of homes; empty for other releases."""
+        """The sentence that is said with the epsilon of a sum of homes, or an empty text for other releases."""
         return sum_condition(self.name, self.helper, self.honest) if self.honest else ""
 
     def labels(self) -> Sequence[str]:
-        """Return the states of a histogram, which has a number for each; empty for other queries."""
+        """Return the states of a histogram, which has a number for each, or nothing for other queries."""
         return self.states if self.asked.each else ()
 
     @classmethod

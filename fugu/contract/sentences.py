@@ -120,14 +120,14 @@ def protected_sentence(discretiser: Discretiser | None) -> str:
 
 
 def loss_words(epsilon: float | None, prefix: str = "epsilon ") -> str:
-    """Write an epsilon for people, rounded up; "not protected" if it is too large, or `None` without a bound."""
+    """Write an epsilon for people, rounded up, or "not protected" if it is too large or `None`, which has no bound."""
     if epsilon is None or not epsilon <= LARGEST_PROTECTED:
         return "not protected"
     return f"{prefix}{_DIGITS.create_decimal(Decimal(epsilon)).normalize():f}"
 
 
 def epsilon_to_odds(epsilon: float) -> float:
-    """Return the largest factor on an attacker's odds: about 2.72 for epsilon 1; infinite beyond every float."""
+    """Return the largest factor on an attacker's odds, about 2.72 for epsilon 1, or infinity beyond every float."""
     try:
         return math.exp(epsilon)
     except OverflowError:

@@ -76,7 +76,7 @@ class Ceiling(Document):
 
     @property
     def limits(self) -> tuple[tuple[int, int], ...]:
-        """The ceiling as `fugu.core.guarantee.check_ceilings` takes it; empty above 1000 nats."""
+        """The ceiling as `fugu.core.guarantee.check_ceilings` takes it, or nothing above 1000 nats."""
         return () if self.epsilon > MOST_NATS else ((ratio_below(self.epsilon), self.seconds),)
 
     def ticks(self, period_us: int) -> int:
@@ -142,7 +142,7 @@ class StretchBound:
         return min(bound, self.known) if ticks < self.ticks else bound
 
     def longest(self, epsilon: float) -> int:
-        """Return the most ticks of a stretch that loses at most epsilon; 0 if a single tick loses more."""
+        """Return the most ticks of a stretch that loses at most epsilon, or 0 if a single tick loses more."""
         return bisect_right(range(1, MAX_TICK), epsilon, key=self.epsilon)
 
     def rows(self, period_us: int | None, epsilon: float | None = None) -> tuple[Stretch, ...]:

@@ -113,7 +113,7 @@ class Trust:
         return Verdict(state, True)
 
     def in_force(self) -> Verdict | None:
-        """Check the newest accepted document again, and return the verdict; `None` without a document.
+        """Check the newest accepted document again. Return the verdict, or `None` without a document.
 
         Its times are not checked: `on_expiry` says what happens after them. TrustError: the owner has lowered a ceiling
         since.
@@ -167,7 +167,7 @@ class Trust:
         return document, policies, compiled_policies
 
     def _check_symbols(self, policies: list[tuple[Policy, AgentPolicy]]) -> None:
-        """Check policies of symbols against pins, the ceiling and the accepted adversaries; TrustError."""
+        """Refuse, by a TrustError, policies of symbols that break pins, the ceiling or the accepted adversaries."""
         enrolment = self.enrolment
         pinned_policies: dict[str, CorePolicy] = {}
         for policy, form in policies:

@@ -105,7 +105,7 @@ class TickClock:
         self._due_us: int | None = None
 
     def at(self, now_us: int) -> int:
-        """Return the last tick that has happened at a wall time; it is below the shift before the epoch."""
+        """Return the last tick that has happened at a wall time; before the epoch, its number is below the shift."""
         return (now_us - self.epoch_us) // self.period_us + self.shift
 
     def time_of(self, tick: int) -> int:
@@ -159,7 +159,7 @@ class TickClock:
 
 
 def common_multiple(numbers: "Iterable[int]") -> int:
-    """Return the least common multiple of numbers; 1 if it is above 2^42.
+    """Return the least common multiple of numbers, or 1 if it is above 2^42.
 
     A hundred times this bound is still below the largest tick.
     """

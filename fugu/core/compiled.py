@@ -189,7 +189,7 @@ def read_discretiser(policy: Policy, reader: PolicyReader) -> None:
 
 
 def _read_table(policy: Policy, reader: PolicyReader) -> None:
-    """Read the thresholds of the symbols, a row for each state; no rows if the policy has no symbols."""
+    """Read a row of thresholds for each state, or no rows if the policy has no symbols."""
     policy.rows = []
     if policy.states > 255:
         raise PolicyError("too many states")

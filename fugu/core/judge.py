@@ -313,7 +313,7 @@ def _next_root(envelope: Envelope, state: TrustState, signatures_match: "Verify"
 
 
 def _judge_policy(envelope: Envelope, image: "Any", state: TrustState, now: int) -> "Content | None":
-    """Judge a policy document by points 3 to 5. Return its content; None if exactly this was accepted before."""
+    """Judge a policy document by points 3 to 5. Return its content, or None if exactly this was accepted before."""
     names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled", "boards")
     fields = _read_fields("policy", envelope.payload, names)
     version, begin, end, to = fields["version"], fields["valid_from"], fields["valid_until"], fields["to"]

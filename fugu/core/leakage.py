@@ -156,7 +156,7 @@ def _known_loss(
     ratios: tuple[int, int],
     on_progress: "Idle",
 ) -> int:
-    """Bound what a side adds if one of its states is known; at least `limit`, the bound if no state is known.
+    """Bound what a side adds if one of its states is known, by at least `limit`, the bound if no state is known.
 
     The ratio h = m / n is followed tick by tick from the known state, m with the worst outputs and n without outputs;
     `starts` has their first values. Both go monotonically to their limits, n to 1. So all later ratios are at most

@@ -62,7 +62,7 @@ def moves_window(policies: list[Policy], earlier: Policy) -> bool:
 
 
 def _windows_claim(policy: Policy) -> "Claim | None":
-    """Return what is claimed of the windows and sums alone; None without any."""
+    """Return the claim about the windows and sums alone, or None if there are no windows and sums."""
     if policy.windows_guarantee is not None:
         return policy.windows_guarantee
     return policy.guarantee if policy.windows or policy.sums else None

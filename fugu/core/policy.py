@@ -76,9 +76,9 @@ class Window:
         return self.overlap * (2 if self.histogram else 1) * self.denominator, self.numerator
 
     def place(self, tick: int, state: int | None) -> int | None:
-        """Return the index of the number that a tick counts towards; None without a state.
+        """Return the index of the number that a tick counts towards, or None if the tick has no state.
 
-        The index may be one that no number has.
+        Where the state is not counted, it is an index that no number has.
         """
         return None if state is None else self.places[state]
 

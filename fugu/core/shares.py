@@ -49,7 +49,7 @@ class Shares:
             word, width = (word << _BITS) | bits(_BITS), width + _BITS
 
     def _invert(self, word: int, width: int) -> "int | None":
-        """Return the k with F(k-1) <= u < F(k) for all u in [word, word + 1) / 2^width; None if it takes more bits."""
+        """Return the k with F(k-1) <= u < F(k) for all u in [word, word + 1) / 2^width, or None if more bits decide."""
         digits = width + _GUARD
         ratio_low, ratio_high = self._ratios(digits)
         low, high = word << _GUARD, (word + 1) << _GUARD

@@ -135,7 +135,7 @@ class Ticker(Pace):
         restart([self], anchored)
 
     def due_us(self) -> int | None:
-        """Return the elapsed time at which the next tick comes; None if it is not known yet."""
+        """Return the elapsed time at which the next tick comes, or None while it is not known."""
         if not self._anchors or self.policy is None:
             return None
         return self.ready_us(self._anchored)

@@ -65,7 +65,7 @@ class TrustState:
         return self.expired(seconds) or (max_age > 0 and abs(seconds - self.time) > max_age)
 
     def silent(self, seconds: int, version: int) -> str | None:
-        """Return the status code that forbids draws at a Unix time under a version's policies; None without one."""
+        """Return the status code that forbids draws at a Unix time under a version's policies, or None."""
         if self.stopped >= max(version, 1):
             return "stopped"
         return "policy-expired" if self.silent_then and self.expired(seconds) else None
@@ -86,7 +86,7 @@ class TrustState:
 
 
 def load(path: str, root: bytes) -> TrustState:
-    """Read the stored trust of a device enrolled with a root; a new trust if there is no file. OSError as `unpack`."""
+    """Read the stored trust of a device enrolled with a root; without a file, make a new trust. OSError as `unpack`."""
     try:
         with open(path, "rb") as file:
             packed = file.read()
