@@ -500,7 +500,8 @@ def releases_loss(
 ) -> Result:
     """Describe the loss of several releases together for a kind of start; `notes` say how the class was made."""
     documents, loss_documents = [asdict(release) for release in releases], [row._asdict() for row in losses]
-    title = f"What {len(releases)} release{'s' * (len(releases) > 1)} lose about a tick together, {start} start"
+    verb = "release loses" if len(releases) == 1 else "releases lose"
+    title = f"What {len(releases)} {verb} about a tick together, {start} start"
     cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in losses]
     footnote = "each row is a bound for every tick, against the ignorant adversary where no other is named."
     report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), cells), Line(footnote)]

@@ -426,7 +426,9 @@ def _read_release(text: str) -> WindowRelease:
         raise UsageError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {text!r:.60}")
     ticks = [arguments.number(field, name) for field, name in zip(fields, ("first tick", "length"), strict=False)]
     if any(not 1.0 <= tick < 1e6 or tick != int(tick) for tick in ticks):
-        raise UsageError(f"the first tick and the length of a release are whole numbers from 1 on, got {text!r:.60}")
+        raise UsageError(
+            f"the first tick and the length of a release are whole numbers from 1 to 999,999, got {text!r:.60}"
+        )
     return WindowRelease(
         first=int(ticks[0]),
         length=int(ticks[1]),

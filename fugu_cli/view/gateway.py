@@ -37,7 +37,10 @@ def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
         for alarm in status["alarms"]:
             groups.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
         for (code, reason, advice), alarms in groups.items():
-            names, cause = some_names([alarm["name"] for alarm in alarms]), f" ({reason})" * bool(reason)
+            names, cause = (
+                some_names([alarm["name"] for alarm in alarms if alarm["name"]]),
+                f" ({reason})" * bool(reason),
+            )
             start = f"{datetime.fromtimestamp(min(alarm['since'] for alarm in alarms), UTC):%Y-%m-%d %H:%M:%S} UTC"
             count = sum(alarm["count"] for alarm in alarms)
             yield Line(f"ALARM {code}{f' {names}' * bool(names)}{cause}, {count} x since {start}: {advice}", bold=True)

@@ -33,7 +33,7 @@ def test_releases_that_are_none(fugu: Fugu) -> None:
     chain = ("check", "windows", "--q", 0.1, "--r", 0.4)
     for release, reason in (
         ("1:6", "a release is FIRST:LENGTH:SCALE[:QUERY], got '1:6'"),
-        ("0:6:1", "the first tick and the length of a release are whole numbers from 1 on, got '0:6:1'"),
+        ("0:6:1", "the first tick and the length of a release are whole numbers from 1 to 999,999, got '0:6:1'"),
         ("1:6:1:mean", "query must be one of "),
         ("1:6:x", "scale must be a number, got 'x'"),
     ):
