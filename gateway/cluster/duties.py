@@ -24,7 +24,7 @@ from gateway.releases.schedule import NewestTicks, NotKnownError, StoreProgress
 from gateway.store.coverage import Coverage, Shifts
 from gateway.store.engine import Lease
 from gateway.store.location import Server, part_of
-from gateway.store.shards import Role, Shard, own_account
+from gateway.store.shards import Shard, own_account, read_role
 from gateway.store.store import Store
 
 __all__ = ["FleetProgress", "duty_of", "shard_account"]
@@ -40,7 +40,7 @@ def duty_of(settings: GatewayConfig, role: str) -> Alone:
 
     Raises FuguError if there is no such role, no store on a server, or no account for a shard while others have one.
     """
-    shards, shard = Role.parse(role)
+    shards, shard = read_role(role)
     if not isinstance(settings.store, Server):
         raise FuguError(f"the store {settings.store.name} is a file: shards need one on a server, postgresql://...")
     return WholeFleet(settings, shards) if shard is None else OneShard(settings, shard)

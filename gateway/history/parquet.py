@@ -275,7 +275,7 @@ def _read_rows(group: _Group) -> dict[tuple[str, str], list[_Rows]]:
             columns = map(batch.column, _STREAM_COLUMNS)
             names = [(column.dictionary.to_pylist(), np.asarray(column.indices, dtype=np.int64)) for column in columns]
             edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
-            rows = np.array([_integer_column(batch, name) for name in _COLUMNS[2:]])
+            rows = np.stack([np.asarray(batch.column(name).cast(pa.int64()), np.int64) for name in _COLUMNS[2:]])
             for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
                 device, stream = (texts[codes[low]] for texts, codes in names)
                 rows_of_stream.setdefault((device, stream), []).append(rows[:, low:high])
@@ -292,10 +292,6 @@ def _split_pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, 
     symbols = symbol.astype(np.uint8)
     for low, high in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(tick)]):
         yield Piece(int(versions[low]), int(tick[low]), int(shift[low]), symbols[low:high])
-
-
-def _integer_column(batch: Any, name: str) -> Ints:
-    return np.asarray(batch.column(name).cast(pa.int64()), dtype=np.int64)
 
 
 def _name_range(statistics: Any) -> tuple[str, str]:

@@ -163,14 +163,12 @@ def _observed_runs(block: Piece, marginals: Floats) -> Iterator[TickProbabilitie
         yield TickProbabilities(block.version, block.first + low, block.shift, marginals[low:high])
 
 
-def _run_kernel(kernel: object, stream: SymbolStream, *arguments: object) -> Floats:
+def _run_kernel(kernel: Callable[..., Floats], stream: SymbolStream, *arguments: object) -> Floats:
     """Run a kernel; its ValueError becomes a FuguError that names the stream."""
     try:
-        assert callable(kernel)
-        numbers: Floats = kernel(*arguments)
+        return kernel(*arguments)
     except ValueError as error:
         raise FuguError(f"{stream.device}/{stream.stream}: {error}") from None
-    return numbers
 
 
 def smooth_history(

@@ -18,12 +18,11 @@ import re
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
 
 from fugu.contract.errors import UsageError
 from fugu.mqtt import Broker
 
-__all__ = ["MOST_SHARDS", "Role", "Shard", "numbered", "own_account"]
+__all__ = ["MOST_SHARDS", "Shard", "numbered", "own_account", "read_role"]
 
 
 MOST_SHARDS = 256
@@ -49,22 +48,18 @@ class Shard:
         return f"{self.index}/{self.count}"
 
 
-class Role(NamedTuple):
-    """The role of one of a gateway's processes. `shard` is `None` for the process of the whole fleet."""
+def read_role(text: str) -> tuple[int, Shard | None]:
+    """Read a process's role, `i/N` or `fleet/N`. Return N and the shard, `None` for the process of the whole fleet.
 
-    shards: int
-    shard: Shard | None
-
-    @classmethod
-    def parse(cls, text: str) -> Role:
-        """Read `i/N` or `fleet/N`. Raises UsageError for other text, or if there is no such shard."""
-        if not (match := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
-            raise UsageError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
-        count = int(match[2])
-        shard = None if match[1] == "fleet" else Shard(int(match[1]), count)
-        if not 2 <= count <= MOST_SHARDS or (shard is not None and shard.index >= count):
-            raise UsageError(f"there is no shard {text}: of 2 to {MOST_SHARDS} the first is 0")
-        return cls(count, shard)
+    Raises UsageError for other text, or if there is no such shard.
+    """
+    if not (match := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
+        raise UsageError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
+    count = int(match[2])
+    shard = None if match[1] == "fleet" else Shard(int(match[1]), count)
+    if not 2 <= count <= MOST_SHARDS or (shard is not None and shard.index >= count):
+        raise UsageError(f"there is no shard {text}: of 2 to {MOST_SHARDS} the first is 0")
+    return count, shard
 
 
 def numbered(file: str, index: int | str) -> str:

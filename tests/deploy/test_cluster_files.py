@@ -19,7 +19,7 @@ from fugu_cli.app import load
 from gateway.config import GatewayConfig
 from gateway.deployment.units import SHARD_UNIT, unit
 from gateway.store.location import Server, store_location
-from gateway.store.shards import Role
+from gateway.store.shards import read_role
 from tests.support.documents import ROOT
 from tests.support.ray_nodes import SYSTEM_CONFIG
 
@@ -50,7 +50,7 @@ def check(words: Sequence[str], role: str) -> None:
     """See that a command serves one role of a fleet, with a store on a server."""
     parsed = options(words)
     assert Path(parsed["config"]).name == "gateway.toml"
-    assert Role.parse(parsed["shard"]) == Role.parse(role)
+    assert read_role(parsed["shard"]) == read_role(role)
 
 
 def store_in(text: str) -> object:
@@ -93,9 +93,9 @@ def test_the_compose_file_starts_each_part_once_and_confines_it(compose: dict[st
         if "command" in service:
             (role,) = service["command"]
             check([*service["entrypoint"], role], role)
-            assert name == ("fleet" if (shard := Role.parse(role).shard) is None else f"shard-{shard.index}")
+            assert name == ("fleet" if (shard := read_role(role)[1]) is None else f"shard-{shard.index}")
             roles.append(role)
-    count = Role.parse(roles[0]).shards
+    count = read_role(roles[0])[0]
     assert sorted(roles) == sorted(["fleet/3", *(f"{index}/{count}" for index in range(count))])
     assert compose["networks"]["database"] == {"internal": True}
     assert [name for name, service in compose["services"].items() if "database" in service["networks"]] == [
