@@ -410,12 +410,11 @@ class Monitor:
         self._expected_devices -= {
             name for name in self._expected_devices if name in self._newest_frames or self._sources.has_left(name)
         }
-        for device in self._expected_devices:
-            streams = [
-                self._in_force.running_policy(device, stream) for stream in self._sources.catalogue.streams(device)
-            ]
-            limits = [_SILENT_FRAMES * _frame_seconds(stream.policy) for stream in streams if stream is not None]
-            if limits and now - max(self._start_seconds, connected_since) > max(_SILENT_SECONDS, *limits):
+        wait_seconds = now - max(self._start_seconds, connected_since)
+        for device in self._expected_devices if wait_seconds > _SILENT_SECONDS else ():
+            policies = [self._in_force.policy(device, stream) for stream in self._sources.catalogue.streams(device)]
+            limits = [_SILENT_FRAMES * _frame_seconds(policy) for policy in policies if policy is not None]
+            if limits and wait_seconds > max(limits):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
 
     # Messages and reports

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 import time
 from collections import Counter
@@ -124,6 +125,20 @@ def test_a_device_that_has_left_the_fleet_is_not_missed(tmp_path: Path) -> None:
     assert scene.after(30.0) == set()
     scene.left -= {"watch"}
     assert scene.after(1.0) == {(AlarmCode.SILENT, "watch")}
+
+
+def test_devices_of_before_the_start_cost_a_step_little(tmp_path: Path) -> None:
+    names = tuple(f"sensor-{index}" for index in range(150))
+    policies = catalogue([policy(1).model_copy(update={"device": name}) for name in names])
+    scene, calls = Scene(tmp_path, names=names, policies=policies), list[str]()
+    scene.after(1.0)
+    sys.setprofile(lambda frame, event, _argument: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        scene.after(500.0)
+    finally:
+        sys.setprofile(None)
+    assert len([name for name in calls if name != "<lambda>"]) < 2 * len(names)
+    assert len(scene.after(100.0)) == 150
 
 
 def test_how_soon_a_device_is_missed_follows_the_policy_of_its_stored_frames_and_not_one_that_was_only_sent(
