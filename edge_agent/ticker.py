@@ -299,7 +299,7 @@ class Ticker:
         """Drop the readings that have come until now, so that no later tick uses them."""
         for stream in self.streams:
             if not stream.recorded:
-                stream.sensor.read(stream.next_tick - 1)
+                stream.sensor.drop_readings(stream.next_tick - 1)
 
     @property
     def is_over(self) -> bool:

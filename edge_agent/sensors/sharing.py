@@ -50,6 +50,10 @@ class SharedSensor:
             self.newest, self._reading = tick, self._safely(lambda: self.sensor.read(tick), None)
         return self._reading if tick == self.newest else None
 
+    def drop_readings(self, tick: int) -> None:
+        """Drop the readings that came after that of `newest`, so that no tick later than `tick` has one of them."""
+        self._safely(lambda: self.sensor.read(tick), None)
+
     def finished(self, tick: int) -> bool:
         """True if the recording has ended before a tick."""
         return self._safely(lambda: self.sensor.finished(tick), False)

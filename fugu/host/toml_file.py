@@ -29,7 +29,7 @@ def read_toml(path: Path, model: type[_Model], error_type: type[FuguError]) -> _
         text = json.dumps(tomllib.loads(path.read_text()))
     except OSError as error:
         raise error_type(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise error_type(f"{path} is not TOML: {' '.join(str(error).split())}") from None
     try:
         return model.model_validate_json(text, context=path.parent)

@@ -155,6 +155,7 @@ def test_at_the_ceiling_it_runs(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("fleet = ", "is not TOML"),
+        (f"fleet = {'1' * 5000}", "is not TOML"),
         ('fleet = "home"', "is missing"),
         ("unknown = 1", "unknown: unknown key"),
         ("celing = 1.0", r"celing: unknown key; did you mean ceiling\?"),

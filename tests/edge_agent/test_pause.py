@@ -13,7 +13,7 @@ from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.replay import ReplaySensor
-from edge_agent.sensors.source import LineSensor, Sensor
+from edge_agent.sensors.source import LineSensor, LiveSensor, Reading, Sensor
 from fugu.contract.errors import StatusCode
 from fugu.mqtt import Broker
 from tests.support.agents import COIN, SECOND, JumpingClock, agent_plan, frames_left, running, stream_plan, ticks
@@ -104,6 +104,20 @@ def test_a_line_of_a_pause_is_not_the_reading_of_the_tick_after_it(tmp_path: Pat
     go_on(agent, clock, 10)
     pause.end()
     go_on(agent, clock, 2)
+    stream = agent._ticks.streams[0]
+    assert (stream.ticks, stream.silent) == (2, 2)
+
+
+def test_a_reading_of_a_pause_between_two_ticks_is_not_that_of_the_second(tmp_path: Path) -> None:
+    clock, pause, sensor = JumpingClock(1200 * SECOND), Pause(tmp_path / "outbox.sqlite"), LiveSensor()
+    plan = stream_plan(COIN, period_us=60 * SECOND)
+    agent = Agent(agent_plan(tmp_path, Broker(port=9), plan, drain_seconds=0.0), [sensor], system_entropy(), clock)
+    go_on(agent, clock, 61)
+    pause.begin(None)
+    go_on(agent, clock, 5)
+    sensor._add_update(Reading(1.0))
+    pause.end()
+    go_on(agent, clock, 60)
     stream = agent._ticks.streams[0]
     assert (stream.ticks, stream.silent) == (2, 2)
 
