@@ -197,8 +197,8 @@ def run_constant(
     )
     link.start()
     with (folder / "agent.log").open("wb") as log:
-        config = _write_configuration(folder, streams, outputs, broker)
         try:
+            config = _write_configuration(folder, streams, outputs, broker)
             for start in range(1, _STARTS + 1):
                 outputs.short_frames = -len(streams)  # the stop before has cut a frame of each stream short
                 process = subprocess.Popen([*command, str(config)], stdout=log, stderr=log)

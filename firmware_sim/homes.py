@@ -74,8 +74,7 @@ class SimulatedHomes:
         self._shares = Shares(document.noise, document.honest)
         entropy = system_entropy()
         self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
-        self._key_fields: list[bytes] = []
-        self._opening: OpeningKey | None = None
+        self._opening: tuple[OpeningKey, bytes, bytes] | None = None  # with the message and its signature
         self._last_window = dict.fromkeys(states, -1)
         self._unsent_reports: dict[tuple[str, int], bytes] = {}
         self._stop = threading.Event()
@@ -100,8 +99,7 @@ class SimulatedHomes:
             if parsed_topic.kind == "group_key":
                 envelope = Envelope.decode(payload)
                 opening = OpeningKey.decode(envelope.payload)
-                self._key_fields = [envelope.message, envelope.signatures[0].signature, opening.key]
-                self._opening = opening
+                self._opening = opening, envelope.message, envelope.signatures[0].signature
             elif parsed_topic.kind == "committed":
                 last_window = max((stream.through for stream in Committed.decode(payload).streams), default=-1)
                 for name, number in list(self._unsent_reports):
@@ -126,20 +124,19 @@ class SimulatedHomes:
             if next_window.homes and next_window.number <= window:
                 current_window, next_window = (next_window if next_window.number == window else _NO_WINDOW), _NO_WINDOW
             if not next_window.homes and self._opening is not None:
-                next_window = self._draw_window(max(window, -1) + 1, self._opening)
+                next_window = self._draw_window(max(window, -1) + 1, *self._opening)
                 if begins_us(next_window.number) <= time.time_ns() // 1000:
                     next_window = _NO_WINDOW  # it has begun meanwhile
 
-    def _draw_window(self, number: int, opening: OpeningKey) -> _Window:
+    def _draw_window(self, number: int, opening: OpeningKey, signed: bytes, signature: bytes) -> _Window:
         """Draw the homes that report a window, draw and encrypt their masks, and draw their shares."""
         document, homes = self._document, dict[str, _HomeDraws]()
         helper = bytes.fromhex(document.helper)
         for name in [name for name in self._states if self._rng.random() >= self._away_probability]:
             request_header = header(document.fleet, name, document.digest, opening.digest, number)
             with suppress(FuguError):
-                signed, signature, key = self._key_fields
                 masks, *fields = seal(
-                    document.numbers, helper, signed, signature, key, self._seeds[name], request_header
+                    document.numbers, helper, signed, signature, opening.key, self._seeds[name], request_header
                 )
                 sealed = SealedMasks(name, opening.digest, *fields)
                 homes[name] = _HomeDraws(unpack_numbers(masks), self._shares.draw(self._bits), sealed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -105,3 +107,26 @@ def test_a_board_waits_longer_each_time_that_nobody_accepts_its_connection() -> 
     for wait, factor in zip(waits, (1, 2, 4, 8, 16, 32, 60, 60, 60), strict=True):
         assert 500 * factor <= wait < 1012 * factor
     assert len({wait % 500 for wait in waits}) > 1, "all boards would come back at the same moment"
+
+
+def slow_broker(server: socket.socket) -> None:
+    """Accept connections; send each a message in two pieces, more than a second apart, in answer to its pings."""
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection:
+            connection.recv(4096)
+            connection.sendall(b"\x20\x02\0\0")
+            time.sleep(0.5)
+            connection.sendall(b"\x30\x08\0\x01")
+            time.sleep(1.0)
+            connection.sendall(b"thello")
+            time.sleep(1.0)
+
+
+def test_a_message_in_pieces_is_read_to_its_end_whenever_a_silence_is_looked_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=slow_broker, args=(server,), daemon=True).start()
+        assert micropython(SUPPORT / "board_slow.py", server.getsockname()[1], seconds=60.0) == "[b'hello'] 1\n"

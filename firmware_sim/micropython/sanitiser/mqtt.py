@@ -136,7 +136,7 @@ class Link:
         silent = False
         while True:
             try:
-                kind, answer = await asyncio.wait_for(self._receive(reader), self._keep_alive // 2)
+                first = await asyncio.wait_for(reader.readexactly(1), self._keep_alive // 2)
             except asyncio.TimeoutError:
                 if silent:
                     raise
@@ -144,10 +144,12 @@ class Link:
                 await self._write(self._writer, b"\xc0\x00")
                 continue
             silent = False
+            kind, answer = await asyncio.wait_for(self._receive(reader, first), _PATIENCE)
             await self._handle(kind, answer)
 
-    async def _receive(self, reader) -> tuple:
-        kind = (await reader.readexactly(1))[0]
+    async def _receive(self, reader, first=b"") -> tuple:
+        """Read a packet, whose first byte may have been read; after a timeout the connection has to end."""
+        kind = (first or await reader.readexactly(1))[0]
         size = shift = 0
         while True:
             byte = (await reader.readexactly(1))[0]
