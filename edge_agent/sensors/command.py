@@ -66,7 +66,7 @@ class CommandLineSensor(LiveSensor):
         self._keep_alive = keep_alive
         self._is_gone = True
         self._closed = threading.Event()
-        self._lock = threading.Lock()
+        self._process_lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         threading.Thread(target=self._restart_command, name="command", daemon=True).start()
 
@@ -84,7 +84,7 @@ class CommandLineSensor(LiveSensor):
             self._closed.wait(AGAIN_SECONDS)
 
     def _run(self) -> None:
-        with self._lock:  # no command is started after `close`
+        with self._process_lock:  # no command is started after `close`
             if self._closed.is_set():
                 return
             process = self._process = _start_process(self._words)
@@ -93,13 +93,13 @@ class CommandLineSensor(LiveSensor):
             assert process.stdout is not None
             self._take_lines(process.stdout, self._keep_alive)
         finally:
-            with self._lock:
+            with self._process_lock:
                 _end(process)
                 self._process = None
 
     def close(self) -> None:
         """End the command."""
-        with self._lock:
+        with self._process_lock:
             self._closed.set()
             if self._process is not None:
                 _kill(self._process)  # the thread then reads its output to the end, and waits for it

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -185,3 +188,22 @@ def test_a_command_that_is_not_there_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigError, match="there is no command 'no-such-command'") as error:
         open_sensor({**config, "timeout": 1.0})
     assert SECRET not in str(error.value)
+
+
+def test_a_command_that_starts_slowly_delays_no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    starting, may_start = threading.Event(), threading.Event()
+
+    def slow(_words: Sequence[str]) -> NoReturn:
+        starting.set()
+        may_start.wait(PATIENCE)
+        raise FailedError("its command cannot be run")
+
+    monkeypatch.setattr(command, "_start_process", slow)
+    sensor = CommandLineSensor(["any"])
+    assert starting.wait(PATIENCE)
+    ticks = threading.Thread(target=sensor.poll, args=(0,), daemon=True)
+    ticks.start()
+    ticks.join(1.0)
+    assert not ticks.is_alive()
+    may_start.set()
+    sensor.close()
