@@ -128,14 +128,17 @@ def build(
     `unit` is the value, in the policy's unit, that a reading of 1 stands for; or these values by stream.
 
     Raises:
-        FuguError: the firmware cannot run a policy, the board has no good generator and no secret, or there is no
-            compiler.
+        FuguError: the firmware cannot run a policy, a unit is of no stream, the board has no good generator and no
+            secret, or there is no compiler.
         GuaranteeError: a policy's guarantee is false, or above the ceiling.
     """
     _check_generator(burnt)
     policies = list(policy) if isinstance(policy, Sequence) else [policy]
     _check_policies(policies)
-    units = unit if isinstance(unit, Mapping) else {policy.stream: unit for policy in policies}
+    streams = [policy.stream for policy in policies]
+    units = unit if isinstance(unit, Mapping) else dict.fromkeys(streams, unit)
+    if unknown_streams := units.keys() - streams:
+        raise FuguError(f"a unit of stream {min(unknown_streams)}, of which there is no policy")
     compiled = tuple(compile_board_policy(policy, units.get(policy.stream, Fraction(1))) for policy in policies)
     epsilons = [policy.guarantee.epsilon for policy in policies if isinstance(policy, Policy)]
     ceilings = burnt.ceilings or (Ceiling(epsilon=max(epsilons)),)

@@ -116,6 +116,11 @@ def test_images_that_their_owner_or_the_board_would_not_have(
     assert not (tmp_path / "image.py").exists()
 
 
+def test_a_unit_of_a_stream_without_a_policy_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FuguError, match="a unit of stream haert, of which there is no policy"):
+        build(POLICY, tmp_path, Burnt(), {"haert": Fraction(1, 10)})
+
+
 def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FuguError, match="no certificate in PEM form"):
         build(POLICY, tmp_path, Burnt(ca=b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"))
