@@ -95,7 +95,7 @@ class SimulatedHomes:
 
     def _on_message(self, topic: str, payload: bytes, _retained: bool) -> None:
         parsed_topic = parse_topic(topic)
-        try:
+        with suppress(FuguError):
             if parsed_topic.kind == "group_key":
                 envelope = Envelope.decode(payload)
                 opening = OpeningKey.decode(envelope.payload)
@@ -105,8 +105,6 @@ class SimulatedHomes:
                 for name, number in list(self._unsent_reports):
                     if name == parsed_topic.device and number <= last_window:
                         del self._unsent_reports[name, number]
-        except FuguError:
-            return
 
     def _run_windows(self) -> None:
         begins_us = self._document.begins_us
