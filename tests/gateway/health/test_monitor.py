@@ -138,7 +138,7 @@ def test_devices_of_before_the_start_cost_a_step_little(tmp_path: Path) -> None:
     finally:
         sys.setprofile(None)
     assert len([name for name in calls if name != "<lambda>"]) < 2 * len(names)
-    assert len(scene.after(100.0)) == 150
+    assert len(scene.after(101.0)) == 150
 
 
 def test_how_soon_a_device_is_missed_follows_the_policy_of_its_stored_frames_and_not_one_that_was_only_sent(
