@@ -360,8 +360,7 @@ def missing_sentence(policy: PolicyHeader) -> str:
     bias = policy.missing_share * (1.0 - 1.0 / len(states))
     return (
         f"missing readings have no state: at most {policy.missing_share:.3%} of the ticks. A state's share is off "
-        f"by at most {bias:.3g}, "
-        f"a window's count by {policy.missing_share:.3g} of its length"
+        f"by at most {bias:.3g}, a window's count by {policy.missing_share:.3g} of its length"
     )
 
 

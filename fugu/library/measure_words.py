@@ -108,8 +108,7 @@ def _notes(plan: MeasurePlan) -> list[str]:
     if plan.delta is not None:
         notes.append(
             "Delta-location sets depend on what was released; an example is that of the distribution before the first "
-            f"point: "
-            f"{int(plan.delta.likely.sum())} of {int(plan.delta.possible.sum())} states likely."
+            f"point: {int(plan.delta.likely.sum())} of {int(plan.delta.possible.sum())} states likely."
         )
     return [*notes, *spec.notes]
 

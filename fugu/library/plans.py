@@ -53,6 +53,7 @@ __all__ = ["Plan", "Planner", "plan", "planner", "question_of", "refuse_not_priv
 _WANTS: tuple[Want, ...] = get_args(Want)
 _MISSING: tuple[Literal["ignore"], ...] = ("ignore",)
 _LATEST_EPOCH = 250_000_000_000  # zones have to be computed for ten years more, and years end with 9999
+_toml_text = partial(json.dumps, ensure_ascii=False)  # TOML has no pairs of escaped surrogates
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 
 Planner = Callable[..., "Plan"]
@@ -68,7 +69,7 @@ class Errors(NamedTuple):
         within_95: error that 95 % of the answers do not exceed.
         held_back: mean absolute error on the part of the recording that chose nothing; `None` without an answer there.
         guessing: mean absolute error of the usual answer, always.
-        useful: whether it is twice as good as guessing.
+        useful: whether it is twice as good as guessing, judged by at least four answers.
         recommended: whether the plan recommends it.
     """
 
@@ -277,11 +278,15 @@ class Plan:
         if (folder / _POLICY).exists() and _POLICY in texts:
             old_policy = (folder / _POLICY).read_bytes()
             texts[_POLICY] = next_version(read_policy(texts[_POLICY]), old_policy).to_json()
-        for name, text in texts.items():
+        try:
+            contents = {name: text.encode() for name, text in texts.items()}
+        except UnicodeEncodeError:
+            raise FuguError(f"{self.file} has a name that is not UTF-8: rename it") from None
+        for name, content in contents.items():
             if name == _PAGE:  # it has pictures of the recording
-                write_secret(folder / name, text)
+                write_secret(folder / name, content)
             else:
-                (folder / name).write_text(text, encoding="utf-8")
+                (folder / name).write_bytes(content)
         for name in {_POLICY, _AGENT, _PAGE} - texts.keys():
             (folder / name).unlink(missing_ok=True)  # of the plan that is overwritten
         return tuple(folder / name for name in texts)
@@ -328,20 +333,20 @@ def _agent_configuration(
         if plan.readings.changes:
             rows_per_tick = plan.recommended.every
             file_lines = [
-                f"time = {json.dumps(facts.time)}  # its rows are changes, each holds until the next",
+                f"time = {_toml_text(facts.time)}  # its rows are changes, each holds until the next",
                 f"every = {policy.clock.period_us / 1e6!r}  # seconds",
             ]
         if facts.codes:
-            file_lines.append(f"missing_values = {json.dumps(facts.codes)}  # they are no readings")
+            file_lines.append(f"missing_values = {_toml_text(facts.codes)}  # they are no readings")
     if facts.only:
-        file_lines.append(f"only = {json.dumps([f'{name}={cell}' for name, cell in facts.only])}")
+        file_lines.append(f"only = {_toml_text([f'{name}={cell}' for name, cell in facts.only])}")
     if sensor is None and rows is None:
         sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
     elif sensor is None and rows is not None:
         sensor = [
             'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
-            f"file = {json.dumps(str(recording.resolve()))}",
-            f"column = {json.dumps(column)}",
+            f"file = {_toml_text(str(recording.resolve()))}",
+            f"column = {_toml_text(column)}",
             *file_lines,
             "loop = false  # a second time its readings would be told with new noise, beyond the promise",
             _held_back_line(rows, plan.held_back, rows_per_tick),
@@ -349,7 +354,7 @@ def _agent_configuration(
     if privacy_of(plan.question.epsilon) == "none":
         ceilings = [f"# Not private: write the ceiling yourself if you accept that.\n# {line}" for line in ceilings]
     head_lines = toml_lines({"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite"})
-    stream_lines = ["", "[[streams]]", f"policy = {json.dumps(_POLICY)}", "", "[streams.sensor]", *(sensor or ()), ""]
+    stream_lines = ["", "[[streams]]", f"policy = {_toml_text(_POLICY)}", "", "[streams.sensor]", *(sensor or ()), ""]
     return "\n".join([*head_lines, *ceilings, "", "[broker]", *toml_lines(broker), *stream_lines])
 
 
@@ -371,10 +376,7 @@ def _held_back_line(rows: NDArray[np.int64], held_back: NDArray[np.int64], rows_
 def refuse_not_private(privacy: Privacy) -> None:
     """Raise a FuguError if a plan is of the class `none`."""
     if privacy == "none":
-        raise FuguError(
-            f"this plan is not private: plan with an epsilon of at most {LARGEST_PROTECTED:g}, or write it all the "
-            "same with --not-private"
-        )
+        raise FuguError(f"not private: ask for an epsilon of {LARGEST_PROTECTED:g} or less, or add --not-private")
 
 
 def refuse_overwriting(folder: Path) -> None:

@@ -124,7 +124,7 @@ def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser
 
 
 def _between_words(plan: StreamPlan) -> str:
-    """Say what it costs that readings between ticks may be known; "" if the noise is just against whom was asked."""
+    """Say what it costs that readings between ticks may be known; "" if the noise is for the adversary asked for."""
     if plan.chosen.release.guarantee.adversary == plan.request.adversary:
         return ""
     cost = "" if plan.unaware is None else f", instead of {plan.unaware.bits_per_reading:.3g} if nobody could know them"
@@ -223,7 +223,7 @@ def compared_noise(
     best: PlannedNoise,
     refusals: Mapping[Mechanism, str] | None = None,
 ) -> Result:
-    """Describe the noise of mechanisms; `refusals`, if they were compared, says why each other one is impossible."""
+    """Describe the noise of mechanisms. `refusals` say why other mechanisms have none; `None` if one was asked for."""
     documents = [_noise_document(request, plan) for plan in planned_noises]
     comparison = {} if refusals is None else {"mechanisms": documents, "refused": refusals}
     document = {**_noise_document(request, best), "notes": notes, **comparison}
@@ -277,7 +277,7 @@ def _row(plan: PlannedNoise, *, least: bool) -> tuple[str, ...]:
 
 
 def _number_error(request: WindowRequest, plan: PlannedNoise) -> WindowAccuracy:
-    """The error of one number of a window; practically unlimited if the request has no window length."""
+    """The error of one number of a window, which is of 2^31 ticks if the request has no length."""
     return window_error(plan.scale, _LONGEST if request.length is None else request.length)
 
 
@@ -456,7 +456,7 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
 
 
 def _class_notes(plan: StreamsPlan) -> tuple[str, ...]:
-    """Say what it costs to plan for a class instead of one chain; empty if that is not the case."""
+    """Say what it costs that devices know only odds ratios; empty unless the chain is taken as it is, or of order 2."""
     return cost_words(plan.chains, plan.chains.typical) if plan.request.known or plan.chains.steps > 1 else ()
 
 

@@ -188,7 +188,7 @@ def init(
 
 
 def _quorum(text: str, name: str) -> tuple[int, int]:
-    """Parse M/N: the keys that have to sign, and all keys."""
+    """Parse M/N as how many keys have to sign, and how many there are; UsageError for any other text."""
     match = re.fullmatch("([1-9][0-9]?)/([1-9][0-9]?)", text)
     if match is None or int(match[2]) > _MOST_KEYS:
         raise UsageError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {text[:40]!r}")

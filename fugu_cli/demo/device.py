@@ -50,11 +50,11 @@ class ReplayClock(SystemClock):
         return True
 
     def boot(self) -> str:
-        """Return no name of a boot: each clock is of its own machine."""
+        """Return "", as if the boot were not known: the clock begins anew with each process."""
         return ""
 
     def wait(self, wake: Wake, seconds: float) -> None:
-        """Move the clock by a tick, and wait as long as the clock says; do neither if `seconds` is not above 0."""
+        """Move the clock by a tick, and wait the seconds of this clock; do neither unless `seconds` is above 0."""
         if seconds <= 0.0:
             return
         self._owed_seconds += self._seconds

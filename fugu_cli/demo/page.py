@@ -132,7 +132,7 @@ class Page:
 
     def link(self, report: str) -> None:
         """Serve a report, and link it on the page."""
-        self._files[f"/{_REPORT}"] = report.encode()
+        self._files[f"/{_REPORT}"] = report.encode(errors="backslashreplace")
         self.show(report=_REPORT)
 
     def stay(self, choices: Queue[int] | None = None) -> int | None:
@@ -166,7 +166,7 @@ class Page:
         return bool(self._session) and secrets.compare_digest(session.encode(), self._session.encode())
 
     def _leading_file(self) -> Path:
-        """Write a file that leads to the address, readable by this account only, and deleted at the token's use."""
+        """Write a file that leads to the address. Only this account may read it; the token's first use deletes it."""
         handle, name = tempfile.mkstemp(prefix="fugu-page-", suffix=".html")  # of mode 0600
         os.close(handle)
         self._leading_path = Path(name)

@@ -74,8 +74,7 @@ _NOTHING = "Nothing would leave: no answer to this question is of use."
 _NOT_PRIVATE = "Not replayed, since it is not private: ask for a smaller epsilon, or add --not-private."
 _NOT_REPLAYED = (
     "Not replayed: only one device's counts, or symbols of two states for the state now, are; no averages of groups or "
-    "points of places. "
-    "The verdict is of the part of the recording that was held back."
+    "points of places. The verdict is of the part of the recording that was held back."
 )
 
 
@@ -256,7 +255,7 @@ def _show_nearest(page: Page, plan: Plan) -> None:
 
 
 def _verdicts(plan: Plan) -> list[list[str]]:
-    """Return two verdicts for the page: yes or no, the headline, and the reason."""
+    """Return the verdicts on use and on privacy for the page: each as "yes" or "no", a headline and the reason."""
     are_good = plan.useful, plan.privacy != "none"
     sentences = [_plain_words(sentence).partition(": ") for sentence in plan.verdict[:2]]
     return [
@@ -383,7 +382,7 @@ def _replay_results(page: Page, replay: Replay, numbers: TrialNumbers | None) ->
 
 
 def _replay_epoch(plan: AutoPlan) -> float:
-    """Return the Unix time of a replay's first tick: the recorded time, whole days later, with all ticks past."""
+    """Return the Unix time of a replay's first tick: the recorded time plus whole days, so that all ticks are past."""
     moments, seconds = plan.readings.moments, plan.readings.period * plan.recommended.every
     latest_start = time.time() - len(plan.held_back) * seconds
     recorded_start = latest_start if moments is None else float(moments[plan.held_back[0]])

@@ -162,7 +162,7 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
 
 
 def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
-    """Draw the largest certainty about stretches of several lengths that the promise allows."""
+    """Draw how sure the promise lets anybody become about stretches of several lengths."""
     shown_stretches = stretches[:6]
     bars: dict[str, list[tuple[float, ...]]] = {"most": [], "bare": []}
     for index, stretch in enumerate(shown_stretches):

@@ -70,7 +70,7 @@ class SymbolReplay(Replay):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """No parts of the day: a symbol is of one tick."""
+        """(): a symbol is of one tick, and counts no parts of the day."""
         return ()
 
     @property

@@ -278,7 +278,7 @@ class _Wizard:
             show_stretches(self.page, self._recording, readings, options, self._plan, lambda: not self._queue.empty())
 
     def _write_plan(self, fields: dict[str, str]) -> None:
-        """Write the plan's files, with the topic, or without one standard input, in place of the recording."""
+        """Write the plan's files. Their agent reads the topic, else standard input, in place of the recording."""
         if self._plan is None or not self._plan.useful:
             raise FuguError("there is no plan to write yet")
         if self._plan.privacy == "none" and not self._not_private:

@@ -284,6 +284,29 @@ def test_what_is_not_private_is_written_only_if_that_is_asked_for_and_without_a_
 
 
 @pytest.mark.long
+def test_an_agent_can_read_names_of_files_and_columns_beyond_16_bits(
+    fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "\U0001f421.csv"
+    file.write_text(planned[0].read_text().replace("value", "\U0001f4a7", 1))
+    assert fugu(*AUTO, file, "--column", "\U0001f4a7", "-o", tmp_path / "plan").code == 0
+    [stream] = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())["streams"]
+    assert (stream["sensor"]["file"], stream["sensor"]["column"]) == (str(file), "\U0001f4a7")
+
+
+@pytest.mark.long
+def test_a_recording_whose_name_is_no_text_is_refused_in_a_line(
+    fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "\udcff.csv"
+    file.write_bytes(planned[0].read_bytes())
+    done = fugu(*AUTO, file, "-o", tmp_path / "plan")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "has a name that is not UTF-8: rename it" in done.err
+    assert not (tmp_path / "plan" / "policy.json").exists()
+
+
+@pytest.mark.long
 def test_a_plan_takes_the_place_of_a_policy_that_is_no_text(
     fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path
 ) -> None:
