@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "complex": (pd.Series([SECRET + 1j, 1.0], TIMES[:2]), {}, "line 1, column value is of type complex"),
     "dates as readings": (pd.Series([TIMES[0]] * 2, TIMES[:2]), {}, "line 1, column value is of type Timestamp"),
     "lists as readings": (pd.Series([[SECRET], [1.0]], TIMES[:2]), {}, "line 1, column value is of type list"),
-    "infinite": (pd.Series([SECRET, np.inf], TIMES[:2]), {}, "line 2, column value is no finite number"),
+    "infinite": (pd.Series([SECRET, np.inf], TIMES[:2]), {}, "line 2, column value is no number up to"),
     "no time": (pd.Series([SECRET, 1.0], pd.DatetimeIndex([TIMES[0], pd.NaT])), {}, "line 2, column time is no time"),
     "words among numbers": (pd.Series([SECRET, 1.0, "x71"], TIMES[:3]), {}, "line 3, column value is no number"),
     "all missing": (pd.Series([np.nan] * 3, TIMES[:3]), {}, "no row has a reading"),
