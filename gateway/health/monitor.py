@@ -298,7 +298,7 @@ class Monitor:
 
     def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
         """Note `times` events from before the start, between Unix seconds `since` and `last`; called before `start`."""
-        now = self._wall()
+        now = max(self._wall(), last)  # this clock may have been set back since
         if now - last <= KINDS[code].holds:  # an alarm that ended before the start is not shown
             self.alarms.note(code, name, detail, times=times, age=now - since)
             self.alarms.note(code, name, times=0, age=now - last)

@@ -202,6 +202,14 @@ def test_what_held_before_a_restart_is_remembered(tmp_path: Path) -> None:
     assert scene.after(86_400) == set()
 
 
+def test_what_was_noted_by_a_clock_that_was_ahead_ends_all_the_same(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    ahead = 1.8e9 + scene.now + 365 * 86_400
+    scene.monitor.remember(AlarmCode.CONFLICT, "watch/hr", "first at tick 7", 5, since=ahead - 3600, last=ahead)
+    assert scene.after(0.0) == {(AlarmCode.CONFLICT, "watch/hr")}
+    assert scene.after(7 * 86_400 + 1) == set()
+
+
 def test_what_was_over_before_a_restart_does_not_begin_and_end_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
