@@ -132,7 +132,7 @@ class DeviceView:
             return None
         try:
             update = self._read(topic, payload, heard_at)
-        except FuguError:
+        except (FuguError, ValueError):  # also a table that a description may state, and no device may have
             self.refused_count += 1
             return None
         if update is not None:
@@ -206,9 +206,10 @@ class DeviceView:
                 description = self._descriptions.store(topic.fleet, topic.device, topic.stream, payload)
                 if description is None:
                     return None
+                fields = _description_fields(description)
                 self._latest[topic.stream] = description
                 self._attack_view(topic).describe(description)
-                return {"kind": "description", **_description_fields(description)}
+                return {"kind": "description", **fields}
             case "symbols" if payload[:1] == bytes([MeasureFrame.SCHEMA]):
                 return self._points_update(topic, payload)
             case "symbols":

@@ -179,3 +179,13 @@ def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described(
     assert after[0]["newest"][1]["longitude"] == pytest.approx(ORIGIN[1] + 1.5 * STEP[1])
     assert after[0]["newest"][1]["latitude"] == pytest.approx(ORIGIN[0] + 0.5 * STEP[0])
     assert after[1]["where"]["cells"] == [0.1, 0.9]
+
+
+def test_a_table_that_no_device_may_have_is_refused_and_not_attacked() -> None:
+    view = DeviceView()
+    description = describe(policy(epoch_us=0, period_us=1_000_000))
+    topic = parse_topic(topic_of("description", "home", "watch", "hr"))
+    assert view.take(topic, description.model_copy(update={"table": ((0,), (2**31,))}).encode()) is None
+    assert (view.refused_count, view.attacks_due()) == (1, [])
+    take_description(view, description)
+    assert len(view.attacks_due()) == 1
