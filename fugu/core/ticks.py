@@ -169,7 +169,6 @@ class Ticker(Pace):
         if policy is None:
             return
         self._outbox.expect(policy)
-        self.next_tick = max(self.next_tick, self.last_tick + 1)
         if self._anchors == self._anchored.anchors and not self._outbox.shift % multiple_of([self]):
             self._begin()
         elif self._anchors:

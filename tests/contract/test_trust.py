@@ -417,7 +417,9 @@ def test_two_policies_for_one_stream_or_a_version_of_their_own() -> None:
 @pytest.mark.parametrize(
     "change",
     [
+        {"policy": {"keys": KEYS.root_document().policy.keys, "threshold": 0}},
         {"policy": {"keys": KEYS.root_document().policy.keys, "threshold": 4}},
+        {"policy": {"keys": KEYS.root_document().policy.keys * 2, "threshold": 1}},
         {"policy": {"keys": KEYS.root_document().root.keys, "threshold": 1}},
         {"keys": {}},
         {"keys": [1]},
@@ -430,6 +432,25 @@ def test_roots_that_contradict_themselves(change: dict[str, Any]) -> None:
         RootDocument.model_validate(wrong)
     envelope = sign("root", msgpack.packb(wrong), KEYS.root[:2])
     assert refused_root(trust(), envelope.encode()).reason is Reason.MALFORMED
+
+
+TIME = msgpack.packb({"document": "time", "fleet": "home", "time": NOW})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TIME + b"\0",
+        b"\x84" + TIME[1:] + TIME[1:][TIME[1:].index(b"\xa4time\xce") :],
+        TIME.replace(b"\xa4home", b"\x82\xa1a\1\xa1a\1"),
+        TIME.replace(b"\xa4time\xa5", b"\xa4stop\xa5"),
+        msgpack.packb({"document": "time", "fleet": "home", "time": True}),
+    ],
+    ids=["more", "twice", "twice inside", "another kind", "no number"],
+)
+def test_signed_content_that_is_not_one_document_is_malformed(device: Trust, content: bytes) -> None:
+    assert device.judge(sign("time", TIME, KEYS.gateway).encode(), "time", NOW).changes
+    assert refused(device, sign("time", content, KEYS.gateway).encode(), "time").reason is Reason.MALFORMED
 
 
 @pytest.mark.long

@@ -23,23 +23,31 @@ PERIOD = 1_000_000
 HOUR = 3600 * PERIOD
 
 
+class Clock:
+    """Time passes with every step."""
+
+    anchors, offset_us, patience_us, elapsed, step = 1, 0, 0, HOUR, PERIOD
+
+    def elapsed_us(self) -> int:
+        return self.elapsed
+
+    def now_us(self) -> int:
+        return self.elapsed
+
+    def follow(self) -> None:
+        self.elapsed += self.step
+
+
 def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
-    class Clock:
-        anchors, offset_us, patience_us, elapsed = 1, 0, 0, HOUR
-
-        def elapsed_us(self) -> int:
-            return self.elapsed
-
-        def now_us(self) -> int:
-            return self.elapsed
-
-        def follow(self) -> None:
-            self.elapsed += PERIOD
-
     policy = SimpleNamespace(
         period_us=PERIOD, frame_ticks=4, valid_from=0, valid_until=0, windows=(), repeats=(), symbols=False
     )
-    outbox = SimpleNamespace(reserved=-1, clock=(0, PERIOD), shift=0, since=0, set_shift=lambda *_: None)
+    sealed: list[tuple[str, int]] = []
+    outbox = SimpleNamespace(
+        **{"reserved": -1, "clock": (0, PERIOD), "shift": 0, "since": 0},
+        set_shift=lambda *_: None,
+        seal=lambda *sealing: sealed.append(sealing),
+    )
     drawn: list[int] = []
     stream = SimpleNamespace(
         memory=None, is_empty=True, close_gap=lambda _: None, tick=lambda tick, _: drawn.append(tick)
@@ -53,14 +61,45 @@ def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
         ticker.step()
     before = len(drawn)
     silent.append("stopped")
+    stream.is_empty = False
+
+    def close() -> str:
+        stream.is_empty = True
+        return "the frame under way"
+
+    stream.close = close
     for _ in range(10):
         ticker.step()
     assert (len(drawn), ticker.trouble, next(read)) == (before, "stopped", before)
+    assert sealed == [("the frame under way", drawn[-1])]
     silent.clear()
     for _ in range(10):
         ticker.step()
     assert drawn[before:] == list(range(drawn[before - 1] + 11, drawn[before - 1] + 21))
     assert ticker.trouble is None
+
+
+def test_after_a_restart_a_board_keeps_its_distance_and_its_shift_which_other_windows_lift() -> None:
+    clock, drawn, expected = Clock(), list[tuple[int, int]](), list[Any]()
+    clock.step, clock.elapsed = PERIOD // 4, HOUR + PERIOD // 2
+    start = HOUR // PERIOD + 7
+    outbox = SimpleNamespace(reserved=start - 20, clock=(0, PERIOD), shift=7, since=0, expect=expected.append)
+    outbox.set_shift = lambda shift, since: vars(outbox).update(shift=shift, since=since)
+    stream = SimpleNamespace(
+        **{"memory": None, "is_empty": True, "close_gap": lambda _: None},
+        tick=lambda tick, _: drawn.append((tick, clock.elapsed)),
+    )
+    terms = {"period_us": PERIOD, "frame_ticks": 4, "valid_from": 0, "valid_until": 0, "symbols": False}
+    policies = [SimpleNamespace(**terms, repeats=repeats) for repeats in ((), (10,))]
+    ticker = ticks.Ticker(policies[0], clock, outbox, lambda *_: stream, lambda: 70)  # type: ignore[arg-type]
+    for policy in policies:
+        if policy is not ticker.policy:
+            ticker.switch(policy)  # type: ignore[arg-type]
+        for _ in range(12):
+            ticker.step()
+    assert [tick for tick, _ in drawn] == [*range(start + 2, start + 4), *range(start + 7, start + 10)]
+    assert drawn[0][1] >= HOUR + PERIOD // 2 + PERIOD
+    assert (outbox.shift, expected) == (10, policies[1:])
 
 
 def test_a_frame_that_a_gap_ends_is_stored_although_no_other_fits() -> None:
