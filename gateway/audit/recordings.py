@@ -27,6 +27,7 @@ from gateway.releases.statistics import two_valued_weights
 __all__ = ["Message", "Published", "read_messages", "stream_topics"]
 
 
+_MOST_TICKS = 1 << 25
 _MAX_ROUNDING = 1e-3
 """Largest distance from a whole number of a count that is computed back from an estimate."""
 
@@ -62,9 +63,8 @@ def release_noise(
         gaps = frame.length - frame.observed
         if definition.part or frame.devices != 1 or window.size != frame.length or (window < 0).sum() != gaps:
             continue
-        labels = policy.discretiser.states
-        rule = None
-        if policy.table is not None and frame.asked.single and definition.symbols:
+        rule, labels = None, policy.discretiser.states
+        if policy.table is not None and frame.asked.single and definition.symbols and {*frame.states} < {*labels}:
             rule = two_valued_weights(policy.table, tuple(map(labels.index, frame.states)))
         if rule is None or frame.observed == 0:
             continue
@@ -118,7 +118,7 @@ class Published(NamedTuple):
 
     @classmethod
     def read(cls, policy: Policy, messages: Iterable[Message], truth: Truth | None, *, loop: bool) -> Published:
-        """Read messages. With `loop` the truth repeats after its last tick. FuguError for a wrong payload or symbol."""
+        """Read messages. With `loop` the truth repeats after its last tick. FuguError if they do not fit the policy."""
         frames: list[SymbolFrame] = []
         windows: list[WindowFrame] = []
         release_frames: list[ReleaseFrame] = []
@@ -137,8 +137,12 @@ class Published(NamedTuple):
         counts = {(frame.window, frame.index): frame for frame in windows if frame.policy_version == policy.version}
         releases = {release.entry: release for release in release_frames if release.stream == policy.stream}
         all_frames: list[SymbolFrame | WindowFrame] = [*frames, *counts.values()]
+        if wrong_frames := [frame for frame in counts.values() if not _is_counted_by(policy, frame)]:
+            raise FuguError(f"window {wrong_frames[0].index} of {wrong_frames[0].window} is none of the policy's")
         begin = min((frame.first - frame.shift for frame in all_frames), default=0)
         end = max((frame.last - frame.shift + 1 for frame in all_frames), default=0)
+        if end - begin > _MOST_TICKS:
+            raise FuguError(f"the recording is of ticks {begin}..{end - 1}: at most {_MOST_TICKS:,} can be attacked")
         states, segments = np.full(end - begin, -1, dtype=np.int64), np.zeros(end - begin, dtype=np.int64)
         if truth is not None and all_frames:
             states, segments = truth.numbered(begin, end).at(np.arange(begin, end), loop=loop)
@@ -162,6 +166,14 @@ class Published(NamedTuple):
         has_symbol = self.symbols >= 0
         by_state = [self.symbols[(self.states == x) & has_symbol] for x in range(len(self.policy.discretiser.states))]
         return Recorded(by_state, noises)
+
+
+def _is_counted_by(policy: Policy, frame: WindowFrame) -> bool:
+    """Return True if a policy has a frame's window, with these ticks and this number of counts."""
+    window = policy.window(frame.window)
+    if window is None or not window.covers(frame.index, frame.first, frame.length):
+        return False
+    return len(frame.counts) == len(window.groups(policy.discretiser.states))
 
 
 def _is_release(topic: str, fleet: str) -> bool:

@@ -194,18 +194,21 @@ def test_a_live_stream_is_attacked(fugu: Fugu, broker: Mosquitto, tmp_path: Path
 
 
 def test_what_cannot_be_attacked_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
-    policy, states = planned(CHAINS), path(1)
+    policy, states = planned(CHAINS, windows=(WINDOW,)), path(1)
     (tmp_path / "policy.json").write_text(policy.to_json())
     write_truth(tmp_path / "truth.csv", states[:50])
     heard, files = tmp_path / "heard.txt", (tmp_path / "policy.json", tmp_path / "truth.csv")
     assert fugu("check", "stream", *files).code == 2
     topic = topic_of("symbols", *NAME)
-    far = symbol_lines(policy, states, first=1000)[0][1]
+    far, never = (symbol_lines(policy, states, first=first)[0][1] for first in (1000, 10**12))
+    two_counts = WindowFrame(1, "high", -1, 0, 0, 10, 10, (1, 2)).encode()
     for text, reason in (
         (f"{topic} xyz", "line 1 is no topic with a payload"),
         (f"{topic} 01", topic),
         ("other/topic 00", "nothing in the recording is of the policy's stream"),
         (f"{topic} {far.hex()}", "does it --loop?"),
+        (f"{topic} {far.hex()}\n{topic} {never.hex()}", "at most 33,554,432 can be attacked"),
+        (f"{topic_of('window', *NAME)} {two_counts.hex()}", "window 0 of high is none of the policy's"),
     ):
         heard.write_text(text + "\n")
         done = fugu("check", "stream", *files, "--recording", heard)

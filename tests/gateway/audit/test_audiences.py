@@ -26,7 +26,7 @@ from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import AccessList, Audience, Rule, planned_audiences, read_access
 from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, symbol_bounds
 from gateway.audit.mechanism import gateway_releases, windows
-from gateway.audit.recordings import stream_topics, window_noise
+from gateway.audit.recordings import release_noise, stream_topics, window_noise
 from gateway.audit.stream import audit_stream, distribution_problems
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.releases.config import ReleaseConfig
@@ -211,6 +211,16 @@ def test_noise_that_was_halved_is_found_in_what_was_published(scale: float, wron
     assert result.draws == "recorded"
     assert result.refuted is wrong
     assert 0 < result.trials <= 1000
+
+
+@pytest.mark.parametrize("states", [("elsewhere",), ("level 0", "level 1")])
+def test_a_release_of_states_that_no_count_of_the_policy_has_shows_no_noise(states: tuple[str, ...]) -> None:
+    policy = planned(CHAINS)
+    (walk, _), _ = gateway_releases(policy, releases())
+    fields: dict[str, Any] = {"query": "count", "states": states, "devices": 1, "first": 0, "length": 6, "observed": 6}
+    numbers: dict[str, Any] = {name: (1.0,) for name in ("values", "low", "high", "standard_errors")}
+    frame = replace(RELEASE_FRAME, **fields, **numbers)
+    assert release_noise(policy, walk, [frame], np.zeros(6, dtype=np.int64), 0) == {}
 
 
 @pytest.mark.long
