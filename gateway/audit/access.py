@@ -17,7 +17,7 @@ from gateway.deployment.broker_files import BrokerFolder
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import SITE, Promise
 
-__all__ = ["AccessList", "Audience", "planned_audiences"]
+__all__ = ["AccessList", "Audience", "matches", "planned_audiences"]
 
 _ANONYMOUS = ""
 _SITE_ROLES = ("gateway", "shard", "site", "home-assistant")

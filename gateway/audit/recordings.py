@@ -14,13 +14,14 @@ import numpy as np
 
 from fugu.attackers.mechanisms import Recorded
 from fugu.chains.arrays import Ints
-from fugu.contract.errors import FrameError, FuguError, TopicError
+from fugu.contract.errors import FrameError, FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.topics import Kind, parse_topic, topic_of
+from fugu.contract.topics import Kind, topic_of
 from fugu.host.files import read_text
 from fugu.planning.recorded_policy import Truth
+from gateway.audit.access import matches
 from gateway.audit.mechanism import Definition
 from gateway.releases.statistics import two_valued_weights
 
@@ -129,7 +130,7 @@ class Published(NamedTuple):
                     frames.append(SymbolFrame.decode(payload))
                 elif topic == topic_of("window", *address):
                     windows.append(WindowFrame.decode(payload))
-                elif _is_release(topic, policy.fleet):
+                elif matches(topic_of("release", policy.fleet, "+", "+"), topic):
                     release_frames.append(ReleaseFrame.decode(payload))
             except FrameError as error:
                 raise FuguError(f"{topic}: {error}") from None
@@ -174,14 +175,6 @@ def _is_counted_by(policy: Policy, frame: WindowFrame) -> bool:
     if window is None or not window.covers(frame.index, frame.first, frame.length):
         return False
     return len(frame.counts) == len(window.groups(policy.discretiser.states))
-
-
-def _is_release(topic: str, fleet: str) -> bool:
-    try:
-        parsed = parse_topic(topic)
-    except TopicError:
-        return False
-    return parsed.kind == "release" and parsed.fleet == fleet
 
 
 def _symbol_array(policy: Policy, frames: Sequence[SymbolFrame], ticks: int, begin: int) -> Ints:

@@ -218,7 +218,7 @@ def test_a_release_of_states_that_no_count_of_the_policy_has_shows_no_noise(stat
     policy = planned(CHAINS)
     (walk, _), _ = gateway_releases(policy, releases())
     fields: dict[str, Any] = {"query": "count", "states": states, "devices": 1, "first": 0, "length": 6, "observed": 6}
-    numbers: dict[str, Any] = {name: (1.0,) for name in ("values", "low", "high", "standard_errors")}
+    numbers: dict[str, Any] = dict.fromkeys(("values", "low", "high", "standard_errors"), (1.0,))
     frame = replace(RELEASE_FRAME, **fields, **numbers)
     assert release_noise(policy, walk, [frame], np.zeros(6, dtype=np.int64), 0) == {}
 
