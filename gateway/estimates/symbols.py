@@ -82,7 +82,8 @@ def _take_rows(
 class Symbols(Kind[SymbolFrame]):
     """The kind of frames of symbols, with the `past` of their streams, and the `reports` of new frames.
 
-    The calling thread owns `store`; estimates see `lag` ticks of later symbols.
+    The calling thread owns `store`; estimates see `lag` ticks of later symbols. `revise` does nothing, because `write`
+    computes again what late frames change.
     """
 
     counter = ""
@@ -159,9 +160,6 @@ class Symbols(Kind[SymbolFrame]):
     def account(self, key: Place, span: FrameSpan) -> None:
         """Note that a frame that is not stored accounts for ticks."""
         self._round.accounted_ticks.append((key.number, span.previous, span.last))
-
-    def revise(self, key: Place, late_firsts: Sequence[int]) -> None:
-        """Do nothing: `write` computes again what late frames change."""
 
     def set_mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
         """Update a stream's mark after checks one by one, so that `begin` can take the stream's next frames as arrays.
