@@ -156,7 +156,7 @@ def open_sensor(config: _Config) -> Sensor:
     """Open the sensor of a configuration. Raises ConfigError if its source cannot be read, imported or opened."""
     try:
         source = KINDS[config["kind"]].open(config)
-    except (OSError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"cannot open a sensor of kind {config['kind']}: {cause(error)}") from None
     if codes := Codes(config.get("missing_values", ())):
         source = _CodedSensor(source, codes)

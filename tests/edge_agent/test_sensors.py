@@ -283,6 +283,15 @@ def test_functions_are_found_by_name(target: str, tmp_path: Path, monkeypatch: p
             open_sensor(config)
 
 
+def test_a_machine_without_room_for_another_thread_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_room)
+    with pytest.raises(ConfigError, match="cannot open a sensor of kind call: RuntimeError"):
+        open_sensor({"kind": "call", "target": "time:time", "silence": "samples"})
+
+
 def test_a_standard_input_that_is_closed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))

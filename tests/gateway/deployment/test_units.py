@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from edge_agent.config_schema import AgentConfig
 from fugu.contract.errors import FuguError
 from fugu.host.clock import BOOT_VARIABLE
 from fugu.mqtt import ReleaseReading, Subscription, SymbolReading
@@ -203,6 +204,14 @@ def test_an_agent_can_ask_whether_its_clock_is_synchronised_and_set_none() -> No
     assert "CapabilityBoundingSet=" in lines
     assert not any(line.startswith("ProtectClock") for line in lines)
     assert any(f"{BOOT_VARIABLE}=%b" in line for line in lines), "the kernel's name for its start is hidden from it"
+
+
+def test_an_agent_may_have_a_thread_a_command_and_its_guard_for_each_of_its_sensors() -> None:
+    lines = (ROOT / "deploy" / "systemd" / "fugu-agent.service").read_text().splitlines()
+    limits = AgentConfig.model_fields["streams"].metadata
+    most_streams = next(limit.max_length for limit in limits if hasattr(limit, "max_length"))
+    (tasks,) = (int(line.partition("=")[2]) for line in lines if line.startswith("TasksMax="))
+    assert tasks >= 4 * most_streams + 16
 
 
 def test_the_drop_ins_of_the_manual_give_the_agent_s_sensors_what_they_need(units: list[Path]) -> None:
