@@ -58,8 +58,8 @@ Counts = Sequence[Sequence[int]]
 class Watch:
     """A sequential test of one stream's states, with `steps` steps so far; it never raises.
 
-    `evidence` is the logarithm of the average product, and `alarm` the first tick at which the average was above
-    1/ALARM, or None. `own` has by hour the largest epsilon for the counts of a stretch that ended in this hour.
+    `evidence` is the logarithm of the average product, and `alarm` the first tick at which the average
+    reached 1/ALARM, or None. `own` has by hour the largest epsilon for the counts of a stretch that ended in this hour.
     `left_out` counts judgements that there was no time for. `ended` says why the watch has ended, "" if it goes on.
     """
 

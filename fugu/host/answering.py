@@ -17,6 +17,7 @@ __all__ = ["Answering", "ask"]
 
 
 _PATIENCE_SECONDS = 5.0
+_SEND_SECONDS = 0.2  # a text of more than some 200 kB does not fit into the socket at once
 _MOST_WAITING = 4
 _MOST_BYTES = 1 << 20
 
@@ -54,7 +55,7 @@ class Answering:
     def answer(self, text: Callable[[], str], seconds: float = 0.0) -> bool:
         """Send `text()`, at most a megabyte, to one process that asks within some seconds. True if one has asked.
 
-        The process has as many seconds again to read the text. Without a socket, only the time passes.
+        The process has as many seconds again, and at least 0.2, to read the text. Without a socket, only time passes.
         """
         if self._socket is None:
             time.sleep(seconds)
@@ -65,7 +66,7 @@ class Answering:
         except OSError:
             return False
         with connection, suppress(OSError):
-            connection.settimeout(seconds)
+            connection.settimeout(max(seconds, _SEND_SECONDS))
             connection.sendall(text().encode()[:_MOST_BYTES])
         return True
 

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,3 +140,13 @@ def test_a_folder_that_somebody_else_may_have_made_is_not_used(shared: Path, wha
             os.chown(folder, NOBODY, NOBODY)
     assert not Answering(STORE.status_path, own_folder=True).is_open
     assert list(elsewhere.iterdir()) == []
+
+
+def test_a_long_text_arrives_whole_though_nobody_waits_to_be_asked(tmp_path: Path) -> None:
+    answering, texts = Answering(tmp_path / "socket"), []
+    asking = threading.Thread(target=lambda: texts.append(ask(tmp_path / "socket")))
+    asking.start()
+    wait_until(lambda: answering.answer(lambda: "x" * 500_000))
+    asking.join()
+    answering.close()
+    assert [len(text or "") for text in texts] == [500_000]
