@@ -45,7 +45,7 @@ def toml_lines(values: Mapping[str, object]) -> list[str]:
 def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return f"{{ {', '.join(toml_lines(value))} }}"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON leaves this character as it is
 
 
 def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:

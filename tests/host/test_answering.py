@@ -19,7 +19,7 @@ from fugu.host.answering import Answering, ask
 from fugu_cli.main import main
 from gateway.health.monitor import ask_gateway
 from gateway.store.location import Server
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 
 NOBODY = 65534
 STORE = Server("postgresql://fugu@db.example/home")
@@ -147,6 +147,6 @@ def test_a_long_text_arrives_whole_though_nobody_waits_to_be_asked(tmp_path: Pat
     asking = threading.Thread(target=lambda: texts.append(ask(tmp_path / "socket")))
     asking.start()
     wait_until(lambda: answering.answer(lambda: "x" * 500_000))
-    asking.join()
+    asking.join(PATIENCE)
     answering.close()
     assert [len(text or "") for text in texts] == [500_000]
