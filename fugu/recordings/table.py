@@ -22,7 +22,9 @@ __all__ = [
     "begins",
     "chunks",
     "in_blocks",
+    "names_of",
     "table_of",
+    "too_many_columns",
     "without_collection",
 ]
 
@@ -86,10 +88,20 @@ def chunks(elements: Iterable[_T]) -> Iterator[list[_T]]:
         yield chunk
 
 
+def names_of(rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the different names in rows of names; of more than `MOST_COLUMNS` only as many as `table_of` refuses."""
+    return [*dict.fromkeys(chain.from_iterable(rows))][: MOST_COLUMNS + 1]
+
+
+def too_many_columns(file: File) -> FuguError:
+    """Return the error for a file that has more columns than a table can have."""
+    return FuguError(f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it")
+
+
 def in_blocks(records: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[Block]:
     """Make blocks of numbered records, with an empty cell where a record lacks a column."""
     for chunk in chunks(records):
-        header = dict.fromkeys(chain.from_iterable(record for _, record in chunk))
+        header = names_of(record for _, record in chunk)
         yield [line for line, _ in chunk], {name: [record.get(name, "") for _, record in chunk] for name in header}
 
 
@@ -120,7 +132,7 @@ def table_of(form: str, file: File, blocks: Iterable[Block], **table_fields: obj
         if len(lines) > MOST_ROWS:
             raise FuguError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
         if len(columns) > MOST_COLUMNS:
-            raise FuguError(f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it")
+            raise too_many_columns(file)
     if not lines:
         raise FuguError(f"{file.name} has no rows")
     return Table(form, columns, lines, **table_fields)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import json
 import math
 import random
 import sqlite3
+import tracemalloc
 import zipfile
 from contextlib import closing
 from pathlib import Path
@@ -451,3 +452,32 @@ def test_a_message_may_hold_half_a_character(tmp_path: Path) -> None:
     path = tmp_path / "mosquitto.log"
     path.write_text(json.dumps({"topic": "hall", "tst": 0, "payload": payload}) + "\n")
     assert read(path).columns["value"] == ["21"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "#group,false,false,true\n,result,_time,_value,c{0}\n,,2026-03-01T00:00:00Z,1,a\n",
+        "m,t{0}=1 v=1 1772323200{0:09}\n",
+        "m v{0}=1 1772323200{0:09}\n",
+    ],
+)
+def test_a_column_for_each_row_does_not_fill_the_memory(
+    tmp_path: Path, row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of 1500 columns and as many rows has 18 MB of cells, of 20 columns 0.2 MB."""
+    monkeypatch.setattr(recording_table, "MOST_COLUMNS", 20)
+    (tmp_path / "mine").write_text("".join(row.format(number) for number in range(1_500)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FuguError, match="more than 20 columns: give a part"):
+            read(tmp_path / "mine")
+        assert tracemalloc.get_traced_memory()[1] < 9e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_header_of_many_columns_is_refused_before_its_names_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text(",".join(map("c{}".format, range(100_000))) + "\n" + "1," * 99_999 + "1\n")
+    with pytest.raises(FuguError, match="more than 1000 columns: give a part"):
+        read(tmp_path / "mine.csv")

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
-from fugu.recordings.table import Block, Form, RowFilter, Table, begins, chunks, in_blocks, table_of
+from fugu.recordings.table import Block, Form, RowFilter, Table, begins, chunks, in_blocks, names_of, table_of
 
 __all__ = ["ANNOTATED_CSV", "LINE_PROTOCOL"]
 
@@ -78,8 +78,8 @@ def _read_lines(file: File, row_filter: RowFilter) -> Table:
                     raise FuguError(f"{file.name}: line {line_numbers[line_parts.index(None)]} is no line protocol")
                 series, fields, times = zip(*line_parts, strict=True)
                 tags = {key: _series_tags(key) for key in dict.fromkeys(series)}
-                names = dict.fromkeys(name for tags_of_line in tags.values() for name in tags_of_line)
-                keys.update(names)
+                names = names_of(tags.values())
+                keys.update(dict.fromkeys(names))
                 columns = {"time": times} | {name: [tags[key].get(name, "") for key in series] for name in names}
                 columns |= _field_columns(fields)
                 if row_filter:
@@ -137,10 +137,7 @@ def _field_columns(texts: Sequence[str]) -> dict[str, Sequence[str]]:
         pairs = zip(names, columns, strict=True)
         return {name: _texts_of_field([cell[len(name) + 1 :] for cell in cells]) for name, cells in pairs}
     rows = [{_plain(key): value for key, value in _PART.findall(text)} for text in texts]
-    return {
-        name: _texts_of_field([row.get(name, "") for row in rows])
-        for name in dict.fromkeys(name for row in rows for name in row)
-    }
+    return {name: _texts_of_field([row.get(name, "") for row in rows]) for name in names_of(rows)}
 
 
 def _plain(text: str) -> str:

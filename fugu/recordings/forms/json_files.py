@@ -17,7 +17,17 @@ from typing import Any, TextIO
 from fugu.contract.errors import FuguError
 from fugu.host.payload import quoted_key
 from fugu.recordings.file import File
-from fugu.recordings.table import MOST_COLUMNS, Block, Form, RowFilter, Table, begins, chunks, table_of
+from fugu.recordings.table import (
+    MOST_COLUMNS,
+    Block,
+    Form,
+    RowFilter,
+    Table,
+    begins,
+    chunks,
+    table_of,
+    too_many_columns,
+)
 
 __all__ = [
     "JSON_DOCUMENTS",
@@ -75,12 +85,10 @@ def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
     def add_columns(values: Sequence[Any], path_prefix: str, depth: int) -> None:
         objects = [value if isinstance(value, dict) else dict(_numbered(value)) for value in values]
         keys = dict.fromkeys(chain.from_iterable(objects))
-        if len(columns) + len(keys) > MOST_COLUMNS or depth > _MOST_DEPTH:
-            raise FuguError(
-                f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it"
-                if depth <= _MOST_DEPTH
-                else f"{file.name} is nested deeper than {_MOST_DEPTH}: write an object a line, as by jq -c '.[]'"
-            )
+        if depth > _MOST_DEPTH:
+            raise FuguError(f"{file.name} is nested deeper than {_MOST_DEPTH}: write an object a line, as by jq -c '.[]'")
+        if len(columns) + len(keys) > MOST_COLUMNS:
+            raise too_many_columns(file)
         for key in keys:
             cells: list[Any] = [value.get(key) for value in objects]
             kinds = {*map(type, cells)}
