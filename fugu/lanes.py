@@ -139,7 +139,7 @@ _STEPS = (
 
 
 def time_marks(hours: float) -> list[tuple[float, str]]:
-    """At most eight labels along an axis of time that begins at 0."""
+    """At most eight labels along an axis of time from 0 to some hours."""
     step, unit, per_hour = next((step_unit for step_unit in _STEPS[::-1] if hours >= 4 * step_unit[0]), _STEPS[0])
     step *= max(1, math.ceil(hours / step / 8))
     return [(step * n, f"{step * n * per_hour:g} {unit}") for n in range(1, int(hours / step + 1e-9) + 1)]

@@ -99,7 +99,7 @@ class Street:
         """
         if self.group is None:
             return {}
-        names, policies = self._home_names(), self.details.policies(self.group, self.target, self._home_names())
+        names, policies = self._home_names(), self.details.policies(self.group, self._home_names())
         return dict(zip(names, policies, strict=True))
 
     def _home_names(self) -> list[str]:

@@ -69,7 +69,7 @@ def fitted_segment(path: Path) -> int:
 
 
 def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
-    """Read a file of declared chains; `None` if it holds a fitted chain.
+    """Read a file of declared chains; `None` if it seems to hold a fitted or learned chain.
 
     Raises:
         ChainClassError: the file holds neither.

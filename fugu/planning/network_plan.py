@@ -248,7 +248,7 @@ class NetworkPlan(NamedTuple):
 
 
 def plan_network(spec: NetworkSpec) -> NetworkPlan:
-    """Find the noise of every mechanism. FuguError: no secret of the network has two possible values."""
+    """Find the noise of every mechanism. FuguError: no secret has two possible values, or a joint state is too rare."""
     secrets = _possible_secrets(spec)
     noises, refused = [], {}
     for name, find_scale in _MECHANISMS.items():

@@ -99,7 +99,7 @@ class Profile(NamedTuple):
     counted: tuple[int, ...]
 
     def lengths(self, question: Question, period: float) -> list[int]:
-        """The profiles' lengths in ticks to compare; empty if every block would be shorter than a tick."""
+        """The lengths of profiles to compare, in ticks, up to the latency; empty if all blocks are below a tick."""
         days = DAYS if question.days is None else (question.days,)
         lengths = [math.ceil(round(day * DAY / period, 6)) for day in days]
         max_ticks = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)

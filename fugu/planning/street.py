@@ -28,7 +28,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.planning.candidates import Bins, window_scale
 from fugu.planning.errors import PlanningError
-from fugu.planning.policy_builder import PolicyHeader, Target, make_policy
+from fugu.planning.policy_builder import PolicyHeader, make_policy
 from fugu.planning.question import Question, choose_states, protected_seconds, sample_states, three_sets
 from fugu.planning.states import states_of
 from fugu.planning.true_class import true_class
@@ -128,7 +128,7 @@ class StreetPlan(NamedTuple):
             "deadline": round(max(600.0, self.length * self.period / 6)),
         }
 
-    def policies(self, shared: SharedWindow, identity: Target, names: Sequence[str]) -> list[Policy]:
+    def policies(self, shared: SharedWindow, names: Sequence[str]) -> list[Policy]:
         """Make a policy for each device name: one of each recording, or all of a single recording.
 
         Raises:
@@ -139,9 +139,9 @@ class StreetPlan(NamedTuple):
         if round(self.period * 1_000_000) != group.period_us:
             raise PlanningError(f"group {group.name} has ticks of {group.period_us / 1e6:g} s, here {self.period:g} s")
         homes = self.recordings if len(self.recordings) > 1 else self.recordings * len(names)
-        return [self._home_policy(home, shared, identity, name) for home, name in zip(homes, names, strict=True)]
+        return [self._home_policy(home, shared, name) for home, name in zip(homes, names, strict=True)]
 
-    def _home_policy(self, home: Home, shared: SharedWindow, identity: Target, name: str) -> Policy:
+    def _home_policy(self, home: Home, shared: SharedWindow, name: str) -> Policy:
         group = shared.group
         header = PolicyHeader(
             *(group.fleet, name, group.stream, home.discretiser, self.period),

@@ -39,7 +39,7 @@ _LARGEST_QUILT = 2
 
 @dataclass(frozen=True, eq=False)
 class BayesNode:
-    """One reading of a unique name, and its distribution (states of each parent ..., own states) given its parents."""
+    """A reading with a unique name; `table` (states of each parent ..., own states) has its distributions."""
 
     name: str
     parents: tuple[str, ...]
@@ -239,7 +239,7 @@ class ExactNode(NamedTuple):
 
 
 class SumDistributions(NamedTuple):
-    """The distributions of a sum given each possible value of each node: whole weights by the sum in `unit` steps."""
+    """The distributions of a sum, given a node's name and its value: whole weights by the sum in units of `unit`."""
 
     unit: Fraction
     conditionals: Mapping[tuple[str, int], Mapping[int, int]]

@@ -111,7 +111,8 @@ _SLOWER = ((1.5, 1.5), (3.0, 3.0), (10.0, 10.0), (1.0, 3.0), (3.0, 1.0), (1.0, 1
 def largest_capital(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Ints) -> float:
     """Bet 1 that symbols (n,), -1 for none, come from no chain of the class, and return the largest capital.
 
-    `emission` (2, m) is positive. Returns 0 for chains that may change at every step, of which no test exists.
+    `emission` (2, m) is positive. Returns 0, as no test exists, for chains that may change at every step, and for the
+    universal adversary.
     """
     if adversary == "universal" or chains.changes:
         return 0.0

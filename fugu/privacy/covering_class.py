@@ -203,7 +203,8 @@ class Regime(NamedTuple):
 def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
     """Fit one, two or three regimes to a recording, the longest in total first; a single one for k above 8.
 
-    The states (n,) are in 0..k-1, -1 for none; segments (n,) are equal inside a stretch without gaps.
+    The states (n,) are in 0..k-1, -1 for none; segments (n,) are equal inside a stretch without gaps. Only the first
+    100,000 ticks count.
     """
     states, segments = states[:_MOST_TICKS], segments[:_MOST_TICKS]
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], np.diff(segments) != 0, [True]])))
@@ -343,7 +344,7 @@ def widen(chains: CoveringChains, factor: float) -> BoundedChains:
 
 
 def union(classes: Sequence[CoveringChains]) -> CoveringChains:
-    """Return the least class, intervals or odds ratio, that has all chains of several classes."""
+    """Return the least class that has all chains of several classes: of intervals if all are, else of odds ratios."""
     if all(member.boxes for member in classes):
         spans = zip(*(box for member in classes for box in member.boxes), strict=True)
         q, r = ((float(min(low for low, _ in span)), float(max(high for _, high in span))) for span in spans)

@@ -58,7 +58,7 @@ __all__ = ["Deviations", "LearnedClass", "LearnedModel", "learned_class", "log_r
 
 
 class LearnedScale(Document):
-    """Deviation of stretches of one length, with their mean ticks.
+    """Deviation of stretches of one length; `ticks` is the mean of their ticks with a symbol.
 
     All stretches but a small share have at most `odds_ratio`. `p_value` is the probability of such a deviation if all
     have one chain.
@@ -152,7 +152,7 @@ class Deviations(NamedTuple):
 
 
 class LearnedClass(NamedTuple):
-    """A learned class, or in `refused` the reason why `chains` is `None`.
+    """A learned class; `refused` is the reason why `chains` is `None`, else "".
 
     The chain of all symbols is `transition`; the ends `low` and `high` of its probabilities each hold with 90 %;
     `known` is the largest odds ratio of its steps.
@@ -231,7 +231,7 @@ def _move_indices(k: int) -> tuple[Ints, Ints]:
 
 
 def _log_odds_sums(k: int) -> Floats:
-    """Return (c, k (k - 1)) all logarithms of odds ratios of a step, as sums of log-ratios."""
+    """Return (c, k (k - 1)): each row makes the logarithm of one odds ratio of a step, as a sum of log-ratios."""
     positions = np.full((k, k), -1)
     positions[_move_indices(k)] = np.arange(k * (k - 1))
     rows = []

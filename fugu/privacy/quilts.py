@@ -103,7 +103,7 @@ def corner_chains(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[Marko
 
 
 def group_dp_scale(length: int, epsilon: float, *, sensitivity: float = 1.0) -> float:
-    """Return the Laplace scale that protects all ticks of a window as one; sensitivity 1: counts, 2: histograms."""
+    """Return the Laplace scale that protects all ticks of a window as one; histograms have sensitivity 2."""
     _check_range(epsilon, length)
     return sensitivity * length / epsilon
 
@@ -307,11 +307,10 @@ def mqm_approx(
         stationary: every chain starts stationary, so that the term for the node's own distribution is not needed.
 
     Raises:
-        ChainClassError: no eigengap, no rarest state, a class not reversible or stationary as said, or a stream without
-            end and an epsilon that is too small.
+        ChainClassError: epsilon or length is out of range. Or the class has no eigengap or rarest state, is not
+            reversible or stationary as said, or needs a length at this epsilon.
     """
-    if not 0.0 < epsilon < math.inf or (length is not None and length < 1):
-        raise ChainClassError(f"epsilon must be above 0 and a window has at least one tick: {epsilon}, {length}")
+    _check_range(epsilon, length)
     members = corner_chains(chains)
     if stationary and not all(chain.is_stationary for chain in members):
         raise ChainClassError("a chain of the class does not start stationary")
@@ -319,7 +318,7 @@ def mqm_approx(
     empty_scale = math.inf if length is None else length / epsilon
     middle_quilt = _best_width(chain_mixing, epsilon, ENDLESS, ENDLESS, empty_scale, stationary)
     if not middle_quilt.scale < math.inf:
-        raise ChainClassError("no Markov quilt has an influence below epsilon: give the length of the window")
+        raise ChainClassError(_NO_QUILT)
     # lemma 4.9: on a long window the middle node decides; on a short one a node may do with a single width
     if length is None or length >= fast_path_length(chain_mixing, epsilon):
         return middle_quilt._replace(scale=middle_quilt.scale * _UP)

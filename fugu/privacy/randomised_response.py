@@ -80,7 +80,8 @@ def calibrate(
         slack: whether to reserve a part of epsilon for leakage over a change of policy.
 
     Raises:
-        ChainClassError: epsilon is not a positive number, or so small that no table of 32 bits tells anything.
+        ChainClassError: epsilon is not a positive number, or so small that no table of 32 bits tells anything, or
+            that nothing is left beside the windows.
 
     Source: docs/proofs/randomised-response.md, "From epsilon to noise".
     """
@@ -222,7 +223,8 @@ class Utility(NamedTuple):
 def assess(table: NoiseTable, transition: Floats, chains: ChainClass, ticks: int) -> Utility:
     """Measure the utility of a table on a typical chain, for a gateway that assumes the middle of the class.
 
-    Every call uses the same random numbers, so that tables differ less by chance.
+    If the class has no typical member, or several streams, the gateway assumes the chain itself. Every call uses the
+    same random numbers, so that tables differ less by chance.
     """
     assumed_chain = transition
     if chains.typical and not chains.named_streams:

@@ -281,8 +281,8 @@ class PlannedNoise(NamedTuple):
     """A mechanism's noise, its scale in a policy, and the losses of a tick and of stretches with that scale.
 
     `scale` is of the noise on every number, in ticks. `device` is the class of chains of a policy that a device accepts
-    with this scale. It is `None` for one window, no protection, or chains that no policy can declare. `raised` says
-    whether the device's check needed more noise than the plan did.
+    with this scale. It is `None` for one window, independent segments, no protection, or chains that no policy can
+    declare. `raised` says whether the device's check needed more noise than the plan did.
     """
 
     noise: WindowNoise

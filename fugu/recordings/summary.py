@@ -69,7 +69,7 @@ class Recording(NamedTuple):
         return fields | {"kind": self.readings.kind, "ticks": ticks, "missing_share": share}
 
     def to_csv(self) -> str:
-        """Return the text of a plain CSV file, which reads as the same ticks.
+        """Return the text of a plain CSV file, as `plain_csv` does.
 
         Raises:
             FuguError: the recording holds places.
@@ -158,7 +158,10 @@ def _name_letters(values: Cells, cell_of_tick: Ints) -> list[str]:
 
 
 def plain_csv(readings: Readings) -> str:
-    """Return the text of a CSV file that reads as the same ticks, and that an agent can replay."""
+    """Return the text of a CSV file that an agent can replay, and that reads as the same ticks.
+
+    Ticks of another kind or period than the file shows are read by the same --rows and --period.
+    """
     facts, segments = readings.facts[0], readings.segments.tolist()
     cells = [
         _cell(value) if is_present else ""

@@ -188,7 +188,7 @@ class _Scene:
         self.group = self._sign_group(plan, int(time.time()) + lead_seconds)
         # On this clock a minute lasts a second, and so does a minute of the protected stretch.
         minute_plan = plan.details._replace(period=1.0, question=replace(plan.details.question, protect=_HOUR))
-        policies = dict(zip(names, minute_plan.policies(self.group, plan.target, names), strict=True))
+        policies = dict(zip(names, minute_plan.policies(self.group, names), strict=True))
         (folder / "policies").mkdir()
         for name, policy in policies.items():
             (folder / "policies" / f"{name}.json").write_text(policy.to_json())

@@ -64,14 +64,14 @@ def test_a_group_that_is_not_private_is_written_only_if_that_is_asked_for(tmp_pa
 
 
 def test_the_policies_of_all_hold_with_the_document_and_no_longer_with_less_noise(street: Street) -> None:
-    policies = street.details.policies(document(street), street.target, ["a", "b", "c"])
+    policies = street.details.policies(document(street), ["a", "b", "c"])
     promised = [policy.true_bound().epsilon(policy.guarantee.stretch_ticks) for policy in policies]
     assert max(promised) <= 1
     neediest = max(range(3), key=lambda i: street.details.recordings[i].scale)
     assert max(promised) == promised[neediest] > 0.98
     less = largest_noise(street.details.neediest.scale * Fraction(9, 10), street.details.honest)
     with pytest.raises(FuguError, match="epsilon"):
-        street.details.policies(document(street, noise=less), street.target, ["a", "b", "c"])
+        street.details.policies(document(street, noise=less), ["a", "b", "c"])
 
 
 def test_error_is_that_of_the_noise_and_says_from_how_many_homes_on_it_is_of_use() -> None:

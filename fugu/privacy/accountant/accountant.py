@@ -136,7 +136,7 @@ class ChainLoss:
         epsilon: bound on the log-likelihood ratio between two states of a tick, over all ticks, in nats.
         bound: the bound's name, or "exact" if some release with these rates, such as a count, really loses epsilon.
         chains: the class of chains, in words.
-        by_tick: (n,) the largest loss of each tick, for streams that end.
+        by_tick: (n,) the largest loss of each tick if the stream was followed tick by tick; else `None`.
     """
 
     epsilon: float
@@ -169,13 +169,13 @@ class ChainAccountant:
     def loss(self, rate: ArrayLike, adversary: Adversary = "ignorant", length: int | None = None) -> ChainLoss:
         """Return the loss of a stream whose ticks all have one rate >= 0, or (k, k) for each pair of states.
 
-        The stream is endless if `length` is `None`. Raises ChainClassError if a rate is negative, or no bound exists
-        for the class.
+        The stream is endless if `length` is `None`. Raises ChainClassError if a rate is negative or infinite, the
+        length is below 1, or no bound exists for the class.
         """
         matrix = self._rate_matrix(rate)
         if length is not None and length < 1:
             raise ChainClassError(f"a stream needs at least 1 tick, got {length}")
-        if length is not None and self._class.is_followed(length, adversary):
+        if length is not None and self._class.is_followed(length):
             return self.schedule_loss(np.broadcast_to(matrix, (length, *matrix.shape)), adversary)
         epsilon, bound = self._class.endless_loss(matrix, adversary)
         if length is not None and bound == "exact":

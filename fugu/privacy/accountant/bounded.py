@@ -154,7 +154,7 @@ class OddsRatioChains:
         """Return losses (n, k, k) of every tick and the bound's name, the same for all adversaries."""
         return odds_ratio_losses(self._odds_ratio, rates), ODDS_RATIO_BOUND
 
-    def is_followed(self, length: int, adversary: Adversary) -> bool:
+    def is_followed(self, length: int) -> bool:
         """Return True if a stream of this length is to be computed tick by tick."""
         return is_short(length, self.states)
 

@@ -119,7 +119,7 @@ class KnownChains:
         class_loss = np.max([np.where(self.secrets > 0.0, table, 0.0) for table, _ in member_losses], axis=0)
         return np.minimum(class_loss, bounds), worst_member[1] if class_loss.max() <= bounds.max() else ODDS_RATIO_BOUND
 
-    def is_followed(self, length: int, adversary: Adversary) -> bool:
+    def is_followed(self, length: int) -> bool:
         """Return True if a stream of this length is to be computed tick by tick."""
         return is_short(length, self.states) if self._stationary else length <= _LONGEST_RECURSION
 

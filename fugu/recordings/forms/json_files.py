@@ -86,7 +86,9 @@ def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
         objects = [value if isinstance(value, dict) else dict(_numbered(value)) for value in values]
         keys = dict.fromkeys(chain.from_iterable(objects))
         if depth > _MOST_DEPTH:
-            raise FuguError(f"{file.name} is nested deeper than {_MOST_DEPTH}: write an object a line, as by jq -c '.[]'")
+            raise FuguError(
+                f"{file.name} is nested deeper than {_MOST_DEPTH}: write an object a line, as by jq -c '.[]'"
+            )
         if len(columns) + len(keys) > MOST_COLUMNS:
             raise too_many_columns(file)
         for key in keys:
