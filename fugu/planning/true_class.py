@@ -148,11 +148,9 @@ def attack_model(
     or the reason why there is none.
     """
     shows = np.array(model.shows, dtype=np.int64)
-    symbols = symbols_of(states, epsilon)
 
     def draw_one(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
-        symbol_outputs = symbols(chains, generator)
-        assert isinstance(symbol_outputs, SymbolOutputs)
+        symbol_outputs = draw_symbols(states, epsilon, chains, generator)
         if chains.states > 2:
             return (symbol_outputs,)
         scale = lawful_scale(count_scale(chains, epsilon))
@@ -215,10 +213,6 @@ def count_scale(chains: CoveringChains, epsilon: float) -> float:
     return 1.0 / ChainAccountant(chains).allowance(epsilon, "universal")
 
 
-def symbols_of(states: Ints, epsilon: float) -> DrawOutputs:
-    """A function that draws a symbol for every tick with a state, with a class's noise for the universal adversary."""
-
-    def draw(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
-        return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)
-
-    return draw
+def draw_symbols(states: Ints, epsilon: float, chains: CoveringChains, generator: np.random.Generator) -> SymbolOutputs:
+    """Draw a symbol for every tick with a state, with a class's noise for the universal adversary."""
+    return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)

@@ -123,6 +123,7 @@ class LearnedModel(ModelFile):
 
 _SHARE = 0.02
 _TAIL = 0.1
+_QUANTILE = float(special.ndtri(1.0 - _TAIL))
 _AT_ONCE = 1024
 _MOST_ERROR = 1.0
 _MOST_RATIO = 15.0
@@ -195,7 +196,7 @@ def learned_class(transition: Floats, information: Floats, ticks: int, levels: S
     spreads = (level.deviations.T @ level.deviations / len(level.ticks) ** 2 for level in levels)
     covariances = [covariance, *(np.asarray(spread, dtype=np.float64) for spread in spreads)]
     error = np.sqrt(np.max([_variances(log_odds_sums, matrix) for matrix in covariances], axis=0))
-    upper_log_odds = log_odds_sums @ ratios + _quantile(1.0 - _TAIL) * error
+    upper_log_odds = log_odds_sums @ ratios + _QUANTILE * error
     scales, largest_log_odds = [], float(upper_log_odds.max())
     for level in levels:
         bound = _covering_log_odds(level, log_odds_sums, upper_log_odds)
@@ -247,10 +248,6 @@ def _variances(sums: Floats, covariance: Floats) -> Floats:
     return np.asarray(np.einsum("ci,ij,cj->c", sums, covariance, sums))
 
 
-def _quantile(probability: float) -> float:
-    return float(special.ndtri(probability))
-
-
 def _covering_log_odds(sample: Deviations, log_odds_sums: Floats, upper_log_odds: Floats) -> float:
     """Return the largest log odds ratio of all stretches but a share, each at the far end of its range."""
     count = len(sample.ticks)
@@ -264,7 +261,7 @@ def _covering_log_odds(sample: Deviations, log_odds_sums: Floats, upper_log_odds
         batch = slice(low, low + _AT_ONCE)
         noise_variance = kind_variances[sample.kinds[batch]] / sample.ticks[batch, None]
         share = spread_variance / (spread_variance + noise_variance)
-        tail = _quantile(1.0 - _TAIL) * np.sqrt(spread_variance * (1.0 - share))
+        tail = _QUANTILE * np.sqrt(spread_variance * (1.0 - share))
         bounds[batch] = (upper_log_odds + share * (sample.deviations[batch] @ log_odds_sums.T) + tail).max(axis=1)
     return float(np.sort(bounds)[math.ceil(count * (1.0 - _SHARE)) - 1])
 
@@ -278,9 +275,7 @@ def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Fl
         other_states = [z for z in range(k) if z != x]
         for y in range(k):
             slope = np.array([(z == y) - transition[x, z] for z in other_states]) / (1.0 - transition[x, y])
-            width = _quantile(1.0 - _TAIL) * math.sqrt(
-                max(float(slope @ matrix[row, row] @ slope) for matrix in errors)
-            )
+            width = _QUANTILE * math.sqrt(max(float(slope @ matrix[row, row] @ slope) for matrix in errors))
             logit = float(special.logit(transition[x, y]))
             low[x, y], high[x, y] = special.expit(logit - width), special.expit(logit + width)
     return low, high

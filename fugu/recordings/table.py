@@ -23,8 +23,8 @@ __all__ = [
     "chunks",
     "in_blocks",
     "names_of",
+    "refuse_columns",
     "table_of",
-    "too_many_columns",
     "without_collection",
 ]
 
@@ -93,9 +93,10 @@ def names_of(rows: Iterable[Iterable[str]]) -> list[str]:
     return [*dict.fromkeys(chain.from_iterable(rows))][: MOST_COLUMNS + 1]
 
 
-def too_many_columns(file: File) -> FuguError:
-    """Return the error for a file that has more columns than a table can have."""
-    return FuguError(f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it")
+def refuse_columns(file: File, count: int) -> None:
+    """Raise FuguError if a file has more columns than a table can have."""
+    if count > MOST_COLUMNS:
+        raise FuguError(f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it")
 
 
 def in_blocks(records: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[Block]:
@@ -131,8 +132,7 @@ def table_of(form: str, file: File, blocks: Iterable[Block], **table_fields: obj
         lines += numbers
         if len(lines) > MOST_ROWS:
             raise FuguError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
-        if len(columns) > MOST_COLUMNS:
-            raise too_many_columns(file)
+        refuse_columns(file, len(columns))
     if not lines:
         raise FuguError(f"{file.name} has no rows")
     return Table(form, columns, lines, **table_fields)  # type: ignore[arg-type]

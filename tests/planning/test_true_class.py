@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from fugu.contract.discretisers import Baseline
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import lawful_scale
 from fugu.planning.states import states_of
-from fugu.planning.true_class import Step, TrueClass, count_scale, symbols_of, true_class
+from fugu.planning.true_class import Step, TrueClass, count_scale, draw_symbols, true_class
 from fugu.privacy.covering_class import covering_class
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
@@ -35,7 +36,7 @@ def night(name: str, baseline: int | None) -> Ints:
 
 def of_symbols(states: Ints, epsilon: float = 1.0) -> TrueClass:
     segments = np.zeros(states.size, dtype=np.int64)
-    return true_class(states, segments, 2, epsilon, symbols_of(states, epsilon), np.random.default_rng(1))
+    return true_class(states, segments, 2, epsilon, partial(draw_symbols, states, epsilon), np.random.default_rng(1))
 
 
 AVERAGE = BinaryChains(q=(0.15, 0.15), r=(0.15, 0.15))
@@ -117,7 +118,7 @@ def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_
     segments = np.zeros(states.size, dtype=np.int64)
     covered = covering_class(states, segments, 2)
     arguments = (states, segments, 2, 1.0)
-    honest = true_class(*arguments, symbols_of(states, 1.0), np.random.default_rng(seed), covering=covered)
+    honest = true_class(*arguments, partial(draw_symbols, states, 1.0), np.random.default_rng(seed), covering=covered)
     assert [len(honest.steps), honest.chains] == [1, covered.chains]
     assert honest.steps[0].strongest.ceiling == honest.steps[0].strongest.guess
 
@@ -156,7 +157,9 @@ def test_what_cannot_be_told_is_said_in_one_line() -> None:
     segments = np.zeros(states.size, dtype=np.int64)
     narrow = covering_class(states, segments, 2)._replace(chains=AVERAGE)
     arguments = (states, segments, 2, 1.0)
-    stopped = true_class(*arguments, symbols_of(states, 1.0), np.random.default_rng(1), covering=narrow, most_steps=1)
+    stopped = true_class(
+        *arguments, partial(draw_symbols, states, 1.0), np.random.default_rng(1), covering=narrow, most_steps=1
+    )
     assert stopped.chains is None
     assert stopped.reason is not None
     assert "\n" not in stopped.reason

@@ -26,7 +26,7 @@ from fugu.privacy.accountant.bounded import (
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, step
 from fugu.privacy.accountant.walks import losses, past_leakages, reversed_stationary
-from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
+from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
 
 __all__ = ["MOST_WORK", "KnownChains"]
 
@@ -94,16 +94,14 @@ class KnownChains:
             return "any"
         return "stationary" if all(chain.is_stationary for chain in chains) else "as given"
 
-    def with_start(self, start: Start | None) -> Chains:
-        """Return the members with a start, `None` for their own."""
-        return self.known_chains(start)
-
     def known_chains(self, start: Start | None) -> tuple[MarkovChain, ...]:
         """Return the members with a start, `None` for their own."""
         chains = tuple(member.chain for member in self._members)
         if start is None:
             return chains
         return tuple(c.any_start if start == "any" else MarkovChain.stationary(c.transition) for c in chains)
+
+    with_start = known_chains
 
     def decimate(self, step: int) -> ChainClass:
         """Raise a ChainClassError."""

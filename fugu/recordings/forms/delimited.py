@@ -14,7 +14,7 @@ import numpy as np
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.file import File
-from fugu.recordings.table import MOST_COLUMNS, Block, Form, Table, chunks, table_of, too_many_columns
+from fugu.recordings.table import Block, Form, Table, chunks, refuse_columns, table_of
 
 __all__ = ["DELIMITED", "read_delimited"]
 
@@ -38,8 +38,7 @@ def read_delimited(file: File, min_cells: int | None = None) -> Table:
         try:
             parsed_rows = csv.reader(lines[head_line:], delimiter=sign)
             header, body = [cell.strip() for cell in next(parsed_rows, [])], [row for row in parsed_rows if row]
-            if len(header) > MOST_COLUMNS:
-                raise too_many_columns(file)
+            refuse_columns(file, len(header))
             if len(header) == 1 and _is_text(header[0]) and 2 * sum(_is_text(row[0]) for row in body) > len(body):
                 raise FuguError(
                     f"{file.name} has no comma, semicolon, tab or bar between cells: write it as CSV, with a header"

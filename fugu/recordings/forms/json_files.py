@@ -17,17 +17,7 @@ from typing import Any, TextIO
 from fugu.contract.errors import FuguError
 from fugu.host.payload import quoted_key
 from fugu.recordings.file import File
-from fugu.recordings.table import (
-    MOST_COLUMNS,
-    Block,
-    Form,
-    RowFilter,
-    Table,
-    begins,
-    chunks,
-    table_of,
-    too_many_columns,
-)
+from fugu.recordings.table import Block, Form, RowFilter, Table, begins, chunks, refuse_columns, table_of
 
 __all__ = [
     "JSON_DOCUMENTS",
@@ -89,8 +79,7 @@ def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
             raise FuguError(
                 f"{file.name} is nested deeper than {_MOST_DEPTH}: write an object a line, as by jq -c '.[]'"
             )
-        if len(columns) + len(keys) > MOST_COLUMNS:
-            raise too_many_columns(file)
+        refuse_columns(file, len(columns) + len(keys))
         for key in keys:
             cells: list[Any] = [value.get(key) for value in objects]
             kinds = {*map(type, cells)}
