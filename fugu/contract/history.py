@@ -7,10 +7,12 @@ are numbers of ticks that were drawn.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache, reduce
+from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple, Self, cast
 
 from fugu.contract.chains import JointChains
@@ -177,11 +179,10 @@ def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim:
             previous = spans[-1]
             assert previous.last is not None
             if first <= previous.last:  # windows of two versions over the same ticks
+                shared_ticks = first, min(row.last, previous.last)
+                spans = [part for span in spans for part in _shared_parts(span, *shared_ticks, noise)]
                 if row.last <= previous.last:
-                    spans[-1] = previous._replace(version=0, noise=_larger_noise(previous.noise, noise))
                     continue
-                shared_span = Span(0, _larger_noise(previous.noise, noise), first, previous.last)
-                spans[-1:] = [*([previous._replace(last=first - 1)] if previous.first != first else []), shared_span]
                 first = previous.last + 1
             elif row.begin > previous.last + 1 and row.version != version:
                 spans.append(Span(0, _noise_between(version, row.version, noises), previous.last + 1, row.begin - 1))
@@ -194,16 +195,26 @@ def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim:
         else:
             spans.append(Span(row.version, noise, first, row.last))
     complete = intervals[0].begin == 0 if intervals else claim is None or noises.keys() <= {claim.version}
-    if claim is not None and (not intervals or claim.version != intervals[-1].version):
-        if intervals:
+    newest = max(intervals, key=attrgetter("last", "version"), default=None)
+    if claim is not None and (newest is None or claim.version != newest.version):
+        if newest is not None:
             last = None if claim.first is None else claim.first - 1
-            next_tick = intervals[-1].last + 1
-            if last is None or last >= next_tick:
-                spans.append(Span(0, _noise_between(intervals[-1].version, claim.version, noises), next_tick, last))
+            if last is None or last > newest.last:
+                spans.append(Span(0, _noise_between(newest.version, claim.version, noises), newest.last + 1, last))
         spans.append(Span(claim.version, noises.get(claim.version), claim.first))
     elif spans:
         spans[-1] = spans[-1]._replace(last=None)
     return History(tuple(spans), complete)
+
+
+def _shared_parts(span: Span, first: int, last: int, noise: Noise | None) -> Iterator[Span]:
+    """Yield the parts of an ended span, where ticks first..last may have been drawn under another version's noise."""
+    begin, end = span.first or 0, span.end + 1
+    edges = (begin, *(max(begin, min(edge, end)) for edge in (first, last + 1)), end)
+    for index, (begin, end) in enumerate(pairwise(edges)):
+        if begin < end:
+            part = span._replace(first=begin, last=end - 1)
+            yield part._replace(version=0, noise=_larger_noise(span.noise, noise)) if index == 1 else part
 
 
 def _noise_between(version: int, other_version: int, noises: Mapping[int, Noise | None]) -> Noise | None:

@@ -340,22 +340,17 @@ def _tuple_schema(title: str, *items: Schema) -> Schema:
     return {"title": title, "type": "array", "items": list(items), **size}
 
 
-def _type_name(value: object) -> str:
-    """Return the name of a value's type, for errors."""
-    return type(value).__name__
-
-
 def check_type(value: Any, expected_type: type, name: str, expected_form: str) -> Any:
-    """Refuse a value of another type, which errors call `expected_form`. Return the value."""
+    """Refuse a value that is not of a type; errors call the type `expected_form`. Return the value."""
     if not isinstance(value, expected_type):
-        raise FrameError(f"{name} is {_type_name(value)}, not {expected_form}", Reason.WRONG_TYPE)
+        raise FrameError(f"{name} is {type(value).__name__}, not {expected_form}", Reason.WRONG_TYPE)
     return value
 
 
 def integer(value: Any, low: int, high: int, name: str) -> None:
     """Refuse a value that is no integer in low..high."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise FrameError(f"{name} is {_type_name(value)}, not an integer", Reason.WRONG_TYPE)
+        raise FrameError(f"{name} is {type(value).__name__}, not an integer", Reason.WRONG_TYPE)
     if not low <= value <= high:
         raise FrameError(f"{name} {value} is not in {low}..{high}", Reason.OUT_OF_RANGE)
 

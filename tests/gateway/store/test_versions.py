@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -111,6 +112,16 @@ def test_of_missing_ticks_any_version_between_may_have_been_in_force() -> None:
     assert history_of(far, {3: last}).spans[1].noise is None
     other = middle._replace(states="another map from readings to states")
     assert history_of(far, {1: first, 2: other, 3: last}).spans[1].noise is None
+
+
+def test_ticks_of_a_louder_version_within_a_window_of_a_later_one_stay_loud() -> None:
+    """Windows of two lengths, then a version with a longer one: 46 loud ticks were taken for two."""
+    first, last = (Noise.of(member) for member in TWO)
+    drawn = [Drawn(0, 15, 1, 0, 1), Drawn(0, 63, 2, 0, 62), Drawn(16, 61, 1, 16)]
+    spans = history_of(drawn, {1: first, 2: last}, Named(2, None)).spans
+    assert {span.noise for span in spans[:-1]} == {first}
+    assert spans[-1] == Span(0, last, 62, None), "no later version is waited for"
+    assert all(earlier.end + 1 == later.first for earlier, later in pairwise(spans))
 
 
 def test_a_version_that_is_named_comes_after_what_is_stored() -> None:
