@@ -174,6 +174,14 @@ def test_expired_and_not_yet_valid_from_both_sides() -> None:
     assert trust().judge(KEYS.signed(document), "policy", NOW + 9).changes
 
 
+def test_a_document_that_has_expired_is_stale_and_silences_its_device_if_it_says_so(device: Trust) -> None:
+    for version, on_expiry, code in ((6, "hold", None), (7, "stop", "policy-expired")):
+        document = changed(DOCUMENT, version=version, valid_until=NOW + 10, on_expiry=on_expiry)
+        device.judge(KEYS.signed(document), "policy", NOW)
+        assert [device.state.silent(NOW + after, version) for after in (9, 10)] == [None, code]
+        assert [device.state.stale(NOW + after, 0) for after in (9, 10)] == [False, True]
+
+
 def test_a_clock_that_was_set_back_brings_no_expired_document_back(device: Trust) -> None:
     device.judge(KEYS.signed_time(NOW + 10), "time", NOW)
     document = changed(DOCUMENT, valid_until=NOW + 10)
