@@ -19,7 +19,7 @@ from fugu.planning.auto_places import PlacePlan
 from fugu.planning.errors import TooShortError
 from fugu.planning.question import Question
 from fugu.recordings.options import ReadOptions, read_options
-from fugu_cli.commands.plan_options import AutoOptions, GroupOptions, RecordingOptions
+from fugu_cli.commands.plan_options import AutoOptions, GroupOptions, RecordingOptions, TrialOptions
 from fugu_cli.connection import broker_of
 from fugu_cli.view.terminal import working
 
@@ -148,16 +148,16 @@ def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable
     return offers
 
 
-def offer_line(offer: Offer, command: Sequence[str]) -> str:
-    """Return an offer in words, with the command that makes its plan."""
+def offer_line(offer: Offer, command: Sequence[str], command_options: type[TrialOptions] = AutoOptions) -> str:
+    """Return an offer in words, with the command that makes its plan; `command_options` are all that it has."""
     offer_words, settings = offer
-    return f"{offer_words}: {shlex.join([*command, *option_words(settings)])}"
+    return f"{offer_words}: {shlex.join([*command, *option_words(settings, command_options)])}"
 
 
-def option_words(options: AutoOptions) -> list[str]:
-    """Return the options that differ from their defaults, as words of a command."""
+def option_words(options: AutoOptions, command_options: type[TrialOptions] = AutoOptions) -> list[str]:
+    """Return the options of a command that differ from their defaults, as words of the command."""
     arguments: list[str] = []
-    for field in fields(options):
+    for field in fields(command_options):
         value, name = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
         if value is True:
             arguments.append(name)

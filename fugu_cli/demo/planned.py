@@ -43,7 +43,7 @@ from fugu_cli.commands.auto_plan import (
     question_asked,
     reading_options,
 )
-from fugu_cli.commands.plan_options import AutoOptions
+from fugu_cli.commands.plan_options import AutoOptions, TrialOptions
 from fugu_cli.demo.evaluation import Replay, Results, summary
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.session import draw_replay, run_replays
@@ -101,7 +101,7 @@ def plan_and_replay(
     for sentence in details:
         say(sentence)
     if not (is_answer(plan) or (plan.useful and not_private)):
-        lines = [offer_line(offer, ["fugu", "try", str(path)]) for offer in offers] or [_LONGER]
+        lines = [offer_line(offer, ["fugu", "try", str(path)], TrialOptions) for offer in offers] or [_LONGER]
         buttons = [
             {**_offer_button(offer, options), "options": {"offer": str(index)}} for index, offer in enumerate(offers)
         ]

@@ -12,6 +12,7 @@ import tomllib
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -177,6 +178,19 @@ def test_after_a_no_what_would_do_is_a_button_for_somebody_at_a_terminal(tmp_pat
         process.kill()
         process.wait(PATIENCE)
         os.close(ours)
+
+
+def test_what_is_to_be_pasted_has_only_options_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --broker the fleet and the device are those of all trials, which `fugu try` has no options for."""
+    offer = "Try instead: a share", AutoOptions(fleet="trial", device="trial", epsilon=3.0)
+    plan = SimpleNamespace(verdict=["Not useful.", "Private."], useful=False, privacy="private")
+    monkeypatch.setattr(planned, "_plan_on_page", lambda *_: (plan, [offer]))
+    page = SimpleNamespace(show=lambda **_: None)
+    planned.plan_and_replay(page, tmp_path / "history.csv", None, replace(offer[1], epsilon=1.0), not_private=False)
+    pasted = capsys.readouterr().out.splitlines()[-1]
+    assert pasted == f"Try instead: a share: fugu try {tmp_path}/history.csv --epsilon 3.0"
 
 
 def test_a_button_says_what_would_do_and_what_that_gives_up() -> None:
