@@ -287,10 +287,7 @@ class ShardReader(Part):
         self._needed_ticks: dict[tuple[str, str], int] | None = None
 
     def pump(self, *, idle: bool = False) -> None:
-        """Read what shards have stored, and write needed ticks that have changed.
-
-        Raises FileLostError if another process has a lease of this one.
-        """
+        """Read what shards have stored, and write needed ticks. FileLostError if another process has a lease."""
         self.due = time.monotonic() + _LOOK_SECONDS
         self._store.check()
         self._channel.check()

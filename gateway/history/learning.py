@@ -211,10 +211,7 @@ def _take_sample(part: Sequences, step: int) -> Sequences:
 
 
 def _common_policy(streams: list[SymbolStream]) -> Policy:
-    """Return the first policy of the streams.
-
-    FuguError if streams differ in name, if policies differ in states or ticks, or for too many states.
-    """
+    """Return the first policy. FuguError if streams differ in name, states or ticks, or have too many states."""
     if len(names := sorted({stream.stream for stream in streams})) > 1:
         raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
     policies = [policy for stream in streams for policy in stream.policies.values()]
@@ -339,10 +336,7 @@ def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> 
 
 
 def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
-    """Return the deviations of stretches by levels: of single sequences, then of two in a row, then of four, and so on.
-
-    Each deviation is one Newton step from the chain of its stream.
-    """
+    """Return the deviations of stretches, by one Newton step each: of sequences, then of pairs in a row, and so on."""
     scores = tasks.map(_scores, [(part, chains, initial) for part in parts])
     gradients, ticks, streams = (np.concatenate(column) for column in zip(*scores, strict=True))
     levels: list[Deviations] = []

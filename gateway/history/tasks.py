@@ -30,10 +30,7 @@ History = StoredHistory | ExportedHistory
 
 
 class Source(NamedTuple):
-    """A gateway's store or an exported folder, with the chosen span, devices and stream.
-
-    Without `devices` all devices are chosen; without a `stream`, all streams.
-    """
+    """A gateway's store or an exported folder, a span, and the chosen devices and stream; () and `None` for all."""
 
     path: Location
     span: Span
@@ -91,10 +88,7 @@ class Tasks:
     def map(
         self, function: Callable[..., _Result], calls: _Arguments, progress: _Progress = lambda _: None
     ) -> list[_Result]:
-        """Run a function for each call's arguments. Return the outcomes in order.
-
-        `progress` is called with the number of calls that are done.
-        """
+        """Run a function for each call's arguments. Return the outcomes in order; `progress` gets the number done."""
         outcomes = []
         for arguments in calls:
             outcomes.append(function(*arguments))

@@ -98,10 +98,7 @@ class Inbox:
         self._closed = False
 
     def deliver(self, messages: Sequence[Message]) -> int:
-        """Append messages. Return how many were refused, because the inbox is closed or full, or a device's share is.
-
-        Messages that are too large are not among these; `take_refused` has their number.
-        """
+        """Append messages. Return how many were refused: the inbox was closed or full, or a device's share used up."""
         refused_count = 0
         with self._changed:
             for index, message in enumerate(messages):
@@ -283,8 +280,7 @@ class Used(NamedTuple):
 class Usage:
     """Each device's use of the worker, since the last `take` in `now`.
 
-    Messages without a frame are statuses, answers and refused messages. Frames of symbols that are checked as arrays
-    take no seconds here.
+    Messages without a frame are statuses, answers and refused messages. The check of frames as arrays is not counted.
     """
 
     def __init__(self, sender: Callable[[str], str] = lambda _topic: "") -> None:

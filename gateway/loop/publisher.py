@@ -43,10 +43,7 @@ RESERVED_US = 10_000_000
 
 
 class WatermarkCounter:
-    """A counter that starts at the store's number, or at the Unix time if that is higher, and keeps pace with time.
-
-    `now_us` is Unix time, and `elapsed_us` a steady clock, both in microseconds.
-    """
+    """A counter that starts at the store's number or the Unix time, if higher, and goes on with a steady clock."""
 
     def __init__(
         self,
@@ -183,10 +180,7 @@ class Publisher(Part):
             self._symbols.acknowledged(*report_key)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Publish as much as may be under way; when idle, also remove published rows from the outbox.
-
-        Raises DatabaseError, after which a later call goes on.
-        """
+        """Publish as much as may be under way; when idle, also tidy the outbox. DatabaseError: a later call goes on."""
         self._send_watermarks()
         self._report_symbols()
         self._report_outbox()

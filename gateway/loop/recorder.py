@@ -179,10 +179,7 @@ class Recorder:
         self.symbols.read_again()
 
     def seal(self, *, now: bool = False) -> None:
-        """Seal the journal if it is large or old, or with `now` in any case.
-
-        Raises DatabaseError: the journal stays as it was, and is not sealed again for a minute.
-        """
+        """Seal the journal if it is large or old, or with `now` anyway. DatabaseError: a later call tries again."""
         tail, seconds = self._store.symbols.tail, self._seconds()
         if not tail.rows and not now:
             self._last_seal = seconds

@@ -79,10 +79,7 @@ class Login:
         return max(0.0, failures[0] + _FAILURE_SECONDS - self._clock())
 
     def enter(self, password: str, peer: str) -> str | None:
-        """Begin a session and return its name; `None` for a wrong password, or if the peer's network is shut out.
-
-        With 1000 sessions, the oldest one ends.
-        """
+        """Begin a session and return its name; `None` for a wrong password, or if the peer's network is shut out."""
         if self.wait_seconds(peer) or len(password) > _MOST_CHARACTERS:
             return None
         if not hmac.compare_digest(_hash(password, self._salt), self._digest):

@@ -401,10 +401,7 @@ class HomeAssistant(Part):
         self._due_devices |= self._components_of.keys() - self._documents.keys()
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
-        """Forget a device whose document the broker has cleared.
-
-        Raises DatabaseError: the document is cleared again at the next connection.
-        """
+        """Forget a device whose document is cleared. DatabaseError: it is cleared again at the next connection."""
         device = self._cleared_devices.pop(message_id, None)
         if device is not None and accepted and device not in self._documents:
             with self._store.transaction():

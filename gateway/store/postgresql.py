@@ -278,10 +278,7 @@ class PostgresDatabase:
         return connection
 
     def _server_identity(self) -> tuple[int, int, int, str]:
-        """The identities of server, history and database, and the schema.
-
-        The history is another one after a restore, or when a standby has taken over.
-        """
+        """The identities of server, history (new after a restore or a standby's takeover) and database; the schema."""
         query = (
             "SELECT system_identifier, timeline_id, "
             "(SELECT oid::bigint FROM pg_database WHERE datname=current_database()), "
@@ -356,10 +353,7 @@ class PostgresDatabase:
             self._epochs = self.execute(_epochs(lease)).fetchone()
 
     def _try_lock(self, lease: Lease, deadline: float, *, end_others: bool) -> bool:
-        """Take a lease's lock by the deadline. Return whether this session has it.
-
-        With `end_others`, end other sessions that have it.
-        """
+        """Take a lease's lock by the deadline, `end_others`: from other sessions. Return whether this one has it."""
         while not self.execute("SELECT pg_try_advisory_lock(?)", (self._lock_key(lease.name),)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 return False

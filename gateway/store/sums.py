@@ -70,10 +70,7 @@ _KIND = Kind(REPORTS, _SCHEMA, FuguError)
 
 
 class SumStore:
-    """Reports and sets of homes, beside a store. Within `transaction`, all calls are one transaction.
-
-    Without it, each statement is one.
-    """
+    """Reports and sets of homes, beside a store. Calls that belong together are made within `transaction`."""
 
     def __init__(self, store: Location) -> None:
         self._location = part_of(store, "reports")

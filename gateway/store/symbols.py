@@ -560,10 +560,7 @@ CREATE TABLE heads (
         return symbols
 
     def remove_from_journal(self, numbers: Sequence[int]) -> Columns:
-        """Remove sequences from the journal, of all shards. Return their rows.
-
-        Call `read_again` after the transaction.
-        """
+        """Remove sequences from the journal of all shards. Return their rows. Later call `read_again`."""
         removed_numbers = np.array(numbers, dtype=np.int64)
         rows = self._db.execute("SELECT serial, batch FROM intact_journal ORDER BY serial").fetchall()
         removed_columns = []
