@@ -353,7 +353,7 @@ class PostgresDatabase:
             self._epochs = self.execute(_epochs(lease)).fetchone()
 
     def _try_lock(self, lease: Lease, deadline: float, *, end_others: bool) -> bool:
-        """Take a lease's lock by the deadline, `end_others`: from other sessions. Return whether this one has it."""
+        """Take a lease's lock by the deadline. Return whether this session has it; `end_others` ends other holders."""
         while not self.execute("SELECT pg_try_advisory_lock(?)", (self._lock_key(lease.name),)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 return False
