@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.compiler import compile_board_policy, compile_policy
-from fugu.contract.envelope import Envelope, Signature
+from fugu.contract.envelope import Envelope, Signature, sign
 from fugu.contract.errors import FuguError, PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import Address, RootDocument, verify_signatures, write_document
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.trust import Trust
+from fugu.host.files import write_secret
+from gateway.config import FleetConfig
 from gateway.estimates.catalogue import Catalogue
-from gateway.fleet.enrolled import FleetPolicies, read_roots
+from gateway.fleet.enrolled import Enrolled, FleetPolicies, read_roots
 from gateway.fleet.entries import Document, FleetError, Target
 from gateway.fleet.keys import Root, decrypt_key, encrypt_key
 from gateway.fleet.registry import Registry
@@ -108,6 +110,16 @@ def test_an_older_root_still_speaks_for_a_document(tmp_path: Path) -> None:
     assert not taken(envelope, roots[1:], tmp_path / "two.sqlite")
 
 
+def test_a_document_of_another_version_fleet_or_kind_is_not_believed(tmp_path: Path) -> None:
+    others = [
+        KEYS.envelope(policy_document(POLICY, version=6)),
+        KEYS.envelope(policy_document(POLICY, version=5, fleet="away")),
+        sign("stop", write_document(DOCUMENT), KEYS.policy[:2]),
+    ]
+    for number, envelope in enumerate(others):
+        assert not taken(envelope, [KEYS.root_document()], tmp_path / f"{number}.sqlite")
+
+
 def test_what_the_operator_pushes_follows_the_rule(case: tuple[Envelope, Reason | None]) -> None:
     """Too few signatures are read, as others may follow, and are not pushed; each that is there has to count."""
     envelope, refusal = case
@@ -142,6 +154,33 @@ def test_a_root_is_signed_by_its_own_keys_for_gateway_and_device(tmp_path: Path)
             read_roots([tmp_path / "bad"], "home")
         with pytest.raises(TrustError):
             Root(root, bad.encode()).trust()
+    (tmp_path / "next").write_bytes(KEYS.root_envelope(2))
+    assert [root.document.version for root in read_roots([tmp_path / "next", tmp_path / "good"], "home")] == [1, 2]
+    with pytest.raises(PolicyError, match="good is not a root of fleet away"):
+        read_roots([tmp_path / "good"], "away")
+
+
+def test_a_gateway_signs_with_a_gateway_key_of_its_fleet_only(tmp_path: Path) -> None:
+    (tmp_path / "root").write_bytes(KEYS.root_envelope())
+    write_secret(tmp_path / "secret", b"correct horse")
+    Registry(tmp_path / "fleet.sqlite", fleet="home").close()
+    Registry(tmp_path / "other.sqlite", fleet="away").close()
+    cases = [
+        (KEYS.gateway[0], "fleet.sqlite", ""),
+        (KEYS.policy[0], "fleet.sqlite", "key is not a gateway key of root version 1"),
+        (STRANGERS[0], "fleet.sqlite", "key is not a gateway key of root version 1"),
+        (KEYS.gateway[0], "other.sqlite", "other.sqlite is the registry of fleet away"),
+    ]
+    for key, registry, problem in cases:
+        write_secret(tmp_path / "key", encrypt_key(key, "correct horse"))
+        config = FleetConfig(
+            registry=tmp_path / registry,
+            roots=(tmp_path / "root",),
+            key=tmp_path / "key",
+            passphrase_file=tmp_path / "secret",
+        )
+        with pytest.raises(FuguError, match=problem) if problem else nullcontext():
+            Enrolled("home", config, Catalogue("home"), Counter()).close()
 
 
 def test_a_key_is_written_in_a_form_that_others_read_too(tmp_path: Path) -> None:
