@@ -101,9 +101,15 @@ def naming(path: Path, label: str) -> Iterator[None]:
 
 
 def _write(path: Path, content: str | bytes, mode: int, *, for_service: bool = False) -> None:
-    """Replace a file in one step, and force it to disk: readers see the old content or the new."""
+    """Replace a file in one step, and force it to disk: readers see the old content or the new.
+
+    No device or pipe is replaced, nor a link to one: root would take /dev/null from everybody.
+    """
     content_bytes = content.encode() if isinstance(content, str) else content
     try:
+        is_descriptor = path.is_symlink() and str(path.readlink()).startswith("/proc/")  # as /dev/stdout is
+        if is_descriptor or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise FuguError(f"cannot write {path}: it is a device or a pipe, and no file", Reason.STORAGE)
         descriptor, temporary_name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
         try:
             with os.fdopen(descriptor, "wb") as file:

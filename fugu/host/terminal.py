@@ -40,7 +40,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def run_program(work: Callable[[], int]) -> int:
-    """Run a program's work and return its exit code; 0 if the reader of its output has gone, as `head` does."""
+    """Run a program's work and return its exit code; 0 if the reader of its output has gone, as `head` does.
+
+    Standard output and error that are closed become /dev/null.
+    """
+    sys.stdout, sys.stderr = (
+        stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w") for stream in (sys.stdout, sys.stderr)
+    )
     for stream in (sys.stdout, sys.stderr):  # characters that their encoding lacks, as in a file's name, are escaped
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -27,7 +27,7 @@ from fugu.contract.sentences import Privacy, privacy_of
 from fugu.contract.stretches import LARGEST_PROTECTED
 from fugu.contract.topics import topic_of
 from fugu.host import arguments
-from fugu.host.files import write_secret
+from fugu.host.files import write_public, write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import answer_words, auto_document, auto_report, percent, verdict
 from fugu.library.place_words import place_document, place_report, place_verdict, place_words
@@ -261,8 +261,8 @@ class Plan:
             sensor: TOML lines of the agent's sensor (default: a replay of the held-back part of the recording).
 
         Raises:
-            FuguError: the folder holds a plan already, or this plan is not private.
-            OSError: a file cannot be written.
+            FuguError: the folder holds a plan already, this plan is not private, or a file cannot be written.
+            OSError: the folder cannot be made.
         """
         folder = Path(folder)
         if self.useful and not not_private:
@@ -283,10 +283,7 @@ class Plan:
         except UnicodeEncodeError:
             raise FuguError(f"{self.file} has a name that is not UTF-8: rename it") from None
         for name, content in contents.items():
-            if name == _PAGE:  # it has pictures of the recording
-                write_secret(folder / name, content)
-            else:
-                (folder / name).write_bytes(content)
+            (write_secret if name == _PAGE else write_public)(folder / name, content)  # a page shows the recording
         for name in {_POLICY, _AGENT, _PAGE} - texts.keys():
             (folder / name).unlink(missing_ok=True)  # of the plan that is overwritten
         return tuple(folder / name for name in texts)

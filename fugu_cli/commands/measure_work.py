@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fugu.contract.errors import UsageError
 from fugu.host import arguments
+from fugu.host.files import write_public
 from fugu.library.measure_words import planned_measurement, planned_network
 from fugu.library.report import Result
 from fugu.planning.measure_planner import make_measure_plan
@@ -54,7 +55,7 @@ def plan_measure(
     if output is not None:
         if missing := missing_fields(spec):
             raise UsageError(f"a policy needs {', '.join(missing)} in {file} (try 'fugu plan measure --help')")
-        output.write_text(build_measure_policy(plan).to_json(), encoding="utf-8")
+        write_public(output, build_measure_policy(plan).to_json())
     if svg is not None:
         svg.write_text(draw_measure_plan(plan), encoding="utf-8")
     files = ((output, "policy"), (svg, "picture"))

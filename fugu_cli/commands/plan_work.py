@@ -18,6 +18,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
 from fugu.contract.windows import Composing
 from fugu.host import arguments
+from fugu.host.files import write_public
 from fugu.library.checks import missing_sentence
 from fugu.library.report import Result
 from fugu.library.stream_words import compared_noise, planned_stream, planned_streams, planned_windows, releases_loss
@@ -198,7 +199,7 @@ def _write_policies(result: Result, policies: Mapping[Path, Policy], warnings: I
     """Write policies, each as the successor of the one in its file; return the result with a line for each."""
     for file, policy in policies.items():
         previous_text = file.read_bytes() if file.exists() else None
-        file.write_text(next_version(policy, previous_text).to_json(), encoding="utf-8")
+        write_public(file, next_version(policy, previous_text).to_json())
     lines = [f"policy written to {file}: {missing_sentence(policy)}" for file, policy in policies.items()]
     return result.with_lines(lines, warnings)
 

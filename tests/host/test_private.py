@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from edge_agent.outbox import Outbox
+from fugu.contract.errors import FuguError
 from fugu.host.answering import Answering
 from fugu.host.checks import private_database
+from fugu.host.files import write_public, write_secret
 from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import Lease
@@ -68,3 +72,30 @@ def test_doctor_names_whatever_of_a_database_others_may_read(
     findings = list(private_database(tmp_path / "store"))
     assert {finding.check: finding.verdict for finding in findings}.get(f"file {name}", "ok") == verdict
     assert len(findings) == 1 + (verdict == "FAIL" and name != "store")
+
+
+def test_no_pipe_is_replaced_by_a_file_and_no_link_to_an_open_one(tmp_path: Path) -> None:
+    """Root would replace /dev/null and /dev/stdout, for everybody on the machine."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    for name in ("pipe", "stdout"):
+        for write in (write_secret, write_public):
+            with pytest.raises(FuguError, match=f"cannot write .*{name}: it is a device or a pipe"):
+                write(tmp_path / name, "71")
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "stdout").is_symlink()
+
+
+def test_what_has_no_room_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    """A policy whose new version did not fit was an empty file."""
+    policy = tmp_path / "policy.json"
+    policy.write_text("old")
+    words = ["plan", "stream", "--q", ".1", "--r", ".4", "--epsilon", "1", "--period", "1"]
+    header = ["--for", "home/watch/hr", "--threshold", "70", "--states", "low,high"]
+    program = "import resource, sys\nfrom fugu_cli.main import main\n"
+    program += "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\nsys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words, *header, "-o", policy], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, policy.read_text()) == (1, "old"), done.stderr
+    assert f"cannot write {policy}" in done.stderr

@@ -36,3 +36,8 @@ def test_a_line_is_broken_between_words_on_a_terminal_and_whole_in_a_pipe() -> N
     assert all(line.startswith("     ") for line in narrow[1:-1])
     assert " ".join(narrow[0:-1]).split() == whole[0].split()
     assert narrow[-1] == whole[-1] == "  short"
+
+
+def test_a_program_whose_output_and_error_are_closed_ends_as_any() -> None:
+    program = "import sys; from fugu.host.terminal import run_program; sys.exit(run_program(lambda: print('x') or 3))"
+    assert subprocess.run(["sh", "-c", '"$0" -c "$1" >&- 2>&-', sys.executable, program], check=False).returncode == 3
