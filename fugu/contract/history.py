@@ -7,6 +7,7 @@ are numbers of ticks that were drawn.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -179,8 +180,8 @@ def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim:
             previous = spans[-1]
             assert previous.last is not None
             if first <= previous.last:  # windows of two versions over the same ticks
-                shared_ticks = first, min(row.last, previous.last)
-                spans = [part for span in spans for part in _shared_parts(span, *shared_ticks, noise)]
+                start, end = bisect_left(spans, first, key=attrgetter("end")), min(row.last, previous.last)
+                spans[start:] = [part for span in spans[start:] for part in _shared_parts(span, first, end, noise)]
                 if row.last <= previous.last:
                     continue
                 first = previous.last + 1
