@@ -167,11 +167,8 @@ class Catalogue:
     def charged_policies(self, device: str, stream: str) -> list[Policy]:
         """Return the policies that a stream of symbols ran or may run: audiences are charged for these."""
         versions_run = self._versions_run.get((device, stream), ())
-        return [
-            policy
-            for policy in self.policies(device, stream)
-            if policy.version in versions_run or self.may_run(device, policy.version)
-        ]
+        policies = self.policies(device, stream)
+        return [policy for policy in policies if policy.version in versions_run or self.may_run(device, policy.version)]
 
     def running_policies(self, device: str, stream: str) -> list[Policy]:
         """Return the policies of a stream of symbols that its device ran, or that are in files, even if refused."""

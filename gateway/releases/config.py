@@ -180,9 +180,11 @@ class ReleaseConfig(Document):
     def _check_consistency(self) -> Self:
         if SITE in self.audiences:
             raise ValueError("audience site sees the symbols: it has no epsilon of its own")
-        for name in self.audiences:
+        for name, audience in self.audiences.items():
             if name in RESERVED_AUDIENCES:
                 raise ValueError(f"{name} cannot be the name of an audience")
+            if not 1e-9 <= audience.epsilon <= 1e6:  # beyond, floats and charges have no numbers for its noise
+                raise ValueError(f"audience {name}: epsilon must lie in 1e-9..1e6")
         for release in self.releases:
             if release.audience not in {SITE, *self.audiences}:
                 raise ValueError(f"release {release.name} is for audience {release.audience}, which is not configured")

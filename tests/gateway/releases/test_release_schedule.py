@@ -238,6 +238,11 @@ def test_the_site_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
         ReleaseConfig.load(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "site")))
     with pytest.raises(FuguError, match="policy cannot be the name of an audience"):
         ReleaseConfig.load(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "policy")))
+    for epsilon in ("9e-10", "1.1e6"):
+        with pytest.raises(FuguError, match=r"audience public: epsilon must lie in 1e-9\.\.1e6"):
+            ReleaseConfig.load(
+                write_config(tmp_path, audiences=PUBLIC.replace("epsilon = 1.0", f"epsilon = {epsilon}"))
+            )
     with pytest.raises(FuguError, match=r"cannot read .*none\.toml"):
         ReleaseConfig.load(tmp_path / "none.toml")
 
