@@ -21,7 +21,7 @@ __all__ = ["run_command"]
 HELPS = {
     "pause": "Draw nothing and read no sensor, until it is over; what was drawn is sent.",
     "resume": "End a pause.",
-    "moved": "Let the outbox belong to this machine: the device was moved, and the other one never runs it again.",
+    "moved": "Let the outbox belong to this machine: the device was moved, and its old machine never runs it again.",
     "key": "Show the 30 digits of this device's key, for whoever runs the helper of a group.",
     "join": "Join a group of homes on your own terms; it asks for the 30 digits of the group's helper.",
     "set-back": "Go by this machine's clock again, after the gateway had signed a time far ahead.",

@@ -94,7 +94,7 @@ class _KeepAlive(_Sensor):
     """Fields of a sensor whose readings may hold until the next.
 
     Attributes:
-        keep_alive_ticks: how many ticks a sign that the source works is good for.
+        keep_alive_ticks: number of ticks for which a sign that the source works is good.
     """
 
     silence: Silence = "samples"
@@ -201,7 +201,7 @@ class Gpio(_Sensor):
         pin: Broadcom's number of the pin.
         pull_up: true: pulled up, active when low; false: pulled down, active when high.
         active_state: of a pin without a resistor, whether it is active when high.
-        since: whether a reading is 1 also if the pin was active at any moment since the tick before.
+        since: a reading is 1 also if the pin was active at any moment since the tick before.
     """
 
     kind: Literal["gpio"]

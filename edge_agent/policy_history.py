@@ -50,7 +50,7 @@ class DrawnTicks:
         self.changed = False
 
     def extend_to(self, last_tick: int) -> None:
-        """Let the last row go on to the last durable tick, unless it began later."""
+        """Let the last row go on to `last_tick`, the last durable tick, unless the row began later."""
         rows = self._timeline.rows
         if rows and rows[-1].first <= last_tick:
             self._timeline.extend(last_tick)

@@ -77,7 +77,7 @@ def system_entropy() -> Callable[[memoryview], None]:
 def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:
     """Return a function that draws the symbol for a state, or for a tick without one, from a noise table.
 
-    After a fork the child throws the block of words away. `entropy` fills a buffer with independent uniform bytes.
+    `entropy` fills a buffer with independent uniform bytes. A forked child throws the words of its parent away.
     """
     words = array("I", bytes(4 * BLOCK_WORDS))
     block = memoryview(words).cast("B")

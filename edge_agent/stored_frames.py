@@ -92,7 +92,7 @@ class StoredFrames:
             self._covered.pop(frame_id, None)
 
     def add(self, sequence: str, previous: int, last: int, payload: bytes) -> None:
-        """Store a frame after that of tick, or window index, `previous`; call this in a transaction."""
+        """Store a frame that follows the one that ended at tick, or window, `previous`; call this in a transaction."""
         self.newest += 1
         self._count += 1
         self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?)", (self.newest, sequence, previous, last, payload))

@@ -20,7 +20,7 @@ class GpioSensor(Sensor):
     Args:
         pull_up: True: pulled up, active when low; False: pulled down, active when high; None: no resistor.
         active_state: of a pin without a resistor, whether it is active when high.
-        since: whether a reading is 1 also if the pin was active at any moment since the tick before.
+        since: a reading is 1 also if the pin was active at any moment since the tick before.
     """
 
     def __init__(self, pin: int, *, pull_up: bool | None, active_state: bool | None, since: bool) -> None:

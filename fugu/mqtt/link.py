@@ -143,7 +143,7 @@ class Link:
         subscriptions: topics at QoS 1, at every connection; `subscribe` and `unsubscribe` change them.
         durable: keep the session, and messages for it, at the broker while disconnected.
         max_payload: bytes of the largest message that is taken; a larger one ends the connection. MQTT 3.1.1 cannot
-            announce the limit: there only a message above 2 MiB as well ends it.
+            announce the limit, so there it is at least 2 MiB.
         max_in_flight: most messages that are sent and not acknowledged; further messages wait here.
         on_message: called with topic, payload and whether the message was retained.
         on_messages: called in place of `on_message`, if given, with all messages of one turn of the network thread, in

@@ -24,7 +24,8 @@ CODES = ("storage-full", "storage", "clock", "policy-inactive", "policy-expired"
 class Line:
     """A stream of the image: its ticks, its outbox, and how far the outbox was sent.
 
-    Segments up to `sent` were sent on this connection; `patience` milliseconds after `moved` they are sent again.
+    Segments up to `sent` were sent on this connection. They are sent again `patience` milliseconds after `moved`, the
+    time of the last progress.
     """
 
     def __init__(self, name: str, outbox, ticker, version: int) -> None:
