@@ -141,6 +141,24 @@ def test_what_the_operator_pushes_follows_the_rule(case: tuple[Envelope, Reason 
             signed.check(root, NOW)
 
 
+def test_nobody_signs_beside_others_or_pushes_for_later_what_is_not_true() -> None:
+    root, guarantee = Root(KEYS.root_document(), KEYS.root_envelope()), POLICY.guarantee
+    false = POLICY.model_copy(update={"guarantee": guarantee.model_copy(update={"epsilon": 0.001})})
+    envelope = KEYS.envelope(policy_document(false, version=5, valid_from=NOW + 10))
+    signed = Signed.read(envelope.encode(), root)
+    with pytest.raises(FuguError, match=r"above the 0\.001 of its guarantee"):
+        signed.with_signatures(KEYS.policy[2:])
+    with refused_for(Reason.GUARANTEE):
+        signed.check(root, NOW)
+    past = Signed.read(KEYS.envelope(policy_document(POLICY, version=5, valid_until=NOW)).encode(), root)
+    with refused_for(Reason.EXPIRED):
+        past.check(root, NOW)
+    with pytest.raises(FleetError, match="not for device watch as it is enrolled"):
+        signed.check(root, NOW, [KEYS.enrolment().model_copy(update={"fleet": "away"})])
+    with pytest.raises(FleetError, match="a document of fleet away; the root is that of fleet home"):
+        Signed.read(KEYS.envelope(policy_document(POLICY, version=5, fleet="away")).encode(), root)
+
+
 def test_a_root_is_signed_by_its_own_keys_for_gateway_and_device(tmp_path: Path) -> None:
     good = Envelope.decode(KEYS.root_envelope())
     (tmp_path / "good").write_bytes(good.encode())
