@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError, cause
 
-__all__ = ["csv_rows", "moment"]
+__all__ = ["csv_rows", "moment", "refuse_pipe"]
 
 LATEST = 1e11
 """Unix seconds, about 3,000 years from now: a larger number is a time in milliseconds."""
@@ -35,6 +35,12 @@ def moment(cell: str) -> float:
     return seconds if abs(seconds) < LATEST else math.nan
 
 
+def refuse_pipe(path: Path, refusal: type[FuguError]) -> None:
+    """Raise `refusal` for a pipe: to open one waits for a writer, and what was read is gone."""
+    if path.is_fifo():
+        raise refusal(f"{path.name} is a pipe: write its contents into a file, and give that")
+
+
 @contextmanager
 def csv_rows(path: Path, refusal: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
     """Open a CSV file (gzip if .gz). Give its header, and the other rows numbered from 2; empty lines are left out.
@@ -43,6 +49,7 @@ def csv_rows(path: Path, refusal: type[FuguError], *, uneven: bool = False) -> I
     lengths than the header, and missing cells are empty. Without it such a row raises `refusal`, and so does a file
     that is no CSV file. OSError: the file cannot be read.
     """
+    refuse_pipe(path, refusal)
     open_file = gzip.open if path.suffix == ".gz" else open
     try:
         with open_file(path, "rt", encoding="utf-8-sig", newline="") as file:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
 from fugu.contract.errors import FuguError
+from fugu.host.csv_file import refuse_pipe
 
 __all__ = ["MOST_BYTES", "File"]
 
@@ -55,8 +56,7 @@ class File:
             FuguError: it is a pipe, which cannot be read again.
             OSError: the file cannot be read.
         """
-        if self.path.is_fifo():
-            raise FuguError(f"{self.name} is a pipe: write its contents into a file, and give that")
+        refuse_pipe(self.path, FuguError)
         with self.path.open("rb") as file:
             return file.read(len(_GZIP)) == _GZIP
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ def test_rows_have_the_numbers_of_their_lines(tmp_path: Path, name: str) -> None
     content = '\ufeff t, value\r\n1,2\r\n\r\n"3,5",4\r\n'.encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     assert read(tmp_path / name) == (["t", "value"], [(2, ["1", "2"]), (4, ["3,5", "4"])])
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """An agent whose recording was a pipe waited for a writer without a word."""
+    os.mkfifo(tmp_path / "r.csv")
+    with pytest.raises(RefusedError, match=r"r\.csv is a pipe: write its contents into a file"):
+        read(tmp_path / "r.csv")
 
 
 def test_an_empty_file_has_no_header(tmp_path: Path) -> None:
