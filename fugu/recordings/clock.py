@@ -46,11 +46,13 @@ _TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})([.,]\d+)?)?(?:\s*([AaPp])\.?(?:[Mm]\.?)?)
 _DATE = re.compile(rf"{_DAY}(?:[ T,]+{_TIME})?")
 _DAY_ONLY, _TIME_OF_DAY = re.compile(_DAY), re.compile(_TIME)
 _ZONE = re.compile(r"(?<=\d)(Z|[-+]\d\d:\d\d)$")
-_OFFSET = re.compile(r"\s+([-+]\d\d:?\d\d)(\s+[A-Z]{3,4})?$")
+_OFFSET = re.compile(r"(?<!\s)\s++([-+]\d\d:?\d\d)(\s+[A-Z]{3,4})?$")
 _SPELLED = re.compile(
     r"(?:[A-Za-z]{3,9},? +)?(?:(\d{1,2})[ -]([A-Za-z]{3})[a-z]*[ ,-]+|([A-Za-z]{3})[a-z]* +(\d{1,2}),? +)(\d{4})"
     r"(?:[ ,T]+(.*?)\s*(Z|GMT|UTC|[-+]\d\d:?\d\d)?)?"
 )
+_LONGEST = 100
+"""The most characters of a date with a month's name."""
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _COMPACT = re.compile(r"((?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))((?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?)?")
 """Dates in digits alone; Unix times of these years do not match."""
@@ -213,7 +215,7 @@ def _offset_words(offset: timedelta) -> str:
 
 def _iso_of_words(cell: str) -> str:
     """Rewrite a date with a month's name (01-Mar-2026 10:00, or Mar 1, 2026 10:00 AM) in ISO 8601; '' for others."""
-    match = _SPELLED.fullmatch(cell.strip())
+    match = _SPELLED.fullmatch(cell.strip()) if len(cell) <= _LONGEST else None
     name = "" if match is None else (match[2] or match[3]).lower()
     if match is None or name not in _MONTHS:
         return ""

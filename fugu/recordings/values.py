@@ -35,7 +35,7 @@ _GROUPED = re.compile(
     rf"[-+]?\d{{1,3}}(([{_SPACES}]\d{{3}})+([.,]\d+)?|(\.\d{{3}})+,\d+|(,\d{{3}})+\.\d+|(\.\d{{3}}){{2,}}|(,\d{{3}}){{2,}})"
 )
 """Numbers with separators between thousands that can be read in one way only."""
-_WITH_DECIMALS = re.compile(rf"[{_SPACES}]\d{{3}}[.,]|\..*,|,.*\.")
+_WITH_DECIMALS = re.compile(rf"[{_SPACES}]\d{{3}}[.,]|\A(?=[^.]*+\.)[^,]*+,")
 _THREE = re.compile(r"\d{1,3}(\.\d{3})?")
 _MOST_WORDS, _AGAIN, _LOOKED_AT, _FEWEST, _FEWEST_AMOUNTS = 8, 3, 200, 10, 0.1
 _THOUSANDS, _POINT_THREE = re.compile(r"[-+]?\d{1,3},\d{3}"), re.compile(r"[-+]?\d{1,3}\.\d{3}")

@@ -10,7 +10,7 @@ import random
 import sqlite3
 import tracemalloc
 import zipfile
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from fugu.recordings import file as recording_file
 from fugu.recordings import table as recording_table
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
+from fugu.recordings.readings import read_readings
 from fugu.recordings.table import Table
 from tests.support.recording_forms import FORMS, PLACES
 
@@ -481,3 +482,21 @@ def test_a_header_of_many_columns_is_refused_before_its_names_are_compared(tmp_p
     (tmp_path / "mine.csv").write_text(",".join(map("c{}".format, range(100_000))) + "\n" + "1," * 99_999 + "1\n")
     with pytest.raises(FuguError, match="more than 1000 columns: give a part"):
         read(tmp_path / "mine.csv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1" * 100_000 + "x,value\n1,2\n",
+        'time,value\n"1 Jan 2026 ' + " " * 3_000 + '\nx",2\n',
+        "time,value\n2026-01-01" + " " * 100_000 + "x,2\n",
+        'time,value\n"2026-01-01 ' + " " * 100_000 + '\nx",2\n',
+        "a" + "/a" * 30_000 + "\n",
+        "m v=1 1772323200\n" * 9 + f"m,{'a' * 1_000_000} v=1 1772323200\n",
+    ],
+)
+def test_a_long_cell_does_not_take_for_ever(tmp_path: Path, text: str) -> None:
+    """Patterns go over it once: over these, with every way to divide them, they would go for minutes to days."""
+    (tmp_path / "mine").write_text(text)
+    with suppress(FuguError):
+        read_readings(tmp_path / "mine")

@@ -22,8 +22,8 @@ _SIGNS = ",;\t|"
 _CHUNK = 1 << 22
 _LOOKED_AT = 60
 """The number of first lines among which the header is looked for."""
-_NUMBER = re.compile(r"\s*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
-_TIME = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T].*)?\s*|\s*\d{1,2}:\d{2}(:\d{2}.*)?\s*")
+_NUMBER = re.compile(r"\s*+[-+]?[.,]*+\d[\d.,]*+(e[-+]?\d+)?\s*", re.IGNORECASE)
+_TIME = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T].*+)?\s*|\s*\d{1,2}:\d{2}(:\d{2}.*+)?\s*")
 
 
 def read_delimited(file: File, min_cells: int | None = None) -> Table:

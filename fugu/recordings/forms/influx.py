@@ -17,7 +17,7 @@ _NOT_READINGS = ("", "result", "table", "_start", "_stop")
 _TIME, _VALUE = "_time", "_value"
 _LINE = re.compile(r"((?:[^ \\]++|\\.)++) ((?:[^ \"\\]++|\\.|\"(?:[^\"\\]++|\\.)*+\")++)(?: (-?\d{9,19}))?\s*")
 """A line: its series, its fields, and its time if it has one."""
-_PART = re.compile(r"((?:[^,=\\]++|\\.)++)=(\"(?:[^\"\\]++|\\.)*+\"|(?:[^,\\]++|\\.)*+)(?:,|$)")
+_PART = re.compile(r"(?<![^,])((?:[^,=\\]++|\\.)++)=(\"(?:[^\"\\]++|\\.)*+\"|(?:[^,\\]++|\\.)*+)(?:,|$)")
 _NAME = re.compile(r"((?:[^,\\]++|\\.)++),?")
 _FEWEST, _LOOKED_AT = 0.8, 40
 _TRUTH = {"t": "true", "T": "true", "f": "false", "F": "false"}

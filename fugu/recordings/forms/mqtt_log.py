@@ -20,7 +20,7 @@ __all__ = ["LOG", "MQTT_JSON_LOG", "MQTT_LOG"]
 
 _LINE = re.compile(
     r"(\d{9,10}(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*)[ \t](\S+)[ \t](.*)"
-    r"|([A-Za-z_][^\s,;|\"]*/[^\s,;|\"]+) (.*)"
+    r"|([A-Za-z_][^\s,;|\"/]*+/[^\s,;|\"]++) (.*)"
 )
 """A line with a time, a topic and a payload; or with a topic that has a slash, and a payload."""
 _FEWEST = 0.8
