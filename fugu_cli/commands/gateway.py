@@ -132,10 +132,9 @@ def cluster(
     from gateway.cluster.cluster import run_cluster
 
     logs.begin()
-    settings = GatewayConfig.read(config)
     with ExitStack() as startup:
         startup.enter_context(working(f"starting {shards} shards"))
-        return run_cluster(settings, shards, address, started=startup.close)
+        return run_cluster(GatewayConfig.read(config), shards, address, started=startup.close)
 
 
 @command(app, "status", shows=True)

@@ -129,12 +129,11 @@ _METRES = 500.0
 
 def fit_places(file: Path, options: ReadOptions, cell: float | None, order: int, output: Path | None) -> Result:
     """Fit a chain over square cells to traces, and write it if a file is named."""
-    metres = _METRES if cell is None else positive(cell, "cell")
     with working(f"fitting {file.name}"):
         traces = read_traces(file, options)
         if options.period is not None:
             traces = resampled(traces, options.period)
-        model = fit_grid(traces, metres, period_seconds=options.period)
+        model = fit_grid(traces, _METRES if cell is None else positive(cell, "cell"), period_seconds=options.period)
         document = grid_document(model, traces) if order == 1 else order_two_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")

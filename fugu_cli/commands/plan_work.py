@@ -358,8 +358,10 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
     policies = {}
     if output is not None:
         stream_plans = stream_policies(plan, _headers(plan, header, fleet, devices))
-        output.mkdir(parents=True, exist_ok=True)
         policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in stream_plans}
+        if len(policies) < len(stream_plans):
+            raise UsageError("two streams would have one file: name their devices otherwise with --for")
+        output.mkdir(parents=True, exist_ok=True)
     return _write_policies(planned_streams(plan), policies, [model.warning])
 
 

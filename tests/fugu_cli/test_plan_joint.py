@@ -93,6 +93,15 @@ def test_json_says_what_each_stream_may_tell(fugu: Fugu, room: Path) -> None:
 
 
 @pytest.mark.long
+def test_two_streams_that_would_have_one_file_are_refused(fugu: Fugu, room: Path, tmp_path: Path) -> None:
+    model = tmp_path / "room.json"
+    model.write_text(room.read_text().replace('"light"', '"c"').replace('"motion"', '"b-c"'))
+    done = fugu("plan", "joint", model, "--epsilon", 1, "--for", "home/a-b,a", "-o", tmp_path / "policies")
+    assert (done.code, done.err.count("\n"), (tmp_path / "policies").exists()) == (2, 1, False)
+    assert "two streams would have one file" in done.err
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
