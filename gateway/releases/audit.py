@@ -72,6 +72,7 @@ from gateway.releases.inputs import NoisyInputs, Question, canonical_table, tabl
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import sensitivity
 from gateway.releases.tables import LedgerRows
+from gateway.store.engine import LedgerError
 
 __all__ = ["Disclosure", "TrustedPolicies", "verify"]
 
@@ -181,7 +182,10 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
             elif problem := _question_problem(frame, charges, document.question):
                 entry_problem = problem
             elif not (is_erased and entry["inputs"] == entry["inputs_digest"] == ""):
-                entry_problem = _answer_problem(entry, frame, charges, document, tables, noise_totals, policies)
+                try:
+                    entry_problem = _answer_problem(entry, frame, charges, document, tables, noise_totals, policies)
+                except _READ_ERRORS as error:
+                    entry_problem = f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
         problems += [f"entry {entry['number']}: {entry_problem}"] if entry_problem else []
     return problems + noise_problems(noise_totals)
 
@@ -260,16 +264,14 @@ def _answer_problem(
 ) -> str:
     """The reason why a release does not follow from its sums and noise, or ''.
 
-    Adds to `noise_totals`, by scale, how many numbers got noise and the noise's total absolute size.
+    Adds to `noise_totals`, by scale, how many numbers got noise and the noise's total absolute size. Raises one of
+    `_READ_ERRORS` if the entry, the question or the tables do not fit together.
     """
     question, inputs = document.question, entry["inputs"].encode()
     if inputs_digest(document.text, frame.first, inputs) != entry["inputs_digest"]:
         return "what it was computed from was changed"
-    try:
-        noisy = NoisyInputs.read(json.loads(inputs), tables)
-        estimates, ticks = noisy.answer(question.query, question.confidence)
-    except _READ_ERRORS as error:
-        return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
+    noisy = NoisyInputs.read(json.loads(inputs), tables)
+    estimates, ticks = noisy.answer(question.query, question.confidence)
     width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
     names = ("value", "standard error", "interval", "interval")
     frame_columns = (frame.values, frame.standard_errors, frame.low, frame.high)
@@ -445,11 +447,16 @@ def verify(
     Args:
         payloads: releases that were received, as entry number and bytes; the ledger must hold the same bytes.
         policies: the policies to compare classes, tables and windows with; if empty, the ledger alone vouches for them.
+
+    Raises LedgerError if a record holds text, bytes or a number in the place of another of these.
     """
-    with ledger.snapshot() as rows:
-        trusted = policies or TrustedPolicies()
-        audit = replay_ledger(rows, payloads or {}, trusted)
-        return audit._replace(problems=(*audit.problems, *content_problems(rows, trusted)))
+    trusted = policies or TrustedPolicies()
+    try:
+        with ledger.snapshot() as rows:
+            audit = replay_ledger(rows, payloads or {}, trusted)
+            return audit._replace(problems=(*audit.problems, *content_problems(rows, trusted)))
+    except (AttributeError, TypeError):  # columns of SQLite take values of any type
+        raise LedgerError("a record of the ledger holds a value of another type than its column") from None
 
 
 def replay_ledger(rows: LedgerRows, payloads: Mapping[int, bytes], policies: TrustedPolicies | None = None) -> Audit:

@@ -203,7 +203,7 @@ class ReleaseSchedule:
         return dict(self._next_ticks)
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Note a new connection to the broker; nothing is published before the first.
+        """Note a new connection to the broker; nothing is published before the first, and missing frames may come now.
 
         With `begun_anew` releases under way are published again, because the broker will not acknowledge them.
         """
@@ -222,7 +222,6 @@ class ReleaseSchedule:
     def wait_again(self) -> None:
         """Note that another process takes frames again: missing frames may be on their way, and are waited for."""
         self._connected_at = max(self._connected_at, self._seconds())
-        self._gap_since.clear()
 
     def needed_ticks(self) -> dict[tuple[str, str], int]:
         """The first tick that a release still to be made needs, by device and stream. DatabaseError or LedgerError."""
@@ -371,8 +370,8 @@ class ReleaseSchedule:
         return min(newest_ticks.high, tick_at(job.clock, self._releases.maker.now_us())) - job.plan.patience
 
     def _has_waited(self, job: Job) -> bool:
-        """Tell whether the frames that a schedule's next window misses have been waited for long enough."""
-        return self._seconds() - self._gap_since[job.name][1] >= _LATE_SECONDS
+        """Tell whether missing frames of a schedule's next window were waited for, also since the newest connection."""
+        return self._seconds() - max(self._gap_since[job.name][1], self._connected_at) >= _LATE_SECONDS
 
     def _after_gap(self, job: Job, first: int) -> int:
         """The first tick of the next window, after an empty one, that has a stored frame or is not past everywhere."""

@@ -17,6 +17,7 @@ from gateway.releases.entries import canonical_bytes, digest, inputs_digest
 from gateway.releases.inputs import canonical_table, table_of
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part
+from gateway.store.engine import LedgerError
 from tests.support.ledgers import inputs_of
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import frames, policy
@@ -110,6 +111,25 @@ def test_no_scale_stops_an_audit(tmp_path: Path, scale: str) -> None:
     assert verify(bench.ledger).problems == ("entry 1: cannot be computed again: a scale is no number above 0",)
     bench.ledger._db.execute("UPDATE entries SET inputs=?", ("[" * 100_000,))
     assert verify(bench.ledger, policies=TrustedPolicies([policy()])).problems
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            "UPDATE allowances SET allowance='x'",
+            "UPDATE allowances SET epsilon=x'00'",
+            "UPDATE members SET charge='x'",
+        ),
+        *("UPDATE entries SET first='x'", "UPDATE entries SET topic=x'00'", "UPDATE entries SET payload='x'"),
+        "UPDATE documents SET document=x'00'",
+    ],
+)
+def test_a_value_of_another_type_is_said_in_one_line(tmp_path: Path, change: str) -> None:
+    bench = bench_of(tmp_path, scheduled(scale="20"), windows=1)
+    bench.ledger._db.execute(change)
+    with pytest.raises(LedgerError, match="a value of another type than its column"):
+        verify(bench.ledger)
 
 
 def test_inputs_of_another_form_stop_no_audit(tmp_path: Path) -> None:

@@ -32,10 +32,12 @@ from gateway.releases.allowance import allowance, charge, noise_problem, smalles
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.charges import nats, units_above, units_below
 from gateway.releases.config import Reader, ReleaseConfig
+from gateway.releases.entries import canonical_bytes, digest, inputs_digest
+from gateway.releases.inputs import NoisyInputs
 from gateway.releases.jobs import jobs
 from gateway.releases.maker import LaterError
 from gateway.releases.setup import release_now
-from gateway.releases.statistics import two_valued_weights
+from gateway.releases.statistics import Query, two_valued_weights
 from gateway.releases.worth import mechanism_notes
 from gateway.store.engine import LedgerError
 from tests.support.ledgers import key
@@ -239,6 +241,28 @@ def test_verify_recomputes_by_the_rule_of_each_mechanism(
     problems = verify(bench.ledger).problems
     assert any(problem in line for line in problems) if problem else problems == (), problems
     assert all("\n" not in problem for problem in problems)
+
+
+def test_a_question_about_a_state_that_no_policy_has_stops_no_audit(tmp_path: Path) -> None:
+    """The question, its digest, the answer of windows alone and the release are all forged together."""
+    bench = Bench(tmp_path, planned("wasserstein"), audiences=NOBODY, fleet=FLEET)
+    (frame,) = bench.work(*frames([LENGTH] * 3))
+    inputs = canonical_bytes({"windows": [[5.0], [4.0], [1.0], LENGTH], "windows_scale": "3"})
+    estimates, _ = NoisyInputs.read(json.loads(inputs), {}).answer(Query("count", (2,)), frame.confidence)
+    columns = zip(("values", "standard_errors", "low", "high"), estimates, strict=True)
+    numbers: dict[str, Any] = {name: (float(column[0]),) for name, column in columns}
+    payload = replace(frame, noise="device-windows", states=("level 2",), **numbers).encode()
+    with bench.ledger.snapshot() as rows:
+        (number, question), *_ = [(n, json.loads(text)) for n, _, text in rows.documents() if "labels" in text]
+    question |= {"labels": [*question["labels"], "level 2"], "query": ["count", [2]]}
+    text = canonical_bytes(question)
+    bench.ledger._db.execute(
+        "UPDATE documents SET document=?, digest=? WHERE id=?", (text.decode(), digest(text), number)
+    )
+    values = (inputs.decode(), inputs_digest(text, frame.first, inputs), payload)
+    bench.ledger._db.execute("UPDATE entries SET inputs=?, inputs_digest=?, payload=?, noise='device-windows'", values)
+    (problem,) = verify(bench.ledger, policies=TrustedPolicies(FLEET)).problems
+    assert problem.startswith("entry 1: cannot be computed again: ")
 
 
 @pytest.mark.parametrize("mechanism", ["wasserstein", "group"])

@@ -305,13 +305,17 @@ def test_what_has_piled_up_is_waited_for_after_a_new_connection(tmp_path: Path, 
     assert [(frame.first, frame.devices) for frame in bench.frames] == [(0, 2), (20, 2), (40, 2), (60, 1)]
 
 
-def test_a_missing_frame_is_waited_for_anew_if_another_process_is_there_again_or_an_earlier_window_is_first(
-    tmp_path: Path,
+@pytest.mark.parametrize("again", ["a connection", "another process"])
+def test_a_missing_frame_is_waited_for_anew_after_a_new_connection_or_if_an_earlier_window_is_first(
+    tmp_path: Path, again: str
 ) -> None:
     bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
     bench.work(*steady(40, 49), *steady(55, 64))
     bench.now += 29.0
-    bench.schedule.wait_again()
+    if again == "a connection":
+        bench.schedule.connected(begun_anew=False)
+    else:
+        bench.schedule.wait_again()
     bench.now += 1.0
     bench.work()
     assert starts(bench) == []
