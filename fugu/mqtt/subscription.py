@@ -159,6 +159,7 @@ class AsyncSubscription(Subscriber):
         """Connect, in the background; LinkError if TLS or password files cannot be read."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        self._is_waking = False
         self._link_lock = threading.Lock()
         self.link.start()
         return self
@@ -204,8 +205,14 @@ class AsyncSubscription(Subscriber):
 
     def _queue_message(self, topic: str, payload: bytes) -> None:
         super()._queue_message(topic, payload)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._wake.set)
+        if not self._is_waking:  # otherwise a loop that is blocked would collect a call for every message
+            self._is_waking = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._is_waking = False
+        self._wake.set()
 
     def _fall_back(self) -> None:
         with self._link_lock:

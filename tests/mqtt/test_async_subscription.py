@@ -176,6 +176,23 @@ def test_other_tasks_go_on_while_messages_come_faster_than_they_are_read(broker:
     run(broker, test)
 
 
+def test_a_blocked_loop_collects_one_call_however_many_messages_come(broker: Mosquitto) -> None:
+    async def test(subscription: AsyncSubscription) -> None:
+        await turns()
+        calls: list[Callable[[], None]] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subscription._loop, "call_soon_threadsafe", calls.append)
+            from_a_thread(subscription, *[b"junk"] * 50, frame(0))
+        (call,) = calls
+        call()
+        assert await anext(subscription) == readings_of(0)[0]
+        from_a_thread(subscription, frame(2))
+        got = [await anext(subscription) for _ in range(3)]
+        assert got == readings_of(0, 4)[1:]
+
+    run(broker, test)
+
+
 def test_a_network_thread_that_outlives_its_loop_does_no_harm(broker: Mosquitto) -> None:
     async def main() -> AsyncSubscription:
         async with AsyncSubscription(broker.broker, fleet="home") as subscription:
