@@ -3,10 +3,16 @@
 Argument: the compiled policy. Prints how many bytes a segment has, and after how many damages its frames were there.
 """
 
+import errno
 import sys
 
 from fugu.core.compiled import read_policy
+from sanitiser import outbox as outbox_module
 from sanitiser.outbox import Outbox
+
+
+def fails(_path, _mode):
+    raise OSError(errno.EIO)
 
 
 def frames_of(outbox):
@@ -27,6 +33,13 @@ def main(policy, folder):
     name = f"{folder}/{outbox.newest:08x}"
     with open(name, "rb") as file:
         whole = file.read()
+    outbox_module.open = fails
+    try:
+        Outbox(folder, policy)
+        raise AssertionError("a segment that cannot be read is taken for damaged")
+    except OSError:
+        outbox_module.open = open
+    assert frames_of(Outbox(folder, policy)) == after
     there = 0
     for place in range(len(whole)):
         data = bytearray(whole)

@@ -25,7 +25,10 @@ class OutboxError(Exception):
 
 
 class Outbox:
-    """The segments of one stream, in a folder that is made. OutboxError if its segments are of another clock.
+    """The segments of one stream, in a folder that is made.
+
+    OutboxError if its segments are of another clock, OSError if the newest cannot be read: it must not be taken for
+    damaged, as an older one has not all reserved ticks.
 
     No tick above `reserved` was ever drawn. `last_framed` is the last tick of the newest frame. `indices` has, by the
     name of a window, the index of the last one that was released. `clock` is epoch and period in microseconds. Numbers
@@ -49,12 +52,12 @@ class Outbox:
                 except OSError:
                     pass  # it is there, or writing will say what is wrong
         ids = sorted(int(file[0], 16) for file in os.ilistdir(folder))
-        while ids and self._read(ids[-1]) is None:  # cut off while it was written
+        while ids and self._load(ids[-1]) is None:  # cut off while it was written
             os.remove(self._path(ids.pop()))
         self.oldest = ids[0] if ids else 1
         if ids:
             self.newest = ids[-1]
-            state = self._read(self.newest)[0]
+            state = self._load(self.newest)[0]
             _, _, *clock, self.reserved, self.last_framed = struct.unpack_from(_HEAD, state)[:6]
             self.shift, self.since, self.counter, windows = struct.unpack_from(_HEAD, state)[6:]
             if tuple(clock) != self.clock:
@@ -179,12 +182,16 @@ class Outbox:
         return "%s/%08x" % (self._folder, segment_id)
 
     def _read(self, segment_id: int):
-        """Read the state and the frames of a segment; None if it is missing, or its state is damaged."""
+        """Read a segment as `_load` does; None also if it is missing, or cannot be read."""
         try:
-            with open(self._path(segment_id), "rb") as file:
-                segment = file.read()
+            return self._load(segment_id)
         except OSError:
             return None
+
+    def _load(self, segment_id: int):
+        """Read the state and the frames of a segment; None if its state is damaged. OSError if it cannot be read."""
+        with open(self._path(segment_id), "rb") as file:
+            segment = file.read()
         end = len(segment) - 2
         state, second_state = _read_state(segment, 0), None
         if end > 0:
