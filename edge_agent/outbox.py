@@ -44,6 +44,7 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.core.frames import window_frame
 from fugu.core.policy import Window
 from fugu.host.database import OUTBOX, Database, damage, open_database, transaction
+from fugu.host.process import NOTICES
 
 __all__ = ["Outbox", "OutboxError", "OutboxFullError", "StoredKey", "identifiers"]
 
@@ -204,6 +205,9 @@ class Outbox:
         retention = retention or Keeping()
         self._by_tick = retention.by_tick
         self._open: dict[str, OpenFrame] = {}
+        was_empty = False
+        with suppress(OSError):
+            was_empty = self.path.stat().st_size == 0
         self._db = open_database(
             self.path,
             OUTBOX,
@@ -220,6 +224,8 @@ class Outbox:
                 raise OutboxError(f"outbox {path} is damaged ({problem}): {OUTBOX.remedy}")
             with transaction(self._db):
                 if self._db.execute("SELECT 1 FROM device").fetchone() is None:
+                    if was_empty:
+                        NOTICES.warning("outbox %s was an empty file: if frames were in it, they are lost", path)
                     device_row = fleet, device, secrets.token_bytes(16)
                     self._db.execute("INSERT INTO device VALUES (?, ?, ?, '0', X'')", device_row)
                 *owner, counter = self._db.execute("SELECT fleet, device, counter FROM intact_device").fetchone()

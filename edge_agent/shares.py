@@ -91,15 +91,21 @@ class Helpers:
         self._warned: set[str] = set()
 
     def follow(self, plans: Sequence[StreamPlan]) -> None:
-        """Follow the groups of these plans: check the keys that have arrived for them, and drop other keys."""
+        """Follow the groups of these plans: check the keys that have arrived for them, and drop other keys.
+
+        Nothing is read, so that nothing fails after plans were stored: `sums` has read which keys are the newest.
+        """
         self._roots = {group_sum.name: group_sum.helper for plan in plans for group_sum in plan.sums}
         self._keys = {group: key for group, key in self._keys.items() if group in self._roots}
-        self._stored = {group: self._outbox.opening_key(group) for group in self._roots}
         self._waiting |= {group: key for group, key in self._heard.items() if group in self._roots}
         self._check_keys()
 
     def sums(self, plan: StreamPlan, entropy: Callable[[memoryview], None], shift: int) -> StreamSums:
-        """Begin the sums of a stream. FuguError if a window has changed, or the device has no key."""
+        """Begin the sums of a stream; call it before `follow`, for each stream.
+
+        FuguError if a window has changed, or the device has no key. sqlite3.Error if the outbox fails.
+        """
+        self._stored |= {window_sum.name: self._outbox.opening_key(window_sum.name) for window_sum in plan.sums}
         self._seed = self._seed or device_key(self._outbox.path)
         last_numbers = [self._outbox.register_window(plan.stream, window_sum) for window_sum in plan.sums]
         return StreamSums(plan, last_numbers, entropy, self, shift)

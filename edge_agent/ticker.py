@@ -180,10 +180,10 @@ class Ticker:
             stored_records = self._window_file.begin(plans)
         except OSError as error:
             raise OutboxError(f"cannot use the windows of outbox {self._outbox.path}: {error}") from None
-        if self._helpers is not None:
-            self._helpers.follow(plans)
         for plan, sensor in zip(plans, sensors, strict=True):
             self.streams.append(self._open_stream(plan, self.sensors.adopt(plan, sensor), stored_records))
+        if self._helpers is not None:
+            self._helpers.follow(plans)
         restart(self.streams, self._clock, self._clock.continues)
         self._follow_clock()
 

@@ -71,9 +71,9 @@ class Device:
         self.events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
         self.helpers = Helpers(self.outbox, "home", "watch", self.events.put)
-        self.helpers.follow([self.plan])
         self.outbox.register(self.plan)
         self.begin(shift)
+        self.helpers.follow([self.plan])
 
     def begin(self, shift: int = 0) -> None:
         """Begin with the sums anew, as after a change of policy or of the clock."""
@@ -280,6 +280,19 @@ def test_a_helper_whose_clock_was_set_back_at_a_restart_opens_nothing(device: De
     answer = restarted.add_page(page, 0.0)
     assert OpeningAnswer.decode(Envelope.decode(answer).payload).reason == "key-gone"
     assert restarted.add_page(page, 0.0) == answer
+
+
+def test_an_outbox_that_cannot_be_read_any_more_refuses_no_policy_that_was_stored(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_group: str) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    device.begin()
+    with monkeypatch.context() as patch:
+        patch.setattr(device.outbox, "opening_key", fail)
+        device.helpers.follow([device.plan])
+    device.ready(3)
 
 
 def test_a_window_without_any_tick_is_reported_like_every_other(device: Device) -> None:

@@ -63,6 +63,16 @@ def test_frames_of_a_table_have_one_size_whatever_its_symbols_and_the_policy_tha
     assert sizes == {45 + 3}
 
 
+def test_an_outbox_that_was_emptied_begins_anew_with_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    new_outbox(tmp_path).close()
+    new_outbox(tmp_path).close()
+    assert not caplog.messages
+    (tmp_path / "outbox.sqlite").write_bytes(b"")
+    new_outbox(tmp_path).close()
+    (line,) = caplog.messages
+    assert "was an empty file: if frames were in it, they are lost" in line
+
+
 def test_a_new_policy_version_begins_a_new_frame(outbox: Outbox) -> None:
     outbox.append(PLAN, 1, b"\0")
     newer = stream_plan(version=2, frame_ticks=4)
