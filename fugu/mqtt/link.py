@@ -204,7 +204,8 @@ class Link:
     def maintain(self) -> None:
         """Fall back to MQTT 3.1.1 if the broker has said, or shown by silence, that it does not know MQTT 5.
 
-        Also call `on_absent` once if no broker is there.
+        If a file of the broker cannot be read any more, `last_error` says so, and the next call tries again. Also call
+        `on_absent` once if no broker is there.
         """
         wait_start = self._waits_since  # the network thread may set it to None meanwhile
         if wait_start is not None and time.monotonic() - wait_start > ANSWER_SECONDS:
@@ -214,8 +215,11 @@ class Link:
             self._fall_back = False
             _end_thread(self._client)
             self.protocol = "3.1.1"
-            _log.info("broker does not speak MQTT 5: using 3.1.1")
-            self.start()
+            try:
+                self.start()
+                _log.info("broker does not speak MQTT 5: using 3.1.1")
+            except LinkError as error:
+                self.protocol, self._fall_back, self.last_error = "5", True, str(error)
 
     @property
     def falls_back(self) -> bool:

@@ -65,6 +65,22 @@ def test_falls_back_to_3_1_1_with_the_embedded_broker(tmp_path: Path, durable: b
         assert echo(Broker(port=port), durable=durable).protocol == "3.1.1"
 
 
+def test_a_password_file_that_is_gone_when_it_falls_back_is_said_and_tried_again(tmp_path: Path) -> None:
+    password_file = tmp_path / "password"
+    password_file.write_text("secret\n")
+    broker = Broker(port=Mosquitto(tmp_path).port, username="watch", password_file=str(password_file))
+    with Link(broker, "watch") as link:
+        link._fall_back = True
+        password_file.unlink()
+        for _ in range(2):
+            link.maintain()
+            assert link.falls_back
+            assert link.last_error == "cannot read the password file: No such file or directory"
+        password_file.write_text("secret\n")
+        link.maintain()
+        assert link.protocol == "3.1.1"
+
+
 def test_a_broker_that_is_not_there_is_an_error_in_words_and_no_exception(tmp_path: Path) -> None:
     broker = Mosquitto(tmp_path)
     link = open_link(Broker(port=broker.port, max_backoff=1))
