@@ -159,8 +159,12 @@ class Ticker(Pace):
             return False
 
     def close(self) -> None:
-        """Close the frame under way and store it; after an OSError it stays, and is stored with the next frame."""
-        if self._stream is not None and not self._stream.is_empty:
+        """Store the frame under way, and frames that wait; after an OSError they stay for the next frame."""
+        if self._stream is None:
+            return
+        if self._stream.is_empty:
+            self._outbox.reserve(self._outbox.reserved)  # a later policy's frames must follow those that wait
+        else:
             self._outbox.seal(self._stream.close(), self.last_tick)
 
     def switch(self, policy: Policy | None) -> None:

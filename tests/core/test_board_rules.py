@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 from array import array
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,6 +48,7 @@ def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
     outbox = SimpleNamespace(
         **{"reserved": -1, "clock": (0, PERIOD), "shift": 0, "since": 0},
         set_shift=lambda *_: None,
+        reserve=lambda _last_tick: None,
         seal=lambda *sealing: sealed.append(sealing),
     )
     drawn: list[int] = []
@@ -180,6 +183,44 @@ def test_every_word_of_a_board_is_used_once_and_no_byte_of_it_stays() -> None:
     for below in (3, 2**16, 2**31):
         noise.uniform_below(fill)(below)
         assert blocks.pop() == bytes((below - 1).bit_length() + 7 >> 3)
+
+
+def test_a_frame_that_waits_for_the_disk_comes_before_those_of_the_next_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next policy's first frame said that the ticks of the frame before were lost."""
+    module, clock = board_module("outbox"), Clock()
+    monkeypatch.setattr(os, "ilistdir", lambda folder: [(name,) for name in os.listdir(folder)], raising=False)
+    first, second = (
+        read_policy(compile_board_policy(CASES["running mean"].policy.model_copy(update={"version": version})))
+        for version in (1, 2)
+    )
+    clock.step = first.period_us
+    outbox = module.Outbox(str(tmp_path / "outbox"), first)
+
+    def stream(policy: Any, outbox: Any) -> Stream:
+        return Stream(policy, seeded(1), outbox.last_framed, {}, outbox.since, outbox.shift)
+
+    ticker = ticks.Ticker(first, clock, outbox, stream, lambda: 70)  # type: ignore[arg-type]
+    while ticker._stream is None or len(ticker._stream._symbols) < first.frame_ticks - 1:
+        ticker.step()
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "open", fail, raising=False)
+        assert not ticker.step()
+    ticker.close()
+    ticker.switch(second)
+    for _ in range(3 * second.frame_ticks):
+        ticker.step()
+    sent, segment = list[tuple[int, int]](), outbox.next(0)
+    while segment is not None:
+        sent += [(previous, last) for name, previous, last, _ in segment[1] if "/" not in name]
+        segment = outbox.next(segment[0])
+    assert [previous for previous, _ in sent] == [-1, *(last for _, last in sent[:-1])]
+    assert len(sent) > 1
 
 
 class JumpingMachine:
