@@ -11,6 +11,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from errno import ENOSPC
 from typing import TYPE_CHECKING
 
@@ -315,14 +316,20 @@ class Ticker:
         last_tick = self._outbox.register(plan)
         clock = self._clocks.setdefault((plan.epoch_us, plan.period_us), TickClock(plan.epoch_us, plan.period_us))
         clock.follow(*self._outbox.shift(plan.stream))
-        counters = self._counters(plan, clock.since, last_tick, stored_records or {})
+        counters = self._counters(plan, clock.shift, clock.since, last_tick, stored_records or {})
         return Stream(plan, clock, sensor, self._entropy, last_tick, counters, self._sums(plan, clock.shift))
 
     def _counters(
-        self, plan: StreamPlan, since: int, last_tick: int, stored: Mapping[tuple[str, str], Sequence[WindowRecord]]
+        self,
+        plan: StreamPlan,
+        shift: int,
+        since: int,
+        last_tick: int,
+        stored: Mapping[tuple[str, str], Sequence[WindowRecord]],
     ) -> list[RecordedCounter]:
         draw_below, counters = uniform_below(self._entropy), []
-        for window in plan.windows:
+        for window in map(copy, plan.windows):
+            window.shift = shift
             records = stored.get((plan.stream, window.name), ())
             records = [record for record in records if record.through <= last_tick]  # later ones are of another outbox
             last_index = self._outbox.register_window(plan.stream, window)
@@ -355,7 +362,7 @@ class Ticker:
             shift_before, _ = self._outbox.shift(stream.plan.stream)
             self._outbox.set_shift(stream.plan, shift, since)
             if shift != shift_before:
-                stream.counters = self._counters(stream.plan, since, -1, {})
+                stream.counters = self._counters(stream.plan, shift, since, -1, {})
         for stream in streams:
             stream.next_tick = first_tick
             stream.sums = self._sums(stream.plan, shift)  # a clock that was set ends the windows under way

@@ -1,4 +1,4 @@
-"""Blocks of the local day: the block of a tick follows from its number alone.
+"""Blocks of the local day: the block of a tick follows from the number of its wall tick alone.
 
 The transitions of a time zone are compiled into the signed policy. So neither the device's zone, nor its place, nor a
 later zone database moves a block. Days of 23 and of 25 hours put every tick into exactly one block. The module needs

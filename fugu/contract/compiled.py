@@ -27,9 +27,10 @@ CELLS = 3
 
 
 class AgentWindow(Window):
-    """A window that may have a count for each block of the local day."""
+    """A window that may have a count for each block of the local day; ticks are `shift` ahead of the wall clock."""
 
     blocks: DayBlocks | None = None
+    shift = 0
     epoch_us: int
     period_us: int
 
@@ -41,7 +42,8 @@ class AgentWindow(Window):
         count_index = super().place(tick, state)
         if self.blocks is None:
             return count_index
-        block = self.blocks.at(self.epoch_us + tick * self.period_us)  # the same is done for every state
+        wall_tick = tick - self.shift
+        block = self.blocks.at(self.epoch_us + wall_tick * self.period_us)  # the same is done for every state
         return count_index if count_index is None or count_index == NONE else block
 
     def is_recorded(self, index: int, tick: int) -> bool:

@@ -190,7 +190,7 @@ def test_a_frame_that_waits_for_the_disk_comes_before_those_of_the_next_policy(
 ) -> None:
     """The next policy's first frame said that the ticks of the frame before were lost."""
     module, clock = board_module("outbox"), Clock()
-    monkeypatch.setattr(os, "ilistdir", lambda folder: [(name,) for name in os.listdir(folder)], raising=False)
+    monkeypatch.setattr(os, "ilistdir", lambda folder: [(file.name,) for file in Path(folder).iterdir()], raising=False)
     first, second = (
         read_policy(compile_board_policy(CASES["running mean"].policy.model_copy(update={"version": version})))
         for version in (1, 2)

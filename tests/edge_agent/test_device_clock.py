@@ -18,9 +18,11 @@ from edge_agent.device_clock import Anchor, DeviceClock, SystemClock
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
+from fugu.contract.calendar import DayBlocks
 from fugu.contract.errors import StatusCode
 from fugu.contract.stretches import stretch_ticks
 from fugu.core.clocks import SMALL_US
+from fugu.core.policy import NONE
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
 from tests.support.agents import agent_plan, plan_of, stream_plan, window_plan
@@ -98,6 +100,25 @@ def test_a_clock_set_back_by_an_hour_goes_on_above_every_number(tmp_path: Path) 
         assert own_frame.first >= first if own_frame.shift else own_frame.last < first, (
             "frames end where the shift changes"
         )
+
+
+def test_a_profile_counts_by_the_wall_clock_although_the_shift_is_no_whole_day(tmp_path: Path) -> None:
+    """Blocks went by the numbers of ticks: after this an hour and a half too late, for good."""
+    blocks = DayBlocks("UTC", 900, ((0, 0),))
+    changes = {"counts": 96, "blocks": blocks, "places": (0, 0, NONE), "epoch_us": 0, "period_us": SECOND}
+    device = Device(tmp_path, TwoClocks(NOW), stream_plan(windows=(window_plan(length=60, **changes),)))
+    device.run(20)
+    device.clocks.wall -= HOUR + HOUR // 2
+    device.run(800)
+    device.stop()
+    device.start()
+    device.run(130)
+    counted = [frame for frame in window_frames(device.outbox) if frame.shift]
+    assert len(counted) >= 3
+    for frame in counted:
+        begin = frame.first - frame.shift
+        assert blocks.at(begin * SECOND) == blocks.at((begin + 59) * SECOND) != blocks.at(frame.first * SECOND)
+        assert frame.counts[blocks.at(begin * SECOND)] == frame.observed == sum(frame.counts)
 
 
 def test_a_jump_counts_once_the_clock_has_stayed_there_for_a_while_and_not_on_its_way(device: Device) -> None:
