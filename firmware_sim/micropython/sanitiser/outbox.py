@@ -27,8 +27,8 @@ class OutboxError(Exception):
 class Outbox:
     """The segments of one stream, in a folder that is made.
 
-    OutboxError if its segments are of another clock, OSError if the newest cannot be read: it must not be taken for
-    damaged, as an older one has not all reserved ticks.
+    OutboxError if its segments are of another clock, OSError if the newest cannot be read. It is not taken for damaged
+    then: an older one does not have all reserved ticks.
 
     No tick above `reserved` was ever drawn. `last_framed` is the last tick of the newest frame. `indices` has, by the
     name of a window, the index of the last one that was released. `clock` is epoch and period in microseconds. Numbers
