@@ -272,6 +272,8 @@ def _read_rows(group: _Group) -> dict[tuple[str, str], list[_Rows]]:
     rows_of_stream: dict[tuple[str, str], list[_Rows]] = {}
     with pq.ParquetFile(group.path) as file:
         for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
+            if any(column.null_count for column in batch.columns):
+                raise pa.ArrowInvalid("a row has no value in one of its columns")
             columns = map(batch.column, _STREAM_COLUMNS)
             names = [(column.dictionary.to_pylist(), np.asarray(column.indices, dtype=np.int64)) for column in columns]
             edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
@@ -283,10 +285,13 @@ def _read_rows(group: _Group) -> dict[tuple[str, str], list[_Rows]]:
 
 
 def _split_pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:
-    """Split rows of a stream into pieces of consecutive ticks under one version and shift."""
+    """Split rows of a stream into pieces of consecutive ticks under one version and shift. FuguError for bad rows."""
     shift = np.empty_like(tick)
     for version in {*versions[np.flatnonzero(np.diff(versions, prepend=-1))].tolist()}:
-        clock, is_version = stream.policy(version).clock, versions == version
+        policy, is_version = stream.policy(version), versions == version
+        if policy.table is None or symbol[is_version].max() >= policy.table.symbols:
+            raise FuguError(f"{stream.device}/{stream.stream} has a symbol that its policy version {version} has not")
+        clock = policy.clock
         shift[is_version] = tick[is_version] - (time[is_version] - clock.epoch_us) // clock.period_us
     changes = (np.diff(tick) != 1) | (np.diff(versions) != 0) | (np.diff(shift) != 0)
     symbols = symbol.astype(np.uint8)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
@@ -196,6 +197,22 @@ def test_an_export_with_other_columns_or_damage_is_refused_in_a_line(tmp_path: P
     pq.write_table(pq.read_table(policies).drop(["document"]).append_column("document", [[None]]), policies)
     with pytest.raises(FuguError, match=r"folder is no folder that fugu gateway export wrote"):
         ExportedHistory(tmp_path / "folder")
+
+
+@pytest.mark.parametrize(("column", "value"), [("symbol", 200), ("symbol", None), ("tick", None), ("device", None)])
+def test_an_export_with_a_symbol_or_a_missing_value_that_no_gateway_writes_is_refused_in_a_line(
+    tmp_path: Path, column: str, value: int | None
+) -> None:
+    fill_store(tmp_path / "s.sqlite", ("watch",), 1000)
+    export_history(tmp_path / "s.sqlite", None, ALWAYS, tmp_path / "folder")
+    symbols = min((tmp_path / "folder" / "symbols").rglob("*.parquet"))
+    rows = pq.ParquetFile(symbols).read()
+    place = rows.column_names.index(column)
+    values = [*rows[column].to_pylist()[:-1], value]
+    pq.write_table(rows.set_column(place, rows.schema.field(place), [pa.array(values, rows[column].type)]), symbols)
+    with pytest.raises(FuguError, match=r"has a symbol that its policy version 1 has not|a row has no ") as refused:
+        smooth_history(Source(tmp_path / "folder", ALWAYS), tmp_path / "out")
+    assert "\n" not in str(refused.value)
 
 
 def files(folder: Path) -> dict[Path, bytes]:
