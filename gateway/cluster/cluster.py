@@ -420,12 +420,12 @@ class Cluster:
 
     def states(self) -> dict[str, State]:
         """The state of each actor that answers within two seconds, by name."""
-        return self._answers("state", self._living_names(), _ANSWER_SECONDS)
+        return self._answers("state", self.living_names(), _ANSWER_SECONDS)
 
     def stop(self, names: Iterable[str]) -> None:
         """Stop the parts of actors in order, and end the actors' processes, also of actors that do not answer."""
         stopped_names = set(names)
-        running_names = stopped_names & set(self._living_names())
+        running_names = stopped_names & set(self.living_names())
         for step in ("rest", "stop"):  # the fleet's own part stops first, so that it reports no shard missing
             answers = self._answers(step, running_names, _ORDERLY_SECONDS)
             for name in running_names - answers.keys():
@@ -434,7 +434,8 @@ class Cluster:
         for name in stopped_names:
             self._ray.kill(self._actors.pop(name))
 
-    def _living_names(self) -> list[str]:
+    def living_names(self) -> list[str]:
+        """The names of the actors on nodes that live."""
         nodes = set(self.nodes)
         return [name for name in self._actors if name.partition("-")[0] in nodes]
 
@@ -474,10 +475,16 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signal_number, lambda _number, _frame: stop.set())
         cluster.stop([name for name in cluster.names if not name.endswith(suffix)])
-        nodes = cluster.nodes
+        if not cluster.nodes:
+            _log.warning("no node of the cluster has cores: the gateway waits for one that has")
+        while not (nodes := cluster.nodes) and not stop.wait(_ROUND_SECONDS):
+            pass
         share = ceil(len(parts) / max(len(nodes), 1))
-        actors = [cluster.make(node, suffix, job, share) for node in nodes if f"{node}{suffix}" not in cluster.names]
+        actors: list[str] = []
         try:
+            for node in nodes:
+                if f"{node}{suffix}" not in cluster.names:
+                    actors.append(cluster.make(node, suffix, job, share))
             is_stopped = _wait(cluster, actors, lambda s: all(state.ready for state in s), stop)
             cluster.begin(cluster.names)
             is_stopped = is_stopped or _wait(cluster, actors, lambda s: parts_served(s).keys() >= set(parts), stop)
@@ -493,7 +500,7 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
 
 
 def _wait(cluster: Cluster, names: Iterable[str], is_enough: Callable[[Collection[State]], bool], stop: Wake) -> bool:
-    """Wait until the actors of all nodes answer, and `is_enough` holds for their states. Return whether `stop` was set.
+    """Wait until all actors of living nodes answer and `is_enough` holds for their states. Return if `stop` was set.
 
     Raises FuguError, an actor's problem, if one of the actors `names` has one.
     """
@@ -502,7 +509,7 @@ def _wait(cluster: Cluster, names: Iterable[str], is_enough: Callable[[Collectio
         for name in names:
             if name in states and states[name].problem:
                 raise FuguError(states[name].problem)
-        if len(states) >= len(cluster.nodes) > 0 and is_enough(states.values()):
+        if len(states) >= len(cluster.living_names()) > 0 and is_enough(states.values()):
             return False
         if stop.wait(_ROUND_SECONDS):
             return True
