@@ -489,7 +489,8 @@ def ask_gateway(store: Location) -> dict[str, Any]:
     """
     fleet_socket, *shard_sockets = sockets(store)
     report = _ask_socket(fleet_socket, store)
-    reports = list(filter(None, (_ask_socket(path, store) for path in shard_sockets)))
+    answers = (_ask_socket(path, store) for path in shard_sockets)
+    reports = [answer for answer in answers if answer and "process" in answer]  # not of a store with a shard's name
     if report is None and not reports:
         raise NotRunningError(
             f"no gateway answers for the store {store.name}: it does not run, or as another account (try sudo -u)"

@@ -1,4 +1,4 @@
-"""What the process that makes a cluster's actors does when a node takes none, or no node is there."""
+"""The process that makes the actors of a cluster, when a node takes none or no node is there."""
 
 from __future__ import annotations
 

@@ -347,3 +347,19 @@ def test_how_far_this_clock_is_ahead_is_what_the_nearest_device_of_late_says(tmp
     assert monitor.clock_ahead() == pytest.approx(29, abs=1)
     scene.now += 2
     assert monitor.clock_ahead() is None
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_gateway_whose_store_has_the_name_of_a_shard_is_not_asked_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    report = {"fleet": "other", "connected": True, "alarms": [], "counters": {}, "devices": {"ring": {}}}
+    shard = report | {"process": "shard 1/2", "devices": {"watch": {}}, "inbox": 0, "estimates_waiting": 0}
+    shard |= {"uptime_seconds": 1.0, "worker_round_seconds": 0.0, "store_bytes": 1, "connection": None}
+    reports = {"home-shard-1": shard, "home-shard-2": report, "home-shard-3": report}
+    for name in reports:
+        (tmp_path / f"{name}.db.status").touch()
+    reports |= {"home": report | {"devices": {}, "missing": []}} if runs else {}
+    texts = {f"{name}.db.status": json.dumps(text) for name, text in reports.items()}
+    monkeypatch.setattr("gateway.health.monitor.ask", lambda path, **_: texts.get(path.name))
+    assert list(ask_gateway(tmp_path / "home.db")["devices"]) == ["watch"]
