@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 if TYPE_CHECKING:
     from fugu.contract.calendar import DayBlocks
 
-__all__ = [
-    "COUNT",
-    "EACH",
-    "QUERIES",
-    "WINDOW_QUERIES",
-    "Each",
-    "Query",
-    "QueryKind",
-    "Unit",
-    "query_of",
-    "window_query",
-]
+__all__ = ["COUNT", "EACH", "QUERIES", "WINDOW_QUERIES", "Each", "Query", "QueryKind", "Unit", "query_of"]
 
 
 Each = Literal["histogram"]
@@ -115,13 +104,6 @@ def query_of(fields: Mapping[str, Any]) -> Query:
 
         return Query("profile", blocks=DayBlocks.of(blocks if isinstance(blocks, Mapping) else vars(blocks)))
     return HISTOGRAM if fields["states"] == EACH else COUNT
-
-
-def window_query(text: str) -> Query:
-    """Return the query of the name "count" or "histogram"; ValueError for other names."""
-    if text not in WINDOW_QUERIES:
-        raise ValueError(f"query must be {' or '.join(WINDOW_QUERIES)}, got {text!r:.40}")
-    return WINDOW_QUERIES[text]
 
 
 COUNT = Query("count")

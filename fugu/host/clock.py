@@ -21,11 +21,17 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def seconds_of(text: str) -> float:
-    """Read a length of time, `90s`, `10m`, `1h`, `2d` or a number of seconds. ValueError unless it is above 0."""
+    """Read a length of time, `90s`, `10m`, `1h`, `2d` or a number of seconds.
+
+    Raises:
+        ValueError: it is none, not above 0, or of more than 9 digits or 6 decimals.
+    """
     match = _LENGTH.fullmatch(text)
     seconds = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
     if not seconds > 0.0:
-        raise ValueError(f"{text!r:.60} is no length of time above 0: 90s, 10m, 1h, 2d or a number")
+        raise ValueError(
+            f"{text!r:.60} is no length of time above 0, of at most 9 digits and 6 decimals: 90s, 10m, 1h, 2d or 60"
+        )
     return seconds
 
 

@@ -45,6 +45,8 @@ Offer = tuple[str, AutoOptions]
 _NAMED = ("fleet", "device", "stream", "epoch", "broker")
 _READ_BY = (*(field.name for field in fields(RecordingOptions)), *_NAMED)
 """Names of options that are not part of the question."""
+_NOT_OF_HOMES = ("devices", "blocks", "days", "cell", "latency", "within", "device", "broker")
+"""Names of options that say nothing about a group of homes."""
 _BASELINE = 50
 """The ticks of the baseline that is tried if a plan recommends nothing."""
 _NOTHING_ELSE = "Nothing that was tried instead is useful: a recording of more days may do."
@@ -241,8 +243,11 @@ def plan_homes(
 
     if group.homes is None:
         raise UsageError("--honest, --colluding and --group are of a group of homes: give --homes")
-    if options.devices > 1 or options.blocks or options.want not in (None, "share"):
-        raise UsageError("a group counts ticks in some states: --homes goes without --devices, --blocks, --want")
+    defaults = AutoOptions()
+    ignored = [name for name in _NOT_OF_HOMES if getattr(options, name) != getattr(defaults, name)]
+    if ignored or options.want not in (None, "share"):
+        words = " and ".join(f"--{name}" for name in ignored or ["want"])
+        raise UsageError(f"a group counts ticks in some states, for its homes: --homes goes without {words}")
     question = question_asked(options)
     with working("planning", measured=True) as progress:
         street = street_of(

@@ -54,6 +54,8 @@ __all__ = ["app", "sign"]
 
 _Expiry = Literal["hold", "stop"]
 _EXPIRIES: tuple[_Expiry, ...] = ("hold", "stop")
+_MOST_VERSION = 4_000_000_000
+"""The most that is signed by its number: devices take no version above 2^32 - 1, and none below the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,8 @@ def sign(
     root = Root.newest_in(keys)
     limits = enrolments_in(enrolments)
     if add_to is not None:
-        if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
-            raise UsageError("--add-to signs a document as it is: it takes no version and no times")
+        if document != DocumentOptions(registry=document.registry):
+            raise UsageError("--add-to signs a document as it is: of the document's options it takes --registry only")
         with naming(add_to, "the document"):
             signed = Signed.read(add_to.read_bytes(), root)
         verify_guarantees(signed.document)
@@ -182,6 +184,8 @@ def _new_document(root: Root, policies: list[Path], options: DocumentOptions, ro
     )
     old_units = units(template) if template is not None else {}
     if not options.boards and not old_units:
+        if options.unit:
+            raise UsageError("--unit is of documents for boards: give --boards too")
         return document
     return compile_for_boards(document, old_units | stream_units(options.unit))
 
@@ -206,6 +210,8 @@ def _version_and_template(options: DocumentOptions, root: Root, roots: list[Root
     if text != "next" and not text.isdecimal():
         raise UsageError(f"--version must be a number or 'next', got {text[:40]!r}")
     template, version = None, None if text == "next" else int(text[:20])
+    if version is not None and version > _MOST_VERSION:
+        raise UsageError(f"--version must be at most {_MOST_VERSION}: above, few numbers are left for later documents")
     if source is not None and not source.isdecimal():  # any root of the folders may have been in force then
         with naming(Path(source), "the document"):
             template = read_complete(Path(source).read_bytes(), roots)

@@ -15,7 +15,7 @@ from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.frames import WINDOW_NAME_PATTERN
 from fugu.contract.policy import Policy
-from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
+from fugu.contract.queries import EACH, WINDOW_QUERIES, Query
 from fugu.contract.windows import Composing
 from fugu.host import arguments
 from fugu.host.files import write_public
@@ -260,9 +260,10 @@ def _wanted_windows(options: WindowOptions, source: ChainSource, period: float |
     """Return the windows that options ask for, all with the same query."""
     try:
         name, _, block_words = options.query.partition(":")
-        query = Query(name, blocks=profile_blocks(block_words)) if name == "profile" else window_query(options.query)
+        profile = Query(name, blocks=profile_blocks(block_words)) if name == "profile" else None
     except ValueError as error:
         raise UsageError(str(error)) from None
+    query = profile or WINDOW_QUERIES[arguments.one_of(options.query, "query", (*WINDOW_QUERIES, "profile:TIME/ZONE"))]
     states: Any
     if options.count is not None:
         states = _counted_states(options.count, query)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -42,6 +43,7 @@ __all__ = [
 
 Outcome = Literal["accepted", "refused"]
 _NAME = re.compile(NAME_PATTERN)
+_SHARE = re.compile("([0-9./]{1,20}) ?(%?)")
 _MAX_VERSION = 2**32 - 1
 
 
@@ -167,14 +169,11 @@ _MAX_PATIENCE_SECONDS = 90 * 24 * 3600
 
 
 def parse_share(text: str) -> Fraction:
-    """Parse `3%`, `0.03` or `3/100`, exactly. Raises FleetError for other texts."""
-    stripped = text.strip()
-    try:
-        if stripped.endswith("%"):
-            return Fraction(stripped[:-1].strip()) / 100
-        return Fraction(stripped)
-    except (ValueError, ZeroDivisionError):
-        raise FleetError(f"{text[:40]!r} is no share: write 3%, 0.03 or 3/100") from None
+    """Parse `3%`, `0.03` or `3/100`, exactly. Raises FleetError for other texts, and for those of over 20 digits."""
+    if match := _SHARE.fullmatch(text.strip()):
+        with suppress(ValueError, ZeroDivisionError):
+            return Fraction(match[1]) / (100 if match[2] else 1)
+    raise FleetError(f"{text[:40]!r} is no share: write 3%, 0.03 or 3/100")
 
 
 @dataclass(frozen=True, slots=True)

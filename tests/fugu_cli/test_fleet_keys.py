@@ -414,6 +414,9 @@ def test_several_people_sign(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
     again = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
     assert again.code == 1
     assert "no policy key of root version 1 that has not signed yet is there" in again.err
+    for ignored in (("--boards",), ("--unit", "hr=1/10"), ("--version", 2)):
+        done = fugu("fleet", "sign", "--add-to", out, "--keys", other, *ignored)
+        assert (done.code, done.err.partition(":")[2][:39]) == (2, " --add-to signs a document as it is: of")
     done = fugu("fleet", "sign", "--add-to", out, "--keys", other, "--json").json()
     assert (done["signatures"], done["complete"]) == (2, True)
     assert accepted(keys, out).changes
@@ -472,6 +475,13 @@ MIXED = {**json.loads(MEASURED.to_json()), "tables": [MEASURED.fallback]}
         (POLICY.to_json(), ("--to", "device:ring"), 1, "a policy of device watch; the document is for device ring"),
         (POLICY.to_json(), ("--to", "nobody"), 2, "--to must be device:NAME, group:NAME or everyone"),
         (POLICY.to_json(), ("--version", "0"), 1, "version"),
+        (
+            POLICY.to_json(),
+            ("--version", str(2**32 - 1)),
+            2,
+            "--version must be at most 4000000000: above, few numbers",
+        ),
+        (POLICY.to_json(), ("--unit", "hr=1/10"), 2, "--unit is of documents for boards: give --boards too"),
         (POLICY.to_json(), ("--version", "new"), 2, "--version must be a number or 'next'"),
         (POLICY.to_json(), ("--version", "next"), 2, "--version next and --restores need --registry"),
         (POLICY.to_json(), ("--valid-until", "2001-01-01"), 1, "the document would be over since 978307200"),
@@ -684,10 +694,10 @@ def test_neither_place_nor_number_of_a_document_is_believed(
     fugu: Fugu, keys: Path, home_registry: Path, tmp_path: Path
 ) -> None:
     """A number that nobody signed would end the fleet's numbers: none is above it."""
-    _forged(home_registry, 2, (tmp_path / "1.envelope").read_bytes(), 2**32 - 2)
+    _forged(home_registry, 2, (tmp_path / "1.envelope").read_bytes(), 3_999_999_999)
     words = ("--keys", keys, "--registry", home_registry, "-o", tmp_path / "out")
-    place = f"the registry has version 1 in the place of version {2**32 - 2}"
-    back = fugu("fleet", "sign", "--restores", 2**32 - 2, "--version", 2**32 - 1, *words)
+    place = "the registry has version 1 in the place of version 3999999999"
+    back = fugu("fleet", "sign", "--restores", 3_999_999_999, "--version", 4_000_000_000, *words)
     assert (back.code, place in back.err) == (1, True)
     done = fugu("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", *words)
     assert (done.code, done.err) == (1, f"fugu: {place}: nor is its number; say the new one with --version\n")

@@ -153,6 +153,7 @@ def test_a_dry_run_shows_stages_and_changes_nothing(home: Staged) -> None:
     [
         (("--stage", "50%"), 1, "the last stage must reach 100 % of the rollout's devices"),
         (("--stage", "100%,fast"), 2, "a stage is SHARE or group:NAME, then ,success=SHARE and ,gate"),
+        (("--stage", "1e-300%", "--stage", "100%"), 1, "'1e-300%' is no share: write 3%, 0.03 or 3/100"),
         (("--stage", "lots"), 1, "'lots' is no share: write 3%, 0.03 or 3/100"),
         (("--stage", "group:pens", "--stage", "100%"), 1, "none of the rollout's is in group pens"),
         (("--error", "0"), 1, "an error threshold of 0 is not above 0 and at most 1"),

@@ -440,6 +440,9 @@ def test_rows_without_times_are_asked_how_far_apart_they_are_before_anything_els
         (("--time", "when"), "no column 'when'"),
         (("--states", "a,b"), "--states must be numbers"),
         (("--devices", "0"), "'--devices'"),
+        (("--homes", "9", "--latency", "1h", "--within", "5%"), "--homes goes without --latency and --within"),
+        (("--homes", "9", "--broker", "b:1", "--want", "share"), "--homes goes without --broker"),
+        (("--homes", "9", "--want", "now"), "--homes goes without --want"),
         (("--period", "5"), "--period is for logs of changes"),
     ],
 )

@@ -366,6 +366,11 @@ def test_windows_and_symbols_share_one_epsilon(fugu: Fugu, tmp_path: Path) -> No
         (("--window", "5:2"), 1, "not more than 1 in all"),
         (("--window", "5", "--symbols", "1"), 1, "between 0 and 1"),
         (("--window", "5", "--length", "5"), 2, "without --length"),
+        (
+            ("--window", "5", "--query", "mean"),
+            2,
+            "query must be one of count, histogram, profile:TIME/ZONE, got 'mean'",
+        ),
         (("--window", "5", "--query", "histogram", "--count", "1"), 2, "--count is for counts"),
         (("--window", "5", "--count", "2"), 1, "states to count are some of 0 to 1, got [2]"),
         (("--window", "5", "--mechanism", "mqm-exact"), 1, "mqm-exact protects against the ignorant adversary only"),
