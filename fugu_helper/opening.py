@@ -30,6 +30,7 @@ from fugu.contract.envelope import sign
 from fugu.contract.frames import MAX_ANSWERS
 from fugu.contract.group_frames import (
     MASK_BYTES,
+    MAX_REPORTS,
     NoSum,
     OpeningAnswer,
     OpeningKey,
@@ -155,6 +156,9 @@ class Group:
         if gathering is None:
             return None
         if (request.request, request.pages, request.page) != (gathering.request, gathering.pages, gathering.next_page):
+            return None
+        if gathering.count + len(request.reports) > MAX_REPORTS:  # an answer has no bits for more
+            del self._gatherings[window]
             return None
         self._add_reports(gathering, request, document)
         if gathering.next_page < gathering.pages:

@@ -99,11 +99,12 @@ class Helper:
         self._publish(groups)
 
     def _publish(self, groups: Any) -> None:
-        """Publish documents and opening keys of groups, retained."""
-        for group in groups:
-            self._link.publish(topic_of("group_document", self._fleet, group.name), group.document, retain=True)
-            if key := group.opening_key:  # the other thread may drop it meanwhile
-                self._link.publish(topic_of("group_key", self._fleet, group.name), key, retain=True)
+        """Publish documents and opening keys of groups, retained; under the lock, so that the newest key comes last."""
+        with self._lock:
+            for group in groups:
+                self._link.publish(topic_of("group_document", self._fleet, group.name), group.document, retain=True)
+                if key := group.opening_key:
+                    self._link.publish(topic_of("group_key", self._fleet, group.name), key, retain=True)
 
     def _on_request(self, topic: str, payload: bytes) -> None:
         """Take a page of a request, in the network thread: no other message is read meanwhile, so none piles up."""

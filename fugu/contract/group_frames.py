@@ -29,6 +29,7 @@ from fugu.contract.topics import NAME_PATTERN
 __all__ = [
     "MASK_BYTES",
     "MAX_PAGE_BYTES",
+    "MAX_REPORTS",
     "OPENING_KEY_BYTES",
     "NoSum",
     "OpeningAnswer",

@@ -8,6 +8,8 @@ import stat
 import time
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
+from typing import cast
 
 import pytest
 
@@ -16,7 +18,7 @@ from fugu.contract.group_frames import OpeningKey, SealedMasks, signed_total, un
 from fugu.contract.groups import SharedWindow, check_signed
 from fugu.contract.topics import topic_of
 from fugu.host.toml_file import toml_lines
-from fugu.mqtt import Broker
+from fugu.mqtt import Broker, Link
 from fugu_cli.main import main
 from fugu_helper.service import Helper
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -148,3 +150,26 @@ def test_a_wall_clock_that_is_set_either_way_ends_all_keys_and_small_steps_end_n
         helper._maintain()
         keys.append(helper._groups["street"].opening_key)
     assert [key == before for before, key in pairwise(keys)] == [True, True, False, False, True]
+
+
+def test_a_connection_while_the_wall_clock_is_set_leaves_the_new_key_at_the_broker(tmp_path: Path) -> None:
+    program = HelperProgram(tmp_path / "helper", Broker(port=9), group(), members={}, starts=False)
+    wall, steady = [1_800_000_000.0], [100.0]
+    helper = Helper(program.file, lambda: wall[0], lambda: steady[0])
+    helper._maintain()
+    street, retained = helper._groups["street"], list[bytes]()
+    main_thread = Thread(target=helper._maintain)
+
+    class SlowLink:
+        def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
+            if topic.endswith("key") and not main_thread.ident:
+                wall[0] += 3600
+                main_thread.start()
+                main_thread.join(0.2)
+            retained.append(payload)
+
+    helper._link = cast(Link, SlowLink())
+    helper._publish([street])
+    main_thread.join(PATIENCE)
+    assert retained[-1] == street.opening_key
+    assert len({*retained}) == 3, "a document and two keys"

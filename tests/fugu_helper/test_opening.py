@@ -12,6 +12,7 @@ import pytest
 from fugu.contract.envelope import digits
 from fugu.contract.errors import FuguError, TopicError
 from fugu.contract.group_frames import (
+    MAX_REPORTS,
     OpeningAnswer,
     OpeningRequest,
     SealedMasks,
@@ -226,6 +227,17 @@ def test_masks_of_a_page_that_came_before_the_clock_was_set_are_in_no_sum(helper
     helper.group.forget()
     helper.pass_time(1)
     assert helper.group.add_page(last, helper.elapsed) is None
+
+
+@pytest.mark.parametrize("surplus", [0, 1])
+def test_a_request_of_more_reports_than_an_answer_has_bits_is_dropped(helper: Helper, surplus: int) -> None:
+    first, last = in_two_pages(reports(helper))
+    helper.group.add_page(first, helper.elapsed)
+    (gathering,) = helper.group._gatherings.values()
+    gathering.count = MAX_REPORTS - len(last.reports) + surplus
+    assert (helper.group.add_page(last, helper.elapsed) is None) == bool(surplus)
+    assert not helper.group._gatherings, "none of its pages is remembered"
+    assert helper.ask(reports(helper)) is not None
 
 
 def test_an_answer_is_sent_again_once_for_a_whole_request(helper: Helper) -> None:
