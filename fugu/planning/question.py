@@ -103,7 +103,7 @@ Want = Literal["now", "share", "histogram", "profile", "place"]
 DEFAULT_BASELINE = 300
 """The default number of ticks of a running mean."""
 _MOST_BASELINE = 2**20
-_MOST_STATES = 16
+_MOST_STATES, _MOST_LETTERS = 16, 64
 _MISSING = "missing"
 _FEW_CODES, _MOST_CODES, _ORDERED = 32, 1024, 0.3
 _LEAST_SHARE, _FEWEST_DEPARTURES = 0.05, 20
@@ -239,7 +239,7 @@ def _discretiser_of(
     if question.baseline is None and readings.kind == "levels":
         levels = np.unique(values[readings.present]).tolist()
         note = f"the readings are {len(levels)} whole numbers: each is a state (--baseline compares with their mean)"
-        return (_levels([[level] for level in levels], tuple(f"{level:g}" for level in levels), missing), 0, (note,))
+        return (_levels([[level] for level in levels], tuple(f"{level:.0f}" for level in levels), missing), 0, (note,))
     if question.baseline is None and len(levels := np.unique(values[readings.present])) <= _MOST_CODES:
         _refuse_codes(readings, levels)
     ticks, notes = _baseline_ticks(readings, question)
@@ -281,7 +281,7 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
             f"states: {advice}"
         )
     spelling_of = {name: next(value for value in sorted(spellings) if value.casefold() == name) for name in state_names}
-    names = ["+".join(spelling_of[name] for name in group)[:64] for group in groups]
+    names = ["+".join(spelling_of[name] for name in group)[:_MOST_LETTERS] for group in groups]
     state_of_name = {name: index for index, group in enumerate(groups) for name in group}
     categories = {
         value: state_of_name[value.casefold()] for value in sorted(spellings) if value.casefold() in state_of_name
@@ -291,6 +291,10 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
         names.sort(key=lambda name: _ON_OFF.categories[name.casefold()])
         categories = _ON_OFF.categories | {name: _ON_OFF.categories[name.casefold()] for name in categories}
     missing_states = () if missing is None else (missing,)
+    if len({*names, *missing_states}) < len(names) + len(missing_states):
+        raise PlanningError(
+            f"{readings.source}: two states would have one name, of {_MOST_LETTERS} letters at most: give them others"
+        )
     return Categories(categories=categories, states=(*names, *missing_states), missing=missing)
 
 

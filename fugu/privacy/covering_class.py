@@ -411,12 +411,20 @@ def round_outward(low: float, high: float) -> tuple[float, float]:
     return float(_two_digits(low, ROUND_FLOOR)), float(1 - _two_digits(1.0 - high, ROUND_FLOOR))
 
 
-def _short_row(row: list[float], rounding: str = ROUND_HALF_EVEN) -> tuple[float, ...]:
-    """Round a row of positive probabilities to two digits; the largest, which stays positive, makes the sum 1."""
-    rounded = [_two_digits(p, rounding) for p in row]
-    largest_index = row.index(max(row))
-    rounded[largest_index] += 1 - sum(rounded)
-    return tuple(map(float, rounded)) if rounded[largest_index] > 0 else _short_row(row, ROUND_FLOOR)
+def _short_row(row: list[float]) -> tuple[float, ...]:
+    """Round a row of probabilities to two digits, up or down; the largest has as many as make the sum 1."""
+    rounded = [_two_digits(p, ROUND_HALF_EVEN) for p in row]
+    largest_index, rest = row.index(max(row)), Decimal(1) - sum(rounded)
+    digits = [Decimal((0, (1,), int(p.as_tuple().exponent))) for p in rounded]
+    errors = [float(short) / p if p else 1.0 for short, p in zip(rounded, row, strict=True)]
+    for index in sorted(range(len(row)), key=errors.__getitem__, reverse=rest < 0):
+        if abs(rest) < digits[largest_index]:
+            break
+        step = digits[index].copy_sign(rest)
+        rounded[index] += step
+        rest -= step
+    rounded[largest_index] += rest
+    return tuple(map(float, rounded))
 
 
 def _two_digits(value: float, rounding: str) -> Decimal:

@@ -47,7 +47,7 @@ _UNIT_OF_NAME = re.compile(r"[ _]?[(\[_ ](s|ms|us|ns|utc|unix)[)\]]?$")
 _UNSURE = ("t", "ts", "date", "epoch", "datum", "zeit", "fecha", "tijd")
 """Names that other columns also have. A column with such a name has times only if its cells look like times."""
 _LIKE_TIME = re.compile(r"(?!.*(up|run|life|down)time).*(time|timestamp|date|datetime|_at|zeit)")
-_VALUES = ("value", "state")
+_VALUES, _REPEATED = ("value", "state"), re.compile(r"(_\d+)+$")
 _KEY = re.compile(
     r"(sensor|topic|device|entity|node|channel|room|location|station|source|host|id|name|label|address|addr|mac|metric"
     r"|measurement|field|series|meter|tag|friendly_name|appliance|unit|type|user|person|participant|trace|zone|serial|port|probe|channel|circuit|phase|uuid)"
@@ -63,7 +63,7 @@ AMOUNT = re.compile(
 _MISSING = ("", "nan", "none", "null", "unknown", "unavailable", "?", "na", "n/a", "#n/a", "-", "--")
 _UNITS = (*UNITS, *ORDERS)
 _LOOKED_AT = 200
-_MOST_KEYS = 10_000
+_MOST_KEYS, _MOST_SHOWN = 10_000, 12
 _TWICE, _STEADY, _ALIKE, _REPEATS, _NO_REPEATS = 0.2, 0.8, 0.1, 0.1, 0.01
 _FEWEST, _MOST_LEVELS = 10, 8
 
@@ -156,8 +156,7 @@ def time_of(table: Table, file: str, time_option: str | None) -> TimeCells | Non
     time_names = [name for name in columns if _LIKE_TIME.fullmatch(_plain_name(name))]
     dates = dates or [name for name in time_names if _all(columns[name], _is_number) and looks_like_time(columns[name])]
     if len(dates) > 1 and table.changes is None:
-        options = [Option(("--time", name), "its times") for name in dates]
-        raise QuestionError("time", f"{file} has {len(dates)} columns of times", options)
+        raise _column_question(f"{file} has {len(dates)} columns of times", "time", dates, "its times")
     return _with_date(table, file, dates[0], None) if dates else None
 
 
@@ -239,11 +238,13 @@ def value_of(table: Table, file: str, column: str | None, skipped_columns: Seque
         return column
     if table.value is not None:
         return table.value
-    for usual_name in _VALUES:
-        for name in table.columns:
-            if _plain_name(name) == usual_name and name not in skipped_columns:
-                return name
     candidates = [name for name in table.columns if name not in skipped_columns and _plain_name(name) not in BOUNDARIES]
+    for usual_name in _VALUES:
+        if any(_plain_name(name) == usual_name for name in candidates):
+            candidates = [name for name in candidates if _REPEATED.sub("", _plain_name(name)) == usual_name]
+            if len(candidates) == 1:
+                return candidates[0]
+            break
     candidates = [
         name for name in candidates if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))
     ]
@@ -253,9 +254,17 @@ def value_of(table: Table, file: str, column: str | None, skipped_columns: Seque
     if not names:
         raise FuguError(f"{file} has no column of readings; it has {', '.join(table.columns)[:200] or 'no columns'}")
     if len(names) > 1:
-        options = [Option(("--column", name), "its readings") for name in names]
-        raise QuestionError("column", f"{file} has {len(names)} columns that may be the readings", options)
+        question = f"{file} has {len(names)} columns that may be the readings"
+        raise _column_question(question, "column", names, "its readings")
     return names[0]
+
+
+def _column_question(question: str, option: str, names: Sequence[str], meaning: str) -> QuestionError:
+    """Return the question which of some columns has a meaning; only the first names are options."""
+    options = [Option((f"--{option}", name), meaning) for name in names[:_MOST_SHOWN]]
+    if len(names) > _MOST_SHOWN:
+        options.append(Option((f"--{option}", "NAME"), f"one of {len(names) - _MOST_SHOWN} more"))
+    return QuestionError(option, question, options)
 
 
 def _counts_rows(cells: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.table import Table
 
 if TYPE_CHECKING:
-    from fugu.chains.arrays import Bools
+    from fugu.chains.arrays import Bools, Floats
 
 __all__ = ["Cells", "Values", "are_names", "present_in", "values_of"]
 
@@ -86,6 +87,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     if not codes and (np.abs(numbers := some_floats(table.columns[column])) <= _LARGEST).all():
         if _may_be_thousands(table.columns[column]):
             raise _thousands_error(file, column)
+        _refuse_rounded(table.columns[column], numbers, file, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
     cells, missing_codes = table.columns[column], Codes(codes)
     if any(cell != cell.strip() for cell in {*cells}):
@@ -113,11 +115,16 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     if amounts and sum(counts[cell] for cell in amounts) >= max(_FEWEST_AMOUNTS * filled, min(_AGAIN, filled)):
         scaled_numbers = {cell: _scaled_number(match) for cell, match in amounts.items()}
         units = {unit for _, unit in scaled_numbers.values()}
+        if any(number is not None and not np.isnan(number) for number in cell_numbers.values()):
+            units.add("")
         if len(units) == 1:
             cell_numbers |= {cell: number for cell, (number, _) in scaled_numbers.items()}
             texts, unit = texts - amounts.keys(), units.pop()
-        elif len(amounts) > _MOST_WORDS:  # few may be names, as 1st and 2nd
-            raise FuguError(f"{file}: column {column} has numbers in {len(units)} units: write all of them in one unit")
+        elif len(amounts) > _MOST_WORDS or len(units - {""}) == 1:  # few may be names, as 1st and 2nd
+            raise FuguError(
+                f"{file}: column {column} has numbers in {len(units)} units, where none counts as one: write all of "
+                "them in one unit"
+            )
     text_count = sum(counts[cell] for cell in texts)
     if 2 * text_count > filled:
         return Values(np.array([None if cell in missing else cell for cell in cells], dtype=object), is_up, absences)
@@ -134,6 +141,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
             option = Option(("--missing-values", ",".join(sorted(texts))), f"{text_count} cells that are no readings")
             raise QuestionError("words", problem, [option])
         raise FuguError(f"{problem}: say what means no reading by --missing-values" if texts else problem)
+    _refuse_rounded(cells, numbers, file, column)
     is_plain = all(number_of(cell) is not None for cell in counts.keys() - missing)
     return Values(numbers, is_up, absences, unit, is_plain)
 
@@ -146,6 +154,16 @@ def _scaled_number(match: re.Match[str]) -> tuple[float, str]:
     if unit[:1] in _PREFIXES and _PREFIXED.fullmatch(unit):
         return float(f"{number * _PREFIXES[unit[0]]:.12g}"), unit[1:]
     return number, unit
+
+
+def _refuse_rounded(cells: Sequence[str], numbers: Floats, file: str, column: str) -> None:
+    """Raise FuguError if different numbers from 2^53 on were rounded to one number."""
+    large_cells = {cells[row].strip() for row in np.flatnonzero(np.abs(numbers) >= 2**53).tolist()}
+    numbers_read = {Decimal(cell): float(cell) for cell in large_cells if number_of(cell) is not None}
+    if len({*numbers_read.values()}) < len(numbers_read):
+        raise FuguError(
+            f"{file}: column {column} has numbers beyond 2^53 that are not told apart: write them with fewer digits"
+        )
 
 
 def _may_be_thousands(cells: Sequence[str]) -> bool:

@@ -111,6 +111,8 @@ def test_few_whole_numbers_are_states() -> None:
     assert (states.discretiser.edges, states.discretiser.states) == ((0.5, 1.5, 3.0), ("0", "1", "2", "4"))
     assert (states.histogram, states.counted, states.share_of) == (False, (1, 2, 3), "other than 0")
     assert choose_states(NUMBERS, Question(states=("60", "80"))).discretiser.states == ("60", "80")
+    large = choose_states(readings(np.array([1_000_001.0, 1_000_002.0]), "levels"), Question(want="share"))
+    assert large.discretiser.states == ("1000001", "1000002")
 
 
 def test_many_missing_readings_are_a_state_and_few_are_not() -> None:
@@ -127,6 +129,7 @@ def test_many_missing_readings_are_a_state_and_few_are_not() -> None:
         (readings(["a", "b"], "names"), {"states": ("a",)}, "at least two different names"),
         (readings(["a", "b"], "names"), {"states": ("a", "c")}, "never holds 'c'"),
         (readings([f"room {n}" for n in range(20)], "names"), {}, "20 names; at most 16"),
+        (readings(["x" * 64 + "1", "x" * 64 + "2"], "names"), {}, "two states would have one name, of 64 letters"),
         (NUMBERS, {"states": ("a", "b")}, "must be numbers"),
         (NUMBERS, {"states": ("2", "1")}, "numbers that increase"),
     ],

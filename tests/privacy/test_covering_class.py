@@ -260,6 +260,15 @@ def test_the_typical_member_of_many_states_keeps_all_its_steps(states: int) -> N
     assert all(0.5 <= p * states <= 5.0 for row in chains.transition for p in row)
 
 
+def test_rounding_of_many_like_states_raises_the_odds_ratio_little() -> None:
+    """The largest of 64 took all that others were rounded by: the odds ratio became 13."""
+    transition = np.random.default_rng(1).dirichlet(np.full(64, 1e5), size=64)
+    chains = bounded_class(0.0, transition)
+    assert odds_ratio(tuple(map(tuple, transition.tolist()))) < 1.05
+    assert chains.odds_ratio <= 1.2
+    assert np.allclose(chains.transition, transition, rtol=0.1)
+
+
 @pytest.mark.long
 def test_gaps_end_stretches_however_many_ticks_they_are() -> None:
     """Where stretches are cut must not depend on how many ticks without a state come first."""

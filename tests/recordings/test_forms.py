@@ -388,6 +388,18 @@ def test_times_of_an_old_recorder_say_that_they_are_utc(tmp_path: Path) -> None:
     assert read(tmp_path / "old.db").columns["last_updated"][0] == "2026-03-01 00:00:00.000000+00:00"
 
 
+@pytest.mark.parametrize("name", ["home-assistant_v2.db", "old-home-assistant_v2.db"])
+def test_rows_of_a_recorder_without_a_time_are_left_out(tmp_path: Path, name: str) -> None:
+    """One such row refused the whole database, by a time of '+00:00'."""
+    FORMS[name](tmp_path / "ha.db", TIMES, VALUES)
+    rows = len(read(tmp_path / "ha.db").lines)
+    with closing(sqlite3.connect(tmp_path / "ha.db")) as database, database:
+        time = "last_updated" if name.startswith("old") else "last_updated_ts"
+        database.execute(f"UPDATE states SET {time} = NULL WHERE rowid = 3")
+    table = read(tmp_path / "ha.db")
+    assert (len(table.lines), table.notes) == (rows - 1, ("1 rows without a time were left out",))
+
+
 @pytest.mark.long
 def test_a_long_item_of_json_does_not_fill_the_memory(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text('[{"a": "' + "x" * (6 << 20) + '"}]')

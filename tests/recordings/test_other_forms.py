@@ -204,6 +204,43 @@ def test_numbers_in_several_units_and_slips_of_the_pen_are_refused(tmp_path: Pat
         read(file)
 
 
+@pytest.mark.parametrize("values", [2, ROWS])
+def test_numbers_with_and_without_a_unit_are_refused(tmp_path: Path, values: int) -> None:
+    """45 % beside 0.45 became 45 beside 0.45."""
+    cells = {time: f"{row % values}%" if row % 3 else f"{row % values / 100}" for row, time in enumerate(MINUTES)}
+    file = written(tmp_path, "time,W", lambda time, _: f"{time},{cells[time]}")
+    with pytest.raises(FuguError, match="column W has numbers in 2 units, where none counts as one"):
+        read(file)
+
+
+@pytest.mark.parametrize("names", ["value,value", "Value,value", "state,state", "value,value_2"])
+def test_two_columns_of_one_usual_name_are_a_question(tmp_path: Path, names: str) -> None:
+    """The first was read, as if the file had no other."""
+    file = written(tmp_path, f"time,{names}", lambda time, value: f"{time},{value},{value + 1}")
+    rule, options = question(file)
+    assert (rule, len(options)) == ("column", 2)
+    written(tmp_path, f"time,{names}", lambda time, value: f"{time},{value},")
+    assert np.array_equal(read(file).values, VALUES)
+
+
+def test_a_question_shows_few_of_many_columns(tmp_path: Path) -> None:
+    names = [f"W{number}" for number in range(40)]
+    file = written(tmp_path, ",".join(["time", *names]), lambda time, value: f"{time}{f',{value}' * len(names)}")
+    rule, options = question(file)
+    assert rule == "column"
+    assert options == [*(("--column", name) for name in names[:12]), ("--column", "NAME")]
+
+
+@pytest.mark.parametrize("columns", [dict, list])
+def test_a_document_of_columns_is_refused_in_one_line(tmp_path: Path, columns: type) -> None:
+    """Each of its cells was a column of one row."""
+    times, values = (cells if columns is list else dict(enumerate(cells)) for cells in (MINUTES, VALUES))
+    document = {"time": times, "value": values}
+    (tmp_path / "mine.json").write_text(json.dumps(document))
+    with pytest.raises(FuguError, match=r"JSON in no form that is known.*of columns write CSV"):
+        read(tmp_path / "mine.json")
+
+
 @pytest.mark.parametrize(
     "name", [lambda value: f"{int(value) % 4 + 1}{'AB'[int(value) % 2]}", lambda value: f"({value})"]
 )

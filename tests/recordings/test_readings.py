@@ -148,6 +148,8 @@ def test_the_kind_of_data_is_recognised(tmp_path: Path, values: list[object], ki
         ("t,value\n0,1\nnoon,2\n", "line 3, column t is no time"),
         ("t,value\n0,1\nnan,2\n", "line 3, column t is no time"),
         ("t,value\n0,7\n1,7\n2,7\n", "column value never changes"),
+        ("t,value\n0,9007199254740992\n1,9007199254740993\n", "numbers beyond 2^53 that are not told apart"),
+        ("t,value\n0,9007199254740992\n1,\n2,9007199254740993\n", "numbers beyond 2^53 that are not told apart"),
         ("t,value\n0,on\n1,On\n", "column value never changes"),
         ("t,value\n0,nan\n1,\n", "no row has a reading"),
         ("t,value\n5,1\n5,2\n5,3\n", "no two rows have different times"),

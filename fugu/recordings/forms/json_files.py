@@ -276,8 +276,13 @@ def _object_text(line: str) -> str:
 
 
 def _are_json_lines(file: File) -> bool:
-    document = parse_text(_object_text(file.head.partition(b"\n")[0].decode(errors="replace")))
-    return isinstance(document, dict) and not any(map(_has_series, document.values()))
+    first_line, _, rest = file.head.partition(b"\n")
+    document = parse_text(_object_text(first_line.decode(errors="replace")))
+    if not isinstance(document, dict):
+        return False
+    # One line alone with lists or objects is a document.
+    is_whole = not rest.strip() and any(isinstance(value, list | dict) for value in document.values())
+    return not is_whole and not any(map(_has_series, document.values()))
 
 
 def _has_series(value: Any) -> bool:

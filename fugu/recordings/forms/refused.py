@@ -49,7 +49,7 @@ _TEXT = (
     (
         rb"\s*(\{\s*[\"}]|\[\s*([\[{\"\]]|-?[\d.]+\s*[,\]]))",
         "JSON in no form that is known",
-        "write an object a line, as by jq -c '.[]', or '.key[]' of a list under a key",
+        "write an object a line, as by jq -c '.[]', or '.key[]' of a list under a key; of columns write CSV",
     ),
 )
 REFUSED = (*(_refused_form(*row) for row in _BINARY), *(_refused_form(*row, text=True) for row in _TEXT))

@@ -107,10 +107,11 @@ def _read_recorder(database: sqlite3.Connection, file: File, row_filter: RowFilt
         else [entity_key for entity_key, name in names.items() if name == entity_wanted]
     )
     condition = f"{key} IS NOT NULL" if entity_wanted is None else f"{key} IN ({', '.join('?' * len(keys_wanted))})"
-    rows = database.execute(
-        f"SELECT rowid, {key}, state, {time} FROM states WHERE {condition}",
-        () if entity_wanted is None else keys_wanted,
-    )
+    values = () if entity_wanted is None else keys_wanted
+    source = f"FROM states WHERE {condition} AND {time}"
+    (untimed_rows,) = database.execute(f"SELECT COUNT(*) {source} IS NULL", values).fetchone()
+    rows = database.execute(f"SELECT rowid, {key}, state, {time} {source} IS NOT NULL", values)
+    notes = (f"{untimed_rows} rows without a time were left out",) if untimed_rows else ()
     suffix = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
 
     def blocks() -> Iterator[Block]:
@@ -121,7 +122,7 @@ def _read_recorder(database: sqlite3.Connection, file: File, row_filter: RowFilt
             yield row_numbers, {_ENTITY: _texts(entities), _STATE: _texts(states), _UPDATED: moments}
 
     table_fields = {"time": _UPDATED, "value": _STATE, "keys": (_ENTITY,), "changes": True, "where": "row"}
-    return table_of("Home Assistant's recorder", file, blocks(), **table_fields)
+    return table_of("Home Assistant's recorder", file, blocks(), notes=notes, **table_fields)
 
 
 def _read_gadgetbridge(database: sqlite3.Connection, samples: list[str], file: File, row_filter: RowFilter) -> Table:
