@@ -58,7 +58,8 @@ class Feed:
     """The state that the page shows, and the watchers of each device.
 
     The network thread reads messages. While it is behind, the broker keeps further messages. Other work runs in an
-    event loop or in its threads. One lock guards the state.
+    event loop or in its threads. One lock guards the state. Another, which is taken first, keeps subscriptions in the
+    order of the changes that they follow.
     """
 
     def __init__(self, fleet: str, broker: Broker, ledger: LedgerView, store: Location | None = None) -> None:
@@ -68,6 +69,7 @@ class Feed:
         self.ledger = ledger
         self.account = broker.username
         self._lock = threading.Lock()
+        self._link_lock = threading.Lock()
         self._view = FleetView()
         self._memory = Memory()
         self._memory_changes = 0
@@ -117,13 +119,14 @@ class Feed:
 
     def fleet_page(self, query: FleetQuery) -> dict[str, Any]:
         """Return a page of the fleet. From now on, its devices are remembered."""
-        with self._lock:
-            page = self._view.page(query)
-            names = [row["name"] for row in page["rows"]]
-            new_and_removed = self._memory.remember(names, self._watchers)
-            for row in page["rows"]:
-                row["newest"] = self._memory.headlines(row["name"])
-        self._subscribe(*new_and_removed)
+        with self._link_lock:
+            with self._lock:
+                page = self._view.page(query)
+                names = [row["name"] for row in page["rows"]]
+                new_and_removed = self._memory.remember(names, self._watchers)
+                for row in page["rows"]:
+                    row["newest"] = self._memory.headlines(row["name"])
+            self._subscribe(*new_and_removed)
         return page
 
     def member(self, device: str) -> dict[str, Any] | None:
@@ -140,23 +143,24 @@ class Feed:
         """Begin to watch a device; its kept updates wait for the watcher. TopicError if no device has such a name."""
         topics = frame_topics(self.fleet, device)
         watcher = Watcher(device)
-        with self._lock:
-            new_and_removed = self._memory.remember([device], self._watchers)
-            self._memory.read()
-            watchers = self._watchers.setdefault(device, [])
-            is_first = not watchers
-            watchers.append(watcher)
-            view = self._devices.get(device)
-            if view is None:
-                view = self._devices[device] = DeviceView()
-                for kind, status in self._view.statuses(device).items():
-                    view.take(Topic(kind, self.fleet, device, ""), *status)
-                for topic, payload in self._memory.messages(device):
-                    view.take(topic, payload)
-            watcher.waiting.extend(view)
-        self._subscribe(*new_and_removed)
-        if is_first:
-            self.link.subscribe(topics)
+        with self._link_lock:
+            with self._lock:
+                new_and_removed = self._memory.remember([device], self._watchers)
+                self._memory.read()
+                watchers = self._watchers.setdefault(device, [])
+                is_first = not watchers
+                watchers.append(watcher)
+                view = self._devices.get(device)
+                if view is None:
+                    view = self._devices[device] = DeviceView()
+                    for kind, status in self._view.statuses(device).items():
+                        view.take(Topic(kind, self.fleet, device, ""), *status)
+                    for topic, payload in self._memory.messages(device):
+                        view.take(topic, payload)
+                watcher.waiting.extend(view)
+            self._subscribe(*new_and_removed)
+            if is_first:
+                self.link.subscribe(topics)
         self._watched.set()
         return watcher
 
@@ -180,14 +184,15 @@ class Feed:
 
     def leave(self, watcher: Watcher) -> None:
         """Remove a watcher; with a device's last watcher also the device's view and subscriptions."""
-        with self._lock:
-            watchers = self._watchers[watcher.device]
-            watchers.remove(watcher)
-            is_last = not watchers
+        with self._link_lock:
+            with self._lock:
+                watchers = self._watchers[watcher.device]
+                watchers.remove(watcher)
+                is_last = not watchers
+                if is_last:
+                    del self._watchers[watcher.device], self._devices[watcher.device]
             if is_last:
-                del self._watchers[watcher.device], self._devices[watcher.device]
-        if is_last:
-            self.link.unsubscribe(frame_topics(self.fleet, watcher.device))
+                self.link.unsubscribe(frame_topics(self.fleet, watcher.device))
 
     def _subscribe(self, new_devices: Iterable[str], removed_devices: Iterable[str]) -> None:
         self.link.unsubscribe([topic for name in removed_devices for topic in report_topics(self.fleet, name)])
@@ -195,12 +200,13 @@ class Feed:
 
     def _remember_devices(self) -> None:
         """Remember the first devices of the fleet while there is room; without room, forget some."""
-        with self._lock:
-            self._memory.read()
-            names = [] if self._memory.is_full else self._view.names(MOST_REMEMBERED)
-            new_and_removed = self._memory.remember(names, self._watchers)
-            self._memory_changes = self._memory.changes
-        self._subscribe(*new_and_removed)
+        with self._link_lock:
+            with self._lock:
+                self._memory.read()
+                names = [] if self._memory.is_full else self._view.names(MOST_REMEMBERED)
+                new_and_removed = self._memory.remember(names, self._watchers)
+                self._memory_changes = self._memory.changes
+            self._subscribe(*new_and_removed)
 
     def _on_messages(self, messages: list[Message]) -> None:
         now = time.time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -150,3 +151,26 @@ def test_a_feed_asks_for_reports_of_what_it_remembers_and_for_frames_only_while_
     looked, subscriptions = asyncio.run(scene())
     assert looked == {*report_topics("home", "watch"), *frame_topics("home", "watch")}
     assert subscriptions == set(report_topics("home", "watch"))
+
+
+def test_subscriptions_follow_the_memory_if_two_threads_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first thread is slow to subscribe to a device, which the second forgets."""
+    feed = Feed("home", Broker(port=free_port()), LedgerView(None))
+    begun, steps = set(feed.link.subscriptions), iter([(["watch"], []), ([], ["watch"])])
+    monkeypatch.setattr(Memory, "remember", lambda *_: next(steps))
+    has_begun, is_forgotten, subscribe = threading.Event(), threading.Event(), feed.link.subscribe
+
+    def slow_subscribe(topics: Iterable[str]) -> None:
+        if topics := list(topics):
+            has_begun.set()
+            is_forgotten.wait(0.3)
+        subscribe(topics)
+
+    monkeypatch.setattr(feed.link, "subscribe", slow_subscribe)
+    thread = threading.Thread(target=feed._remember_devices)
+    thread.start()
+    assert has_begun.wait(10.0)
+    feed._remember_devices()
+    is_forgotten.set()
+    thread.join()
+    assert set(feed.link.subscriptions) == begun
