@@ -127,10 +127,13 @@ _PROBLEMS = {
 
 
 def write_document(document: Document) -> bytes:
-    """Pack a document as the bytes that an envelope holds."""
+    """Pack a document as the bytes that an envelope holds. PolicyError if a whole number has more than 64 bits."""
     fields = document.model_dump(mode="json")
     fields |= {name: [bytes.fromhex(digits) for digits in fields[name]] for name in document.binary}
-    packed: bytes = msgpack.packb(fields)
+    try:
+        packed: bytes = msgpack.packb(fields)
+    except OverflowError:
+        raise PolicyError("a whole number has more than 64 bits") from None
     return packed
 
 

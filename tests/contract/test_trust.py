@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, MAX_ROOTS, Envelope, Kind, encode_roots, sign
-from fugu.contract.errors import Reason, TrustError
+from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import Address, PolicyDocument, RootDocument, compile_document, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
@@ -99,6 +99,12 @@ def test_a_document_that_two_policy_keys_have_signed_is_accepted(device: Trust) 
     again = device.judge(KEYS.signed(DOCUMENT, KEYS.policy[1:]), "policy", NOW)
     assert not again.changes, "the same content is no news, whoever has signed it"
     assert device.state.version == 5
+
+
+def test_a_number_that_no_envelope_can_hold_is_refused_in_a_line() -> None:
+    policy = DOCUMENT.policies[0] | {"discretiser": {"kind": "cells", "cells": [[2**64, 0], [0, 0]]}}
+    with pytest.raises(PolicyError, match="a whole number has more than 64 bits"):
+        write_document(DOCUMENT.model_copy(update={"policies": (policy,)}))
 
 
 def test_what_was_accepted_is_in_force_after_a_restart(device: Trust) -> None:
