@@ -172,5 +172,5 @@ def test_subscriptions_follow_the_memory_if_two_threads_change_it(monkeypatch: p
     assert has_begun.wait(10.0)
     feed._remember_devices()
     is_forgotten.set()
-    thread.join()
+    thread.join(10.0)
     assert set(feed.link.subscriptions) == begun
