@@ -1,7 +1,8 @@
 """Descriptions that a device publishes of its streams, in fleets without a gateway.
 
 While only one policy has ever drawn, the description follows from the policy alone. After a change of policy, whenever
-a row of drawn ticks has begun, a process of its own finds since when the promise is true (`edge_agent.dating`).
+a row of drawn ticks has begun, a process of its own finds since when the promise is true (`edge_agent.dating`). If the
+process fails, nothing is published, and another one tries ten minutes later.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _log = logging.getLogger(__name__)
 _SECONDS = 120.0
 _REST_SECONDS = 60.0
 """Shortest time between two datings: where ticks are often lost, rows of drawn ticks begin often."""
+_RETRY_SECONDS = 600.0
 
 
 class Describing:
@@ -84,6 +86,6 @@ class Describing:
         texts = answer.get("descriptions")
         if not isinstance(texts, dict):
             _log.warning("streams are not described, since when they are true cannot be said: %s", answer.get("detail"))
-            texts = {}
+            texts, self._shape_dated, self._next_dating = {}, (), time.monotonic() + _RETRY_SECONDS
         # A stream that is not in the answer has another policy on disk by now.
         self._descriptions, self._due = {**dict.fromkeys(self._descriptions, ""), **texts}, dict(texts)

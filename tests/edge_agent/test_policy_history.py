@@ -7,10 +7,12 @@ import random
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ import pytest
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.dating import device_history
+from edge_agent.describing import Describing
 from edge_agent.local_control import ask_status
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.policy_history import MOST_ROWS
@@ -56,6 +59,19 @@ def policy(version: int, epsilon: float, *, counted: bool = False) -> Policy:
         table = calibrate(CHAINS, epsilon, "universal", slack=True).table
     fields = {"version": version, "frame_ticks": 1 if counted else 10, "table": table, "windows_guarantee": None}
     return any_policy(*windows, **fields, chains=CHAINS, guarantee=Guarantee(epsilon=epsilon, adversary="universal"))
+
+
+def test_a_dating_that_fails_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was tried again only when ticks were lost, or the policy changed: so perhaps never."""
+    drawn = SimpleNamespace(unchanged=False, shape=((0, 1), (9, 2)), document=dict)
+    answers, published, now = [{"detail": "no memory"}, {"descriptions": {"hr": "text"}}], list[str](), [0.0]
+    describing = Describing("", {"hr": "old"}, SimpleNamespace(drawn=lambda _stream: drawn), print)  # type: ignore[arg-type]
+    monkeypatch.setattr(describing._child, "ask", lambda _arguments, _question, take: take(answers.pop(0)))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    for now[0] in (0.0, 100.0, 599.0, 601.0, 2000.0):
+        describing.pump([plan_of(policy(2, 1.0))], lambda _stream, text: not published.append(text))  # type: ignore[func-returns-value]
+        assert published == ["text"] * (now[0] > 600.0)
+    assert not answers
 
 
 class SetClock(JumpingClock):
