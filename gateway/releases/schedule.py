@@ -2,7 +2,8 @@
 
 A window is due when its ticks are past for all its devices and none of their frames is missing. A missing frame is on
 its way, because the watermark asks its device for it. The window waits for the frame, but only for a time. If the
-release has a patience, the window also waits only for a time for a device that is behind. The gateway's clock, too, has
+release has a patience, the window also waits only for a time for a device that is behind. The first window of a
+schedule waits for all frames before it, too, because an earlier window may be in them. The gateway's clock, too, has
 to say that a window is past, so that no single device decides this. Just after a new connection, when frames that have
 piled up arrive in any order, the window waits. Once a window has waited in vain, frames of other windows that were past
 by then are not waited for. So a device with holes delays releases by one wait only.
@@ -354,7 +355,8 @@ class ReleaseSchedule:
             return False
         if end <= self._gap_waited_through.get(job.name, -1):
             return True
-        if self._progress.complete(job.question, first, end):
+        is_new = job.name not in self._next_ticks and job.plan.once is None  # missing frames may hold earlier windows
+        if self._progress.complete(job.question, 0 if is_new else first, end):
             return True
         if self._gap_since.get(job.name, (-1, 0.0))[0] != first:
             self._gap_since[job.name] = (first, self._seconds())

@@ -46,6 +46,7 @@ class Device:
     def __init__(self, mosquitto: Mosquitto, name: str = "watch") -> None:
         self.name = name
         self.outbox: list[SymbolFrame] = []
+        self._lock = threading.Lock()  # watermarks come while frames are added
         self.estimates: list[StateEstimate] = []
         self.watermarks = 0
         self._subscribed = threading.Event()
@@ -60,12 +61,14 @@ class Device:
 
     def send(self, frames: Sequence[SymbolFrame]) -> None:
         for frame in frames:
-            self.outbox.append(frame)
+            with self._lock:
+                self.outbox.append(frame)
             self._publish(frame)
 
     def send_again(self, forgotten: Sequence[SymbolFrame] = ()) -> None:
         """Publish what is not known to be durable, and frames of which that is known no more."""
-        again = self.outbox = [*self.outbox, *forgotten]
+        with self._lock:
+            again = self.outbox = [*self.outbox, *forgotten]
         for frame in again:  # all of it: an answer may come at any time
             self._publish(frame)
 
@@ -111,10 +114,11 @@ class Device:
             self.estimates.append(estimate)
             return
         (commit,) = (stream for stream in Committed.decode(bytes(message.payload)).streams if stream.stream == "hr")
-        self.outbox = [
-            frame
-            for frame in self.outbox
-            if frame.last > commit.through
-            or any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
-        ]
+        with self._lock:
+            self.outbox = [
+                frame
+                for frame in self.outbox
+                if frame.last > commit.through
+                or any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
+            ]
         self.watermarks += 1

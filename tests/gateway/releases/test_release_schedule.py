@@ -66,6 +66,20 @@ def test_a_missing_frame_is_waited_for_however_far_the_stream_has_gone_on(tmp_pa
     assert [frame.observed for frame in bench.frames] == [present(sequence[i : i + 2]) for i in range(0, 18, 2)]
 
 
+@pytest.mark.parametrize(("comes", "first"), [(True, 0), (False, 20)])
+def test_a_schedule_waits_for_frames_before_the_first_that_came(tmp_path: Path, comes: bool, first: int) -> None:
+    """A gateway that is killed as it starts may get its very first frame last."""
+    bench = Bench(tmp_path, scheduled(**WATCH_ONLY))
+    sequence = frames([10] * 8)
+    bench.work(*sequence[1:])
+    bench.now += 29.0
+    bench.work()
+    assert starts(bench) == []
+    bench.now += 1.0
+    bench.work(*sequence[: int(comes)])
+    assert starts(bench) == list(range(first, 60, 20))
+
+
 def test_windows_begin_at_multiples_of_the_stride_after_the_first_symbol(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled(scale="40", stride=15, **WATCH_ONLY))
     bench.work(*frames([10] * 10, gaps=[7, 0, 0, 0, 0]))
