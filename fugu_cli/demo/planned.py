@@ -101,11 +101,12 @@ def plan_and_replay(
     for sentence in details:
         say(sentence)
     if not (is_answer(plan) or (plan.useful and not_private)):
-        lines = [offer_line(offer, ["fugu", "try", str(path)], TrialOptions) for offer in offers] or [_LONGER]
+        command = ["fugu", "try", str(path)]
+        lines = [offer_line(offer, command, TrialOptions) for offer in offers] or [_LONGER]
         buttons = [
             {**_offer_button(offer, options), "options": {"offer": str(index)}} for index, offer in enumerate(offers)
         ]
-        block = "\n".join(line.rpartition(": ")[2] for line in lines)
+        block = "\n".join(shlex.join([*command, *option_words(settings, TrialOptions)]) for _, settings in offers)
         paste = [*_INSTEAD, block] if offers else [_INSTEAD[0], _LONGER, ""]
         page.show(stage=_no_answer_words(offers), ended=True, offers=buttons, paste=paste)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))

@@ -187,10 +187,12 @@ def test_what_is_to_be_pasted_has_only_options_of_the_command(
     offer = "Try instead: a share", AutoOptions(fleet="trial", device="trial", epsilon=3.0)
     plan = SimpleNamespace(verdict=["Not useful.", "Private."], useful=False, privacy="private")
     monkeypatch.setattr(planned, "_plan_on_page", lambda *_: (plan, [offer]))
-    page = SimpleNamespace(show=lambda **_: None)
-    planned.plan_and_replay(page, tmp_path / "history.csv", None, replace(offer[1], epsilon=1.0), not_private=False)
-    pasted = capsys.readouterr().out.splitlines()[-1]
-    assert pasted == f"Try instead: a share: fugu try {tmp_path}/history.csv --epsilon 3.0"
+    shown: dict[str, object] = {}
+    page = SimpleNamespace(show=shown.update)
+    planned.plan_and_replay(page, tmp_path / "a: b.csv", None, replace(offer[1], epsilon=1.0), not_private=False)
+    command = f"fugu try '{tmp_path}/a: b.csv' --epsilon 3.0"
+    assert capsys.readouterr().out.splitlines()[-1] == f"Try instead: a share: {command}"
+    assert shown["paste"][-1] == command  # type: ignore[index]
 
 
 def test_a_button_says_what_would_do_and_what_that_gives_up() -> None:
