@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, get_args
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 
-from fugu.contract.compiler import compile_board_policy
+from fugu.contract.compiler import compile_board_policies
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.fleet_documents import Enrolment
@@ -135,11 +135,8 @@ def build(
     _check_generator(burnt)
     policies = list(policy) if isinstance(policy, Sequence) else [policy]
     _check_policies(policies)
-    streams = [policy.stream for policy in policies]
-    units = unit if isinstance(unit, Mapping) else dict.fromkeys(streams, unit)
-    if unknown_streams := units.keys() - streams:
-        raise FuguError(f"a unit of stream {min(unknown_streams)}, of which there is no policy")
-    compiled = tuple(compile_board_policy(policy, units.get(policy.stream, Fraction(1))) for policy in policies)
+    units = unit if isinstance(unit, Mapping) else {policy.stream: unit for policy in policies}
+    compiled = compile_board_policies(policies, units)
     epsilons = [policy.guarantee.epsilon for policy in policies if isinstance(policy, Policy)]
     ceilings = burnt.ceilings or (Ceiling(epsilon=max(epsilons)),)
     for stream_policy in policies:

@@ -30,10 +30,12 @@ from fugu.core.policy import ADVERSARIES, BASELINE, BINARY, BOUNDED, CATEGORIES,
 from fugu.core.states import STEPS, UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from fugu.contract.policies import AnyPolicy
     from fugu.contract.policy import Policy
 
-__all__ = ["compile_board_policy", "compile_discretiser", "compile_policy"]
+__all__ = ["compile_board_policies", "compile_board_policy", "compile_discretiser", "compile_policy"]
 
 
 _LIMIT = 1 << 62
@@ -178,6 +180,17 @@ def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> byt
         PolicyError: the firmware cannot run the policy; one line.
     """
     return _compile(policy, _Board(unit))
+
+
+def compile_board_policies(policies: Sequence[AnyPolicy], units: Mapping[str, Fraction]) -> tuple[bytes, ...]:
+    """Compile the policies of a board. `units` has by stream the `unit` of `compile_board_policy`, by default 1.
+
+    Raises:
+        PolicyError: the firmware cannot run a policy, or a unit is for a stream without a policy.
+    """
+    if unknown_streams := units.keys() - {policy.stream for policy in policies}:
+        raise PolicyError(f"stream {min(unknown_streams)} has a unit, but no policy")
+    return tuple(compile_board_policy(policy, units.get(policy.stream, Fraction(1))) for policy in policies)
 
 
 def _compile(policy: AnyPolicy, form: _Form) -> bytes:

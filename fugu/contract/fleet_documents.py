@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import Document, DocumentFile, first_problem, read_document, write_document
 from fugu.contract.compiled import read_policy
-from fugu.contract.compiler import compile_board_policy, compile_policy
+from fugu.contract.compiler import compile_board_policies, compile_board_policy, compile_policy
 from fugu.contract.envelope import Envelope, key_name
 from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import KEY_BYTES
@@ -308,11 +308,8 @@ def compile_for_boards(document: PolicyDocument, units_of: Mapping[str, Fraction
     Raises:
         PolicyError: boards cannot run a policy, or a unit is for a stream without a policy.
     """
-    policies = document.templates()
-    if unknown_streams := set(units_of) - {policy.stream for policy in policies}:
-        raise PolicyError(f"a unit of stream {min(unknown_streams)}, of which there is no policy")
-    forms = tuple(compile_board_policy(policy, units_of.get(policy.stream, Fraction(1))).hex() for policy in policies)
-    return document.model_copy(update={"boards": forms})
+    compiled = compile_board_policies(document.templates(), units_of)
+    return document.model_copy(update={"boards": tuple(policy.hex() for policy in compiled)})
 
 
 def units(document: PolicyDocument) -> dict[str, Fraction]:

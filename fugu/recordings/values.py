@@ -162,7 +162,7 @@ def _refuse_rounded(cells: Sequence[str], numbers: Floats, file: str, column: st
     numbers_read = {Decimal(cell): float(cell) for cell in large_cells if number_of(cell) is not None}
     if len({*numbers_read.values()}) < len(numbers_read):
         raise FuguError(
-            f"{file}: column {column} has numbers beyond 2^53 that are not told apart: write them with fewer digits"
+            f"{file}: column {column} has numbers beyond 2^53 that cannot be told apart: write them with fewer digits"
         )
 
 

@@ -139,7 +139,7 @@ class Published(NamedTuple):
         releases = {release.entry: release for release in release_frames if release.stream == policy.stream}
         all_frames: list[SymbolFrame | WindowFrame] = [*frames, *counts.values()]
         if wrong_frames := [frame for frame in counts.values() if not _is_counted_by(policy, frame)]:
-            raise FuguError(f"window {wrong_frames[0].index} of {wrong_frames[0].window} is none of the policy's")
+            raise FuguError(f"the policy has no window {wrong_frames[0].index} of {wrong_frames[0].window}")
         begin = min((frame.first - frame.shift for frame in all_frames), default=0)
         end = max((frame.last - frame.shift + 1 for frame in all_frames), default=0)
         if end - begin > _MOST_TICKS:

@@ -290,7 +290,7 @@ def _split_pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, 
     for version in {*versions[np.flatnonzero(np.diff(versions, prepend=-1))].tolist()}:
         policy, is_version = stream.policy(version), versions == version
         if policy.table is None or symbol[is_version].max() >= policy.table.symbols:
-            raise FuguError(f"{stream.device}/{stream.stream} has a symbol that its policy version {version} has not")
+            raise FuguError(f"{stream.device}/{stream.stream} has a symbol that policy version {version} does not have")
         clock = policy.clock
         shift[is_version] = tick[is_version] - (time[is_version] - clock.epoch_us) // clock.period_us
     changes = (np.diff(tick) != 1) | (np.diff(versions) != 0) | (np.diff(shift) != 0)

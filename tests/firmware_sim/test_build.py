@@ -117,7 +117,7 @@ def test_images_that_their_owner_or_the_board_would_not_have(
 
 
 def test_a_unit_of_a_stream_without_a_policy_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FuguError, match="a unit of stream haert, of which there is no policy"):
+    with pytest.raises(FuguError, match="stream haert has a unit, but no policy"):
         build(POLICY, tmp_path, Burnt(), {"haert": Fraction(1, 10)})
 
 

@@ -110,7 +110,7 @@ def test_a_board_waits_longer_each_time_that_nobody_accepts_its_connection() -> 
 
 
 def slow_broker(server: socket.socket) -> None:
-    """Accept connections; send each a message in two pieces, more than a second apart, in answer to its pings."""
+    """Accept connections, and send each a message in two pieces; between them the board looks for a silence."""
     while True:
         try:
             connection, _ = server.accept()

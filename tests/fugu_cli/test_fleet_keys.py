@@ -777,7 +777,7 @@ def test_a_colleague_who_signs_other_compiled_policies_gets_no_second_signature(
 
 @pytest.mark.parametrize(
     ("unit", "code", "complaint"),
-    [("x=1", 1, "a unit of stream x, of which there is no policy"), ("1/10", 2, "--unit must be like hr=1/10")],
+    [("x=1", 1, "stream x has a unit, but no policy"), ("1/10", 2, "--unit must be like hr=1/10")],
 )
 def test_units_that_are_none(fugu: Fugu, keys: Path, tmp_path: Path, unit: str, code: int, complaint: str) -> None:
     words = ("--to", "everyone", "--version", 1, "--keys", keys, "-o", tmp_path / "out", "--boards", "--unit", unit)
