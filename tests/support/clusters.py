@@ -158,9 +158,20 @@ def _on(cluster: Cluster, shards: int, node: Node) -> dict[str, int]:
 
 
 def _busiest(cluster: Cluster, shards: int, some: Sequence[Node]) -> Node:
-    """The node that is to be lost: the fleet's with a shard, if there is one, else the one with most shards."""
-    held = {node: _on(cluster, shards, node).keys() for node in some}
-    return max(some, key=lambda node: ("fleet" in held[node] and len(held[node]) > 1, len(held[node] - {"fleet"})))
+    """The node that is to be lost: the fleet's with a shard, if there is one, else the one with most shards.
+
+    Where other nodes have all shards, the process of a shard is killed until one of these nodes has claimed it.
+    """
+    while True:
+        held = {node: _on(cluster, shards, node).keys() for node in some}
+        busiest = max(
+            some, key=lambda node: ("fleet" in held[node] and len(held[node]) > 1, len(held[node] - {"fleet"}))
+        )
+        if held[busiest] - {"fleet"}:
+            return busiest
+        process = next(process for part, process in _parts(cluster, shards).items() if part != "fleet")
+        os.kill(process, signal.SIGKILL)
+        wait_until(lambda process=process: process not in _parts(cluster, shards).values(), "another process")
 
 
 def _lost(

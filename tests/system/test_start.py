@@ -334,9 +334,9 @@ def test_a_topic_is_recorded_but_never_of_the_fleets_broker(broker: Mosquitto, s
     assert [file for file in started.files_left if file.is_file()] == []
     with publishing(broker.broker, "lab/door", f'{{"level": {SECRET}}}'):
         assert started.do("record", topic="lab/door", local=local, path="level") == 202
-        wait_until(lambda: re.search(r"recording: [3-9] messages", started.state()["stage"]), "messages")
+        wait_until(lambda: re.search(r"recording: ([3-9]|\d\d+) messages", started.state()["stage"]), "messages")
         assert SECRET not in json.dumps(started.state())
-        assert started.do("plan") == 202
+        assert started.do("plan", rows="samples") == 202  # said, as messages of a busy machine come irregularly
         verdict = "never changes: there is nothing to plan"
         wait_until(lambda: verdict in started.state()["stalled"], "a verdict", instead=started.state)
     [file] = [file for file in started.files_left if file.is_file()]
