@@ -125,20 +125,21 @@ def _date(moment: float) -> str:
 
 def _picture(readings: Readings) -> list[str]:
     """Return two lines of text: readings over time from left to right, and a legend."""
-    cell_of_tick = np.arange(len(readings.segments)) * _WIDTH // max(len(readings.segments), 1)
+    ticks = len(readings.segments)
+    cell_of_tick = np.arange(ticks) * min(_WIDTH, ticks) // max(ticks, 1)
     return (_name_letters if readings.named else _number_bars)(readings.values, cell_of_tick)
 
 
 def _number_bars(values: Floats, cell_of_tick: Ints) -> list[str]:
     """Draw the mean of each cell's ticks as a bar; return the bars and their legend."""
     is_present = ~np.isnan(values)
-    counts = np.bincount(cell_of_tick[is_present], minlength=_WIDTH)
+    counts = np.bincount(cell_of_tick, is_present)
     with np.errstate(invalid="ignore"):
-        means = np.bincount(cell_of_tick[is_present], values[is_present], minlength=_WIDTH) / counts
+        means = np.bincount(cell_of_tick, np.where(is_present, values, 0.0)) / counts
     low, high = float(np.nanmin(means)), float(np.nanmax(means))
     step = (high - low) / len(_BARS) or 1.0
     bars = [" " if math.isnan(mean) else _BARS[min(int((mean - low) / step), len(_BARS) - 1)] for mean in means]
-    return ["".join(bars), f"means of {len(values) / _WIDTH:.3g} ticks, {low:.4g} to {high:.4g}"]
+    return ["".join(bars), f"means of {_span(cell_of_tick)}, {low:.4g} to {high:.4g}"]
 
 
 def _name_letters(values: Cells, cell_of_tick: Ints) -> list[str]:
@@ -148,13 +149,19 @@ def _name_letters(values: Cells, cell_of_tick: Ints) -> list[str]:
     codes = np.array([math.nan if value is None else number_of_name[value.casefold()] for value in values])
     if len(sorted_names) == 2:
         bars, _ = _number_bars(codes, cell_of_tick)
-        return [bars, f"the share of {sorted_names[1]!r} in {len(values) / _WIDTH:.3g} ticks, by height"]
+        return [bars, f"the share of {sorted_names[1]!r} in {_span(cell_of_tick)}, by height"]
     line = ""
-    for cell in range(_WIDTH):
+    for cell in range(cell_of_tick[-1] + 1):
         cell_codes = codes[(cell_of_tick == cell) & ~np.isnan(codes)].astype(np.int64)
         line += _LETTERS[min(int(np.bincount(cell_codes).argmax()), len(_LETTERS) - 1)] if cell_codes.size else " "
     legend = ", ".join(f"{letter} {name}" for letter, name in zip(_LETTERS, sorted_names, strict=False))
-    return [line, f"the usual name of {len(values) / _WIDTH:.3g} ticks: {legend}"[:200]]
+    return [line, f"the usual name of {_span(cell_of_tick)}: {legend}"[:200]]
+
+
+def _span(cell_of_tick: Ints) -> str:
+    """Return how many ticks a cell has, in words."""
+    ticks = len(cell_of_tick) / (cell_of_tick[-1] + 1)
+    return "1 tick" if ticks == 1 else f"{ticks:.3g} ticks"
 
 
 def plain_csv(readings: Readings) -> str:

@@ -63,6 +63,22 @@ def test_a_file_is_told_in_two_lines_and_drawn(fugu: Fugu, two: Path) -> None:
     assert (document["row_kind"], document["period_seconds"], document["rows"]) == ("samples", 120.0, 100)
 
 
+@pytest.mark.parametrize(
+    ("cells", "lines"),
+    [
+        ("on,off,,on", ("█▁ █", "the share of 'on' in 1 tick, by height")),
+        ("1,5,,3", ("▁█ ▅", "means of 1 tick, 1 to 5")),
+        ("a,b,c,c", ("abcc", "the usual name of 1 tick: a a, b b, c c")),
+    ],
+)
+def test_only_a_missing_reading_is_drawn_as_a_blank(
+    fugu: Fugu, tmp_path: Path, cells: str, lines: tuple[str, str]
+) -> None:
+    rows = [f"{60 * index},{cell}" for index, cell in enumerate(cells.split(","))]
+    (tmp_path / "short.csv").write_text("\n".join(["time,value", *rows, ""]))
+    assert tuple(fugu("read", tmp_path / "short.csv").out.splitlines()[3:5]) == lines
+
+
 @pytest.mark.parametrize("name", ["absent", "changes", "off", "interleaved"])
 def test_a_plain_file_is_its_owners_and_has_the_same_ticks(fugu: Fugu, tmp_path: Path, name: str) -> None:
     """A file of any kind that no agent can replay becomes one that it can."""
