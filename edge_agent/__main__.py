@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,21 +75,20 @@ def _run(words: Sequence[str]) -> int:
         return 0
     if options.doctor:
         return _run_doctor(Path(options.config))
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda _number, _frame: sys.exit(0))
+    from fugu.host.process import Notifier, at_stop_signals
+
+    at_stop_signals(sys.exit)
     wait_for_plan = check_in_child(options.config)
     # Loaded while the child checks the configuration.
     from edge_agent.agent import Agent
     from edge_agent.randomiser import system_entropy
     from edge_agent.sensors.sharing import open_sensors
-    from fugu.host.process import Notifier
 
     plan = wait_for_plan()
     if options.check:
         return _run_check(options.config, plan)
     agent = Agent(plan, open_sensors(plan.streams), system_entropy(), notifier=Notifier.of_process())
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda _number, _frame: agent.stop())
+    at_stop_signals(agent.stop)
     agent.run()
     return 0
 

@@ -89,12 +89,13 @@ class Agent:
             arguments = plan.fleet, plan.device, plan.managed, self._queue_event, self._ticks.switch
             self._fleet = FleetPolicy(*arguments, self._offer_table, self._now, self._clock.known_synchronised)
         policy_topics = () if self._fleet is None else self._fleet.topics
-        will = Status(False, self._plan.program, 0, (StatusCode.CONNECTION_LOST,), ())
+        self._status_topic = topic_of("status", plan.fleet, plan.device)
+        will = Status(False, plan.program, 0, (StatusCode.CONNECTION_LOST,), ())
         self._link = Link(
             plan.broker,
             client_id=f"{plan.fleet}-{plan.device}",
             subscriptions=(self._committed_topic, *self._tables, *self._opening_keys, *policy_topics),
-            will=Will(topic_of("status", plan.fleet, plan.device), will.encode()),
+            will=Will(self._status_topic, will.encode()),
             max_payload=MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES,
             on_connected=lambda: self._queue_event(self._connected),
             on_message=lambda topic, payload, _retained: self._queue_message(topic, payload),
@@ -116,10 +117,8 @@ class Agent:
         return self._time.now_us() / 1e6
 
     def _keep_anchor(self, anchor: Anchor) -> None:
-        try:
+        with self._ticks.noting_failures():
             self._outbox.keep_anchor(anchor)
-        except sqlite3.Error as error:
-            self._ticks.storage_failed(error)
 
     def _silence_code(self, seconds: float) -> StatusCode | None:
         if self._paused:
@@ -136,10 +135,8 @@ class Agent:
         if not is_paused:
             self._ticks.forget_readings()
             return
-        try:
+        with self._ticks.noting_failures():
             self._ticks.close_frames()
-        except sqlite3.Error as error:
-            self._ticks.storage_failed(error)
 
     def stop(self) -> None:
         """Ask the loop to drain and end; a signal handler or another thread may call this."""
@@ -296,9 +293,8 @@ class Agent:
             self._connected_anew = False
         is_changed = self._last_status is None or self._last_status.codes != self._codes()
         if is_changed or time.monotonic() >= self._status_due:
-            self._last_status = self._status(online=True)
             self._status_due = time.monotonic() + self._plan.status_seconds
-            self._publish_status(self._last_status)
+            self._publish_status(online=True)
 
     def _publish_description(self, stream: str, text: str) -> bool:
         topic = topic_of("description", self._plan.fleet, self._plan.device, stream)
@@ -319,10 +315,7 @@ class Agent:
                 {
                     "stream": stream.plan.stream,
                     "policy_version": stream.plan.version,
-                    "drawn": {
-                        **self._outbox.drawn(stream.plan.stream).document(),
-                        "running": [stream.plan.version, stream.plan.noise_bound],
-                    },
+                    "drawn": self._outbox.drawn_document(stream.plan),
                     "next_tick": stream.next_tick,
                     "ticks": stream.ticks,
                     "silent": stream.silent,
@@ -335,8 +328,9 @@ class Agent:
             ],
         }
 
-    def _publish_status(self, status: Status) -> None:
-        self._link.publish(topic_of("status", self._plan.fleet, self._plan.device), status.encode(), retain=True)
+    def _publish_status(self, *, online: bool) -> None:
+        self._last_status = self._status(online=online)
+        self._link.publish(self._status_topic, self._last_status.encode(), retain=True)
 
     def _drain(self) -> bool:
         """Close all frames, and wait until the outbox is empty, at most `drain_seconds`. False if the outbox failed."""
@@ -350,7 +344,7 @@ class Agent:
                 self._notifier.alive(time.monotonic())
                 self._communicate()
                 self._wake.wait(min(seconds_left, RETRY_SECONDS))
-            self._publish_status(self._status(online=False))
+            self._publish_status(online=False)
             if depth := self._outbox.frames.depth():
                 _log.warning("stopped with %d frames in the outbox; they will be sent after the next start", depth)
         except sqlite3.Error as error:

@@ -34,17 +34,8 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
 
     Return a function that waits for the plan. It raises ConfigError with the text of any error that `load` would raise.
     """
-    wait_for_answer = run_forked(
-        lambda: {"plan": _validate(Path(path))}, "the check of the configuration", " while reading the configuration"
-    )
-
-    def wait_for_plan() -> AgentPlan:
-        child_answer = wait_for_answer()
-        if "refused" in child_answer:
-            raise ConfigError(child_answer["detail"])
-        return _read_plan(child_answer["plan"])
-
-    return wait_for_plan
+    wait_for_fields = run_forked(lambda: _validate(Path(path)), " while reading the configuration", ConfigError)
+    return lambda: _read_plan(wait_for_fields())
 
 
 def _read_plan(fields: dict[str, Any]) -> AgentPlan:

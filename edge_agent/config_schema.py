@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from edge_agent.local_broker import is_loopback
 from edge_agent.sensors.opening import KINDS
 from edge_agent.sensors.source import ConfigError
 from fugu.contract._document import Document
@@ -15,6 +14,7 @@ from fugu.contract.groups import GroupPin
 from fugu.contract.pins import Pins
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.stretches import Ceiling
+from fugu.host.addresses import is_loopback
 from fugu.host.payload import parse_path
 from fugu.host.toml_file import read_toml
 from fugu.mqtt.broker import Broker

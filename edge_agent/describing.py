@@ -73,10 +73,7 @@ class Describing:
 
     def _begin_dating(self, plans: Sequence[StreamPlan], shape: object) -> None:
         """Date all streams in a process of its own."""
-        request = {
-            plan.stream: {**self._outbox.drawn(plan.stream).document(), "running": [plan.version, plan.noise_bound]}
-            for plan in plans
-        }
+        request = {plan.stream: self._outbox.drawn_document(plan) for plan in plans}
         self._dating, self._next_dating = True, time.monotonic() + _REST_SECONDS
         arguments = (self._config, str(os.getpid()))
         self._child.ask(arguments, json.dumps(request).encode(), lambda answer: self._take_dates(answer, shape))

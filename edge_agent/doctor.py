@@ -32,7 +32,6 @@ from fugu.contract.topics import topic_of
 from fugu.host import checks
 from fugu.host.checks import Finding, loopback_only
 from fugu.host.clock import synchronised
-from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 
 __all__ = ["examine", "limits", "private_socket", "try_sensors"]
@@ -202,12 +201,16 @@ def examine(
     if not (elsewhere or plan.clock.trusted or synchronised()):
         findings.append(Finding("ticks", "FAIL", "none is drawn until the clock is synchronised: see its line above"))
     findings += _check_policies(plan, time.time())
-    findings += _check_secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
+    enrolment = path.parent / config.enrolment if config.enrolment else None
+    secrets = plan.broker.password_file, plan.broker.key_file, enrolment
+    certificates = {"authority": plan.broker.ca_file, "client certificate": plan.broker.cert_file}
+    findings += checks.credentials(secrets, certificates, time.time())
     agent_finding = _check_agent(plan)
     if not elsewhere:
         findings += [*_check_files(plan), *_check_binding(config), *_check_local_brokers(config)]
         findings += [agent_finding, *checks.unit("fugu-agent.service")]
-    return [*findings, *_check_broker(config, plan, path.parent, waiting, is_connected=agent_finding.verdict == "ok")]
+    findings += _check_broker(config, plan, path.parent, waiting, is_connected=agent_finding.verdict == "ok")
+    return findings
 
 
 def _check_policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
@@ -244,15 +247,6 @@ def _check_binding(config: AgentConfig) -> Iterator[Finding]:
         yield Finding("binding", "warn", 'this machine has no identifier: give it a name (binding = "...")')
     else:
         yield Finding("binding", "ok", f"{len(machine_identifiers)} identifiers of this machine")
-
-
-def _check_secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
-    for file in (broker.password_file, broker.key_file, enrolment):
-        if file is not None:
-            yield checks.private_file(Path(file))
-    for label, certificate_path in (("authority", broker.ca_file), ("client certificate", broker.cert_file)):
-        if certificate_path is not None:
-            yield checks.certificate(label, Path(certificate_path), time.time())
 
 
 def _check_local_brokers(config: AgentConfig) -> Iterator[Finding]:
@@ -297,7 +291,7 @@ def _check_agent(plan: AgentPlan) -> Finding:
 
 def _check_broker(
     config: AgentConfig, plan: AgentPlan, folder: Path, on_waiting: Callable[[str], None], *, is_connected: bool
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Try the broker; only as far as TLS while the agent is connected, which shows that the login works."""
     names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
     writable_topics = [
@@ -312,15 +306,14 @@ def _check_broker(
         log_in=not is_connected,
         on_wait=lambda reason: on_waiting(f"{reason}; waiting for fleet {plan.fleet}"),
     )
-    findings = checks.broker(
+    yield from checks.broker(
         *(plan.broker.address, outcome.reached, outcome.problem),
         end=outcome.certificate_end,
         writable=dict.fromkeys(writable_topics, True) if is_connected else outcome.writable,
         now=time.time(),
     )
     if plan.managed is not None and outcome.heard is not None:
-        findings.append(_check_signed_time(config, folder, outcome.heard.get(time_topics[0])))
-    return findings
+        yield _check_signed_time(config, folder, outcome.heard.get(time_topics[0]))
 
 
 def _check_signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Finding:

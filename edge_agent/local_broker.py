@@ -6,10 +6,11 @@ broker, which others read. Both rules are checked before every connection, since
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 
-__all__ = ["LocalBrokerError", "dial", "is_loopback"]
+from fugu.host.addresses import is_local, is_loopback
+
+__all__ = ["LocalBrokerError", "dial"]
 
 _Address = tuple[object, ...] | str
 """Address in the form that a socket of its family takes."""
@@ -22,14 +23,6 @@ class LocalBrokerError(OSError):
     def __init__(self, trouble: str) -> None:
         super().__init__(trouble)
         self.trouble = trouble
-
-
-def is_loopback(host: str) -> bool:
-    """True if a host, as it is written, can only be this machine: `localhost`, 127.0.0.0/8 or ::1."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def dial(host: str, port: int, fleet_address: tuple[str, int]) -> socket.socket:
@@ -53,25 +46,6 @@ def dial(host: str, port: int, fleet_address: tuple[str, int]) -> socket.socket:
         except OSError as error:
             last_error = error
     raise last_error
-
-
-def is_local(host: str) -> bool:
-    """True if a host has an address of this machine, or is a loopback address whose lookup fails."""
-    try:
-        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
-    except OSError:
-        return is_loopback(host)
-    return any(_can_bind(family, address) for family, _, _, _, address in addresses)
-
-
-def _can_bind(family: int, address: _Address) -> bool:
-    """True if this machine can bind an address: then it is an address of this machine."""
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(address)
-        except OSError:
-            return False
-    return True
 
 
 def _connect(family: int, address: _Address) -> socket.socket:

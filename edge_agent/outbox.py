@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from edge_agent.device_clock import Anchor
 from edge_agent.plan import StreamPlan
@@ -244,23 +244,27 @@ class Outbox:
 
         Raises OutboxError if it belongs to another machine; the file is closed then.
         """
-        try:
-            _bind(self._db, self.path, identifier_pairs, moved=moved)
-        except OutboxError:
-            self.close()
-            raise
-        except sqlite3.Error as error:
-            raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
+        with self._naming_file():
+            try:
+                _bind(self._db, self.path, identifier_pairs, moved=moved)
+            except OutboxError:
+                self.close()
+                raise
 
     def know_watermarks_by(self, key: bytes) -> None:
         """Let `counter` count watermarks under this key; with another key it begins again at 0. Raises OutboxError."""
+        with self._naming_file(), transaction(self._db):
+            salt, stored_digest = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
+            if (digest := hashlib.sha256(salt + key).digest()) == stored_digest:
+                return
+            self._db.execute("UPDATE device SET watermark_key = ?, counter = '0'", (digest,))
+        self.counter = self._stored_counter = 0
+
+    @contextmanager
+    def _naming_file(self) -> Iterator[None]:
+        """Turn an error of the database into an OutboxError that names the file."""
         try:
-            with transaction(self._db):
-                salt, stored_digest = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
-                if (digest := hashlib.sha256(salt + key).digest()) == stored_digest:
-                    return
-                self._db.execute("UPDATE device SET watermark_key = ?, counter = '0'", (digest,))
-            self.counter = self._stored_counter = 0
+            yield
         except sqlite3.Error as error:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 
@@ -298,6 +302,10 @@ class Outbox:
     def drawn(self, stream: str) -> DrawnTicks:
         """Return the drawn ticks of a stream, by policy."""
         return self._open[stream].drawn
+
+    def drawn_document(self, plan: StreamPlan) -> dict[str, Any]:
+        """Return the drawn ticks of a stream, and the edition of its policy that runs, as JSON can carry them."""
+        return {**self.drawn(plan.stream).document(), "running": [plan.version, plan.noise_bound]}
 
     def set_shift(self, plan: StreamPlan, shift: int, since_tick: int) -> None:
         """Set the shift of a stream from tick `since_tick` on, and force it to disk; the frame under way ends."""

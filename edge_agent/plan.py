@@ -53,14 +53,13 @@ class StreamPlan:
     def of(cls, form: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
         """Make the plan from the form of a verified policy (`edge_agent.enrolled.policy_form`), and its sensor."""
         policy = read_policy(bytes.fromhex(form["compiled"]))
+        names = ("stream", "version", "valid_from", "frame_ticks", "epoch_us", "period_us", "discretiser", "sums")
         return cls(
-            **{name: getattr(policy, name) for name in ("stream", "version", "valid_from", "frame_ticks")},
-            **{name: getattr(policy, name) for name in ("epoch_us", "period_us", "discretiser")},
+            **{name: getattr(policy, name) for name in names},
             valid_until=policy.valid_until or None,
             noise=_noise_source(policy, form),
             sensor=sensor,
             windows=tuple(policy.windows),
-            sums=policy.sums,
             watch=None if policy.points else _watched_class(policy, form.get("rate")),
             noise_bound=form.get("noise_bound", ""),
         )

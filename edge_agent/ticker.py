@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from errno import ENOSPC
 from typing import TYPE_CHECKING
@@ -222,10 +223,8 @@ class Ticker:
             self.streams = streams
             if self._helpers is not None:
                 self._helpers.follow(plans)
-            try:  # counts of the old policy end; their records would never be used
+            with self.noting_failures():  # counts of the old policy end; their records would never be used
                 self._window_file.begin(plans, discard=True)
-            except OSError as error:
-                self.storage_failed(error)
         finally:
             if self._placed and any(self._is_misplaced(stream) for stream in self.streams):
                 self._placed = -1
@@ -251,11 +250,9 @@ class Ticker:
             for counter in stream.counters:
                 counter.prepare(stream.next_tick)
             if stream.sums is not None and self._placed > 0:
-                try:
+                with self.noting_failures():
                     for report in stream.sums.advance(stream.next_tick):
                         self._outbox.append_report(stream.plan.stream, report)
-                except (sqlite3.Error, OutboxFullError) as error:
-                    self.storage_failed(error)
 
     def judge(self) -> bool:
         """Let a watch judge one waiting piece, if there is time before the next tick. True if one was judged.
@@ -345,15 +342,12 @@ class Ticker:
         """Follow the device's clock, and find the next ticks again if it has jumped. True if the time is known."""
         self._clock.follow()
         if self._placed != self._clock.anchors:
-            try:
+            with self.noting_failures():
                 for clock in self._clocks.values():
                     if same_clock := [stream for stream in self.streams if stream.clock is clock]:
                         self._place_streams(clock, same_clock)
-            except sqlite3.Error as error:
-                self.storage_failed(error)
-                return False
-            self._placed = self._clock.anchors
-        return self._placed > 0
+                self._placed = self._clock.anchors
+        return 0 < self._placed == self._clock.anchors
 
     def _place_streams(self, clock: TickClock, streams: Sequence[Stream]) -> None:
         """Find the next tick of the streams of one clock, and their shift."""
@@ -408,7 +402,7 @@ class Ticker:
         counters = stream.counters
         windows = [(counter.window, *window) for counter in counters for window in counter.close(tick)]
         records = [(counter.window, record) for counter in counters for record in counter.records(tick)]
-        try:
+        with self.noting_failures():
             self._window_file.blank(
                 stream.plan, ((counter.window, slot) for counter in counters for slot in counter.to_blank)
             )
@@ -417,6 +411,12 @@ class Ticker:
             if windows or records:  # ticks are durable before the records that count them, so none is counted twice
                 self._outbox.append_windows(stream.plan, windows)
             self._window_file.keep(stream.plan, records)
+
+    @contextmanager
+    def noting_failures(self) -> Iterator[None]:
+        """Note failures of the outbox and the file of windows within the context. OutboxError if the outbox is lost."""
+        try:
+            yield
         except (sqlite3.Error, OutboxFullError, OSError) as error:
             self.storage_failed(error)
 

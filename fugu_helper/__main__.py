@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from fugu.contract.envelope import digits
 from fugu.contract.errors import FuguError, UsageError
 from fugu.host.files import write_secret
-from fugu.host.process import Notifier
+from fugu.host.process import Notifier, at_stop_signals
 from fugu.host.terminal import LOG_FORMATS, Parser, exit_code, log_to_stderr, run_program
 from fugu_helper.members import Members
 
@@ -85,7 +85,7 @@ def _run(words: list[str]) -> int:
         case "init":
             return _create_helper(options.folder, options.fleet)
         case "run":
-            return _run_helper(options.config, options.log_format, verbose=options.verbose)
+            return _run_helper(options)
     from fugu_helper.config import read_config, root_of, signed_documents
 
     config = read_config(options.config)
@@ -139,19 +139,18 @@ def _ask_digits(question: str) -> str:
         raise UsageError("no digits were typed") from None
 
 
-def _run_helper(config: Path, log_format: str, *, verbose: bool) -> int:
-    log_to_stderr("json" if log_format == "json" else "text", verbose=verbose)
+def _run_helper(options: Namespace) -> int:
+    log_to_stderr(options.log_format, verbose=options.verbose)
     import logging
 
     from fugu_helper.service import Helper, lock_memory
 
-    helper = Helper(config)
+    helper = Helper(options.config)
     if not lock_memory():
         logging.getLogger(__name__).warning(
             "memory cannot be locked: keys might be written to swap; set LimitMEMLOCK=infinity, or switch swap off"
         )
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda _number, _frame: helper.stop())
+    at_stop_signals(helper.stop)
     helper.run(Notifier.of_process())
     return 0
 

@@ -150,7 +150,4 @@ def _config_of(path: Path) -> dict[str, Any]:
 
         return running_config(path)
 
-    answer = run_forked(read, "the check of the configuration", f" while reading {path}")()
-    if "refused" in answer:
-        raise FuguError(answer["detail"])
-    return answer
+    return run_forked(read, f" while reading {path}", FuguError)()

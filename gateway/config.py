@@ -5,7 +5,6 @@ File names in the file are relative to its folder.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -65,13 +64,6 @@ OnConflict = Literal["alarm", "stop"]
 
 
 SESSION_SECONDS = 12 * 3600.0
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 _Text = TypeVar("_Text")
@@ -188,7 +180,9 @@ class PageConfig(Document):
             raise ValueError("the page needs one of login_file, no_login = true and ingress = true")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("TLS needs a certificate and its key")
-        if not self.ingress and not _is_loopback(_parse_with(Broker.parse, self.listen).host):
+        from fugu.host.addresses import is_loopback  # only a gateway with a page needs it
+
+        if not self.ingress and not is_loopback(_parse_with(Broker.parse, self.listen).host):
             if self.login_file is None:
                 raise ValueError("the page can be reached from other machines: it needs a password")
             if self.tls_cert is None:

@@ -26,6 +26,7 @@ __all__ = [
     "broker",
     "certificate",
     "clock",
+    "credentials",
     "disk",
     "failed",
     "lines",
@@ -105,7 +106,7 @@ def clock(now: float, is_synchronised: bool) -> Finding:
     return Finding("clock", "ok", f"{date}, synchronised")
 
 
-def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> list[Finding]:
+def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> Iterator[Finding]:
     """Check whether a folder takes files that outlast a restart, and how much room is left."""
     name = f"disk of {label}"
     try:
@@ -115,18 +116,18 @@ def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo"
             os.fsync(file.fileno())
         disk_status = os.statvfs(folder)
     except OSError as error:
-        return [Finding(name, "FAIL", f"{folder} takes no file: {error.strerror}; run this as the service's account")]
+        yield Finding(name, "FAIL", f"{folder} takes no file: {error.strerror}; run this as the service's account")
+        return
     free_bytes = disk_status.f_bavail * disk_status.f_frsize
     space_words = f"{free_bytes / 1e6:.0f} MB free in {folder}"
-    findings = [Finding(name, "ok", space_words)]
     if free_bytes < _NO_BYTES or (disk_status.f_files and disk_status.f_favail < _FEW_FILES):
-        findings = [Finding(name, "FAIL", f"{space_words}, {disk_status.f_favail} files more: make room")]
+        yield Finding(name, "FAIL", f"{space_words}, {disk_status.f_favail} files more: make room")
     elif free_bytes < _LOW_BYTES:
-        findings = [Finding(name, "warn", f"{space_words}: make room before it is full")]
+        yield Finding(name, "warn", f"{space_words}: make room before it is full")
+    else:
+        yield Finding(name, "ok", space_words)
     if (file_system := _file_system(folder, mounts)) in _VOLATILE:
-        text = f"{folder} is on {file_system}, which a restart empties: choose a folder on a disk"
-        findings.append(Finding(name, "FAIL", text))
-    return findings
+        yield Finding(name, "FAIL", f"{folder} is on {file_system}, which a restart empties: choose a folder on a disk")
 
 
 def private_file(path: Path) -> Finding:
@@ -147,6 +148,14 @@ def private_database(path: Path) -> Iterator[Finding]:
     for file in sorted(path.parent.glob(f"{escape(path.name)}?*")):
         if file.suffix not in _MARKS and (finding := private_file(file)).verdict != "ok":
             yield finding
+
+
+def credentials(
+    secrets: Iterable[str | Path | None], certificates: Mapping[str, str | None], now: float
+) -> Iterator[Finding]:
+    """Check the secret files and the certificates, by label, of an account; `None` stands for one that it has not."""
+    yield from (private_file(Path(file)) for file in secrets if file is not None)
+    yield from (certificate(label, Path(file), now) for label, file in certificates.items() if file is not None)
 
 
 def certificate(label: str, path: Path, now: float) -> Finding:
@@ -172,55 +181,51 @@ def certificate_left(label: str, end: float, now: float) -> Finding:
 
 def broker(
     address: str, reached: str, problem: str, *, end: float | None, writable: Mapping[str, bool] | None, now: float
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Judge the outcome of `fugu.mqtt.probe.probe`; `end` is when the broker's certificate ends, `None` without TLS."""
-    findings = [Finding("broker", "ok", f"{address} accepts the connection")]
-    if reached != "done":
-        findings = [Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")]
+    if is_reached := reached == "done":
+        yield Finding("broker", "ok", f"{address} accepts the connection")
+    else:
+        yield Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")
     if end is not None:
-        findings.append(certificate_left("broker's certificate", end, now))
-    elif reached == "done" and address.rpartition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):
-        findings.append(Finding("TLS", "warn", "it is off: whoever is on the network reads passwords (fugu deploy)"))
-    if reached != "done":
-        return findings
+        yield certificate_left("broker's certificate", end, now)
+    elif is_reached and address.rpartition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):
+        yield Finding("TLS", "warn", "it is off: whoever is on the network reads passwords (fugu deploy)")
+    if not is_reached:
+        return
     if writable is None:
-        return [*findings, Finding("access list", "ok", "MQTT 3.1.1 does not tell whether messages are taken")]
-    if refused_topics := ", ".join(sorted(topic for topic, accepted in writable.items() if not accepted)):
+        yield Finding("access list", "ok", "MQTT 3.1.1 does not tell whether messages are taken")
+    elif refused_topics := ", ".join(sorted(topic for topic, accepted in writable.items() if not accepted)):
         text = f"the account may not publish {refused_topics}: see fugu deploy, then install the broker's files anew"
-        return [*findings, Finding("access list", "FAIL", text)]
-    return [*findings, Finding("access list", "ok", f"{len(writable)} topics may be published")]
+        yield Finding("access list", "FAIL", text)
+    else:
+        yield Finding("access list", "ok", f"{len(writable)} topics may be published")
 
 
-def unit(name: str, show_unit: Callable[[str], str] | None = None) -> list[Finding]:
+def unit(name: str, show_unit: Callable[[str], str] | None = None) -> Iterator[Finding]:
     """Check a systemd unit; no findings where systemd does not run, or has not loaded the unit.
 
     `show_unit` returns the properties of the unit with this name, as lines NAME=VALUE.
     """
     properties = dict(line.split("=", 1) for line in (show_unit or _unit_state)(name).splitlines() if "=" in line)
     if properties.get("LoadState") != "loaded":
-        return []
-    findings = [Finding(name, "ok", "it runs")]
+        return
     if properties.get("ActiveState") != "active":
-        findings = [Finding(name, "FAIL", f"it is {properties.get('ActiveState')}: journalctl -u {name}")]
+        yield Finding(name, "FAIL", f"it is {properties.get('ActiveState')}: journalctl -u {name}")
     elif int(properties.get("NRestarts") or 0) > 0:
-        findings = [
-            Finding(name, "warn", f"systemd has started it {properties['NRestarts']} x anew: journalctl -u {name}")
-        ]
+        yield Finding(name, "warn", f"systemd has started it {properties['NRestarts']} x anew: journalctl -u {name}")
+    else:
+        yield Finding(name, "ok", "it runs")
     if properties.get("WatchdogUSec", "0") == "0" and properties.get("Type") == "notify":
-        findings.append(Finding(name, "warn", "it has no watchdog: install the unit that fugu deploy writes"))
-    return findings
+        yield Finding(name, "warn", "it has no watchdog: install the unit that fugu deploy writes")
 
 
-def versions(requirements: Iterable[str] | None = None) -> list[Finding]:
+def versions(requirements: Iterable[str] | None = None) -> Iterator[Finding]:
     """Name Python's version, and check libraries against `requirements` (`name>=1.2,<3`), by default this program's."""
-    findings = [Finding("Python", "ok", ".".join(map(str, sys.version_info[:3])))]
+    yield Finding("Python", "ok", ".".join(map(str, sys.version_info[:3])))
     if requirements is None:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            requirements = [
-                requirement
-                for requirement in importlib.metadata.requires(_DISTRIBUTION) or ()
-                if ";" not in requirement
-            ]
+            requirements = [line for line in importlib.metadata.requires(_DISTRIBUTION) or () if ";" not in line]
     for requirement in requirements or ():
         match = re.match(r"([A-Za-z0-9_.-]+)(.*)", requirement)
         assert match is not None
@@ -228,12 +233,12 @@ def versions(requirements: Iterable[str] | None = None) -> list[Finding]:
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            findings.append(Finding(name, "FAIL", f"it is not installed: pip install '{requirement}'"))
+            yield Finding(name, "FAIL", f"it is not installed: pip install '{requirement}'")
             continue
-        fits_limits = all(_fits_limit(version, limit) for limit in limits.split(",") if limit)
-        text = version if fits_limits else f"{version}, not {limits}: pip install '{requirement}'"
-        findings.append(Finding(name, "ok" if fits_limits else "FAIL", text))
-    return findings
+        if all(_fits_limit(version, limit) for limit in limits.split(",") if limit):
+            yield Finding(name, "ok", version)
+        else:
+            yield Finding(name, "FAIL", f"{version}, not {limits}: pip install '{requirement}'")
 
 
 def _unit_state(name: str) -> str:

@@ -33,10 +33,11 @@ def answer_of(work: Callable[[], Answer], context_words: str = "") -> Answer:
         return {"refused": Reason.UNEXPECTED, "detail": f"{cause(error)}{context_words}"}
 
 
-def run_forked(work: Callable[[], Answer], task: str, context_words: str = "") -> Callable[[], Answer]:
-    """Begin some work in a forked child that ends with the work; call this before any thread is started.
+def run_forked(work: Callable[[], Answer], context_words: str, error_type: type[FuguError]) -> Callable[[], Answer]:
+    """Begin the check of a configuration in a forked child that ends with it; call this before any thread is started.
 
-    Return a function that waits for the answer. `task` is a noun for error messages; `context_words` as of `answer_of`.
+    Return a function that waits for the answer, and raises `error_type` if the work has failed. `context_words` are as
+    of `answer_of`.
     """
     reader, writer = os.pipe()
     parent, child = os.getpid(), os.fork()
@@ -46,14 +47,17 @@ def run_forked(work: Callable[[], Answer], task: str, context_words: str = "") -
         _answer_in_child(work, context_words, writer)
     os.close(writer)
 
-    def answer() -> Answer:
+    def wait_for_answer() -> Answer:
         with os.fdopen(reader) as pipe:
             text = pipe.read()
         os.waitpid(child, 0)
-        no_answer: Answer = {"refused": Reason.CONFIG, "detail": f"{task} died"}
-        return json.loads(text) if text else no_answer
+        death = {"refused": Reason.CONFIG, "detail": "the check of the configuration died"}
+        answer: Answer = json.loads(text) if text else death
+        if "refused" in answer:
+            raise error_type(answer["detail"])
+        return answer
 
-    return answer
+    return wait_for_answer
 
 
 def _answer_in_child(work: Callable[[], Answer], context_words: str, writer: int) -> NoReturn:

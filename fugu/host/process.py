@@ -9,11 +9,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Self
 
-__all__ = ["NOTICES", "Notifier", "Wake", "end_with_parent", "first_share"]
+__all__ = ["NOTICES", "Notifier", "Wake", "at_stop_signals", "end_with_parent", "first_share"]
 
 NOTICES = logging.getLogger("fugu.notices")
 """Logger of the few lines that a service always logs though nothing is wrong, as INFO."""
@@ -34,6 +34,12 @@ def end_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:  # the parent has ended already
             os._exit(1)
+
+
+def at_stop_signals(stop: Callable[[], object]) -> None:
+    """Let SIGTERM and SIGINT call a function, in the main thread, in place of what they did before."""
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda _number, _frame: stop())
 
 
 _MICROSECONDS = 1e6

@@ -51,7 +51,7 @@ INSIDES = (
     *("_packet_write()", "_send_puback(mid)", "_sock_close()", "_sock_send(buf)"),
     *("_loop_rc_handle(rc)", "_mid_generate()", "_packet_handle()", "_raise_for_invalid_topic(topic)"),
     *("_reset_sockets(sockpair_only)", "_sock_recv(bufsize)"),
-    *("_in_packet", "_last_bytes_received", "_last_msg_out", "_out_packet", "_protocol", "_sock"),
+    *("_in_packet", "_last_bytes_received", "_last_msg_out", "_out_packet", "_sock"),
     *("_sockpairR", "_sockpairW", "_thread"),
 )
 """Private names of paho-mqtt: methods that are replaced here, methods that are called here, attributes."""
@@ -86,6 +86,7 @@ class Client(mqtt.Client):
         super().__init__(
             CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=clean_session, protocol=protocol
         )
+        self._is_mqtt5 = protocol == MQTTProtocolVersion.MQTTv5
         self._wishes = wishes
         self._max_packet = wishes.max_payload + MOST_AROUND
         self._outgoing = Outgoing(_MOST_UNACKNOWLEDGED, wishes.max_in_flight, self._packet_queue, self._mid_generate)
@@ -105,9 +106,9 @@ class Client(mqtt.Client):
 
         Return the message id, or `None` if too many publications are unanswered.
         """
-        topic_bytes, is_mqtt5 = topic.encode(), self._protocol == MQTTProtocolVersion.MQTTv5
+        topic_bytes = topic.encode()
         self._raise_for_invalid_topic(topic_bytes)
-        return self._outgoing.add(lambda mid: publish(topic_bytes, payload, mid, is_mqtt5, retain=retain))
+        return self._outgoing.add(lambda mid: publish(topic_bytes, payload, mid, self._is_mqtt5, retain=retain))
 
     def close(self) -> None:
         """Close the connection. Call this once the network thread has ended, or from the network thread."""
@@ -196,9 +197,8 @@ class Client(mqtt.Client):
 
     def _take_packets(self, chunk: bytes) -> MQTTErrorCode:
         position, connection = 0, self._sock
-        is_mqtt5 = self._protocol == MQTTProtocolVersion.MQTTv5
         while True:
-            position = publications(chunk, position, self._max_packet, is_mqtt5, self._messages, self._acks)
+            position = publications(chunk, position, self._max_packet, self._is_mqtt5, self._messages, self._acks)
             if position == len(chunk):
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
             head = header(chunk, position)
@@ -216,14 +216,13 @@ class Client(mqtt.Client):
 
     def _handle_packet(self, command: int, body: bytes) -> MQTTErrorCode:
         """Handle a packet that is no plain publication."""
-        is_mqtt5 = self._protocol == MQTTProtocolVersion.MQTTv5
         packet_type = command >> 4
-        if packet_type == PacketTypes.PUBACK and (answer := acknowledgement(body, is_mqtt5)) is not None:
+        if packet_type == PacketTypes.PUBACK and (answer := acknowledgement(body, self._is_mqtt5)) is not None:
             mid, refusal = answer
             if self._outgoing.answered(mid):
                 self._wishes.answered(mid, refusal)
             return MQTTErrorCode.MQTT_ERR_SUCCESS
-        if packet_type == PacketTypes.PUBLISH and is_mqtt5:
+        if packet_type == PacketTypes.PUBLISH and self._is_mqtt5:
             check_properties(command, body)
         else:
             self._deliver()

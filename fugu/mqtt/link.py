@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import socket
 import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 import paho.mqtt.client as mqtt
@@ -73,40 +74,38 @@ class _Requests:
         self.ended: dict[str, None] = {}
         self._subscribing: dict[int, list[str]] = {}
         self._unsubscribing: dict[int, list[str]] = {}
-        self._is_connected = False
+        self._client: mqtt.Client | None = None
         self._lock = threading.Lock()
 
     @property
     def answered(self) -> bool:
         """True if the broker has answered every request to subscribe on the current connection."""
         with self._lock:
-            return self._is_connected and not self._subscribing
+            return self._client is not None and not self._subscribing
 
     def connected(self, client: mqtt.Client, topics: Sequence[str]) -> None:
         with self._lock:
+            self._client = client
             self._subscribing.clear()
             self._unsubscribing.clear()
-            self._send_unsubscribe(client, list(self.ended))
-            self._send_subscribe(client, topics)
-            self._is_connected = True
+            self._send_unsubscribe(list(self.ended))
+            self._send_subscribe(topics)
 
     def disconnected(self) -> None:
         with self._lock:
-            self._is_connected = False
+            self._client = None
 
-    def subscribe_on(self, client: mqtt.Client | None, topics: Sequence[str]) -> None:
+    def subscribe(self, topics: Sequence[str]) -> None:
         with self._lock:
             for topic in topics:
                 self.ended.pop(topic, None)
-            if client is not None and self._is_connected:
-                self._send_subscribe(client, topics)
+            self._send_subscribe(topics)
 
-    def unsubscribe_on(self, client: mqtt.Client | None, topics: Sequence[str]) -> None:
+    def unsubscribe(self, topics: Sequence[str]) -> None:
         """End subscriptions, on the current connection or else on the next."""
         with self._lock:
             self.ended.update(dict.fromkeys(topics))
-            if client is not None and self._is_connected:
-                self._send_unsubscribe(client, topics)
+            self._send_unsubscribe(topics)
 
     def subscribed(self, mid: int, reasons: Iterable[Any]) -> list[tuple[str, Any]]:
         """Take the answer to a request to subscribe. Return the topics that the broker refuses, with reasons."""
@@ -119,17 +118,19 @@ class _Requests:
             for topic in self._unsubscribing.pop(mid, []):
                 self.ended.pop(topic, None)
 
-    def _send_subscribe(self, client: mqtt.Client, topics: Sequence[str]) -> None:
+    def _send_subscribe(self, topics: Sequence[str]) -> None:
         for batch in _batches(topics):
-            _, mid = client.subscribe([(topic, 1) for topic in batch])
-            if mid is not None:
-                self._subscribing[mid] = batch
+            if self._client is not None:
+                _, mid = self._client.subscribe([(topic, 1) for topic in batch])
+                if mid is not None:
+                    self._subscribing[mid] = batch
 
-    def _send_unsubscribe(self, client: mqtt.Client, topics: Sequence[str]) -> None:
+    def _send_unsubscribe(self, topics: Sequence[str]) -> None:
         for batch in _batches(topics):
-            _, mid = client.unsubscribe(batch)
-            if mid is not None:
-                self._unsubscribing[mid] = batch
+            if self._client is not None:
+                _, mid = self._client.unsubscribe(batch)
+                if mid is not None:
+                    self._unsubscribing[mid] = batch
 
 
 @dataclass
@@ -171,20 +172,22 @@ class Link:
     on_published: Callable[[int, bool], None] = lambda _mid, _accepted_at: None
     dial: Callable[[], socket.socket] | None = None
     on_absent: Callable[[str], None] = lambda _why: None
-    last_error: str = field(default="", init=False)
-    certificate_end: float | None = field(default=None, init=False)
-    clients: int = field(default=0, init=False)
-    protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
-    _client: Client | None = field(default=None, init=False)
-    _requests: _Requests = field(default_factory=_Requests, init=False)
-    _topics_lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _fall_back: bool = field(default=False, init=False)
-    _opened_at: float | None = field(default=None, init=False)
-    _accepted_at: float = field(default=float("-inf"), init=False)
-    _cuts: int = field(default=0, init=False)
-    _max_packet: int | None = field(default=None, init=False)
-    _unsent_id: int = field(default=0, init=False)
-    _waits_since: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the link, which does nothing before `start`."""
+        self.last_error = ""
+        self.certificate_end: float | None = None
+        self.clients = 0
+        self.protocol: Literal["5", "3.1.1"] = "5" if self.broker.protocol == "auto" else self.broker.protocol
+        self._client: Client | None = None
+        self._requests = _Requests()
+        self._topics_lock = threading.Lock()
+        self._fall_back = False
+        self._opened_at: float | None = None
+        self._accepted_at = -math.inf
+        self._cuts = self._unsent_id = 0
+        self._max_packet: int | None = None
+        self._waits_since: float | None = None
 
     def start(self) -> None:
         """Begin to connect, in the background; the broker may be down.
@@ -192,8 +195,6 @@ class Link:
         LinkError: TLS or password files cannot be read, a topic is malformed, or paho-mqtt is of another version.
         """
         _check_filters(self.subscriptions)
-        if self.broker.protocol != "auto":
-            self.protocol = self.broker.protocol
         self._client = self._new_client()
         if not self.clients:
             self._waits_since = time.monotonic()
@@ -246,14 +247,14 @@ class Link:
             subscriptions = set(self.subscriptions)
             new_topics = [topic for topic in requested_topics if topic not in subscriptions]
             self.subscriptions += tuple(new_topics)
-            self._requests.subscribe_on(self._client, new_topics)
+            self._requests.subscribe(new_topics)
 
     def unsubscribe(self, topics: Iterable[str]) -> None:
         """End subscriptions, now or as soon as there is a connection."""
         ended_topics = dict.fromkeys(topics)
         with self._topics_lock:
             self.subscriptions = tuple(topic for topic in self.subscriptions if topic not in ended_topics)
-            self._requests.unsubscribe_on(self._client, list(ended_topics))
+            self._requests.unsubscribe(list(ended_topics))
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int | None:
         """Publish a message and return its id.

@@ -7,7 +7,7 @@ the description does not cover the policy version that made the release.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ __all__ = [
     "ReleaseReading",
     "SymbolReading",
     "WindowReading",
+    "symbol_states",
 ]
 
 
@@ -158,7 +159,7 @@ class Descriptions:
         """
         versions = self._streams.get((device, stream), {})
         if not payload:
-            self._bytes -= sum(len(stored_version.payload) for stored_version in versions.values())
+            self._bytes -= _payload_bytes(versions)
             self._streams.pop((device, stream), None)
             self._in_force.pop((device, stream), None)
             return None
@@ -172,14 +173,17 @@ class Descriptions:
         next_versions = other_versions | {update.version: _Stored(update, payload)}
         for version in [*next_versions][:-VERSIONS]:
             del next_versions[version]
-        growth_bytes = sum(len(stored_version.payload) for stored_version in next_versions.values())
-        growth_bytes -= sum(len(stored_version.payload) for stored_version in versions.values())
+        growth_bytes = _payload_bytes(next_versions) - _payload_bytes(versions)
         if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + growth_bytes > MOST_BYTES:
             raise FrameError("more descriptions than are remembered", Reason.WRONG_LENGTH)
         self._bytes += growth_bytes
         self._streams[device, stream] = next_versions
         self._in_force[device, stream] = update
         return update
+
+
+def _payload_bytes(versions: Mapping[int, _Stored]) -> int:
+    return sum(len(version.payload) for version in versions.values())
 
 
 _REMEMBERED = 1024
@@ -227,12 +231,7 @@ class Decoder:
             return []
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
         times = _tick_times(description, frame.first, len(frame.symbols), frame.shift)
-        has_labels = (
-            description is not None
-            and description.table is not None
-            and len(description.table[0]) + 1 == len(description.states)
-        )
-        labels = dict(enumerate(description.states)) if description is not None and has_labels else {}
+        labels = dict(enumerate(symbol_states(description)))
         return [
             SymbolReading(topic.device, topic.stream, tick, symbol, frame.shift, time, labels.get(symbol))
             for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first)
@@ -300,6 +299,13 @@ class Decoder:
         if len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]
         return True
+
+
+def symbol_states(version: DescribedVersion | None) -> tuple[str, ...]:
+    """Return the name of the state with each symbol's number; () unless there are as many symbols as states."""
+    if version is None or version.table is None or len(version.table[0]) + 1 != len(version.states):
+        return ()
+    return version.states
 
 
 def _tick_times(

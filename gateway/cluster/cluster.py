@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 from fugu.contract.errors import FuguError, cause
 from fugu.host.database import DatabaseError, FileLostError
-from fugu.host.process import Notifier, Wake
+from fugu.host.process import Notifier, Wake, at_stop_signals
 from fugu.host.terminal import LogSettings, log_settings, log_to_stderr
 from gateway.cluster.duties import duty_of
 from gateway.cluster.shard_watch import KIND, channel_of
@@ -472,8 +472,7 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
     parts = all_parts(shards)
     with closing(Cluster(address, settings.fleet)) as cluster:
         stop = Wake()
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signal_number, lambda _number, _frame: stop.set())
+        at_stop_signals(stop.set)
         cluster.stop([name for name in cluster.names if not name.endswith(suffix)])
         if not cluster.nodes:
             _log.warning("no node of the cluster has cores: the gateway waits for one that has")

@@ -32,6 +32,7 @@ from fugu.contract._document import first_problem
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, available_topic, discovery_topic
 from fugu.host.files import new_folder, read_text, write_public, write_secret
+from fugu.mqtt import Broker
 from gateway.deployment.mosquitto import AUTHORITY_DAYS, Account, Role, Settings, access_list, public_files
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9._-]+)?")
 _NAME = re.compile(NAME_PATTERN)
 _ITERATIONS = 101
 """Mosquitto's default. More iterations only slow the broker down: no one can guess a password of 256 random bits."""
+_PASSWORD_BYTES = 32
 _SALT_BYTES = 12  # the only length that Mosquitto 2.0 reads
 
 
@@ -120,8 +122,7 @@ class BrokerFolder:
     @property
     def address(self) -> str:
         """The broker's HOST:PORT for clients."""
-        host = self.settings.hosts[0]
-        return f"[{host}]:{self.settings.port}" if ":" in host else f"{host}:{self.settings.port}"
+        return Broker(self.settings.hosts[0], self.settings.port).address
 
     @property
     def authority_key(self) -> Path:
@@ -151,7 +152,7 @@ class BrokerFolder:
         """Make credentials without writing a file; they are valid after `admit`. Raises as `add`."""
         if self.settings.mutual:
             return Credentials(name, None, self._load_authority(ca_key).issue_client(name, now, self.settings.days))
-        return Credentials(name, _new_password(), None)
+        return Credentials(name, secrets.token_urlsafe(_PASSWORD_BYTES), None)
 
     def admit(self, accounts: Sequence[tuple[Account, Credentials]]) -> None:
         """Add accounts with their credentials to the broker's files, after `check_free` has allowed their names."""
@@ -333,11 +334,6 @@ class BrokerFolder:
         from gateway.deployment.certificates import Authority  # slow to import
 
         return Authority.load(self.authority_certificate.encode(), read_text(file, "the authority's key").encode())
-
-
-def _new_password() -> str:
-    """Return a random password of 256 bits, of letters, digits, `_` and `-`."""
-    return secrets.token_urlsafe(32)
 
 
 def password_line(name: str, password: str, salt: bytes | None = None) -> str:

@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import sqlite3
 import stat
 import subprocess
@@ -26,6 +25,7 @@ from typing import Any
 from fugu.contract.errors import FuguError, printable
 from fugu.contract.topics import topic_of
 from fugu.host import checks
+from fugu.host.addresses import is_local
 from fugu.host.checks import Finding, Verdict, some_names
 from fugu.host.clock import synchronised
 from fugu.host.database import LEDGER, REGISTRY, STORE, DatabaseError, FileKind, damage, is_lost
@@ -287,21 +287,12 @@ def _check_helpers(process: Path) -> Iterator[Finding]:
     names = set(re.findall(r"^(?:\d+: )?(\S+) [012] fugu/2/[^/]+/group/[^/]+/request$", log, re.MULTILINE))
     for name in sorted(names):
         hosts = re.findall(rf"New client connected from (\S+):\d+ as {re.escape(name)} ", log)
-        if hosts and _is_own_address(hosts[-1]):
+        if hosts and is_local(hosts[-1].strip("[]")):
             text = f"{printable(name)[:64]} connects from this machine: site and helper together see single homes"
             yield Finding("helper of a group", "warn", f"{text}; let somebody else run it, elsewhere")
         elif hosts:
             text = f"{printable(name)[:64]} connects from {hosts[-1]}; whose machine that is cannot be told from here"
             yield Finding("helper of a group", "ok", text)
-
-
-def _is_own_address(address: str) -> bool:
-    """Return True if an address is this machine's: only then can a socket be bound to the address."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as test_socket, contextlib.suppress(OSError):
-        test_socket.bind((address.strip("[]"), 0))
-        return True
-    return False
 
 
 def _read_log(process: Path) -> str | None:
@@ -339,9 +330,8 @@ def _check_limits(process: Path, config: str, version: tuple[int, int, int] | No
 
 
 def _probe(broker: Broker, fleet: str, on_waiting: Callable[[str], None], *, is_connected: bool) -> Iterator[Finding]:
-    if broker.ca_file is not None:
-        yield checks.certificate("authority", Path(broker.ca_file), time.time())
-    yield from _check_credentials(broker, "client certificate")
+    certificates = {"authority": broker.ca_file, "client certificate": broker.cert_file}
+    yield from checks.credentials((broker.password_file, broker.key_file), certificates, time.time())
     write_topics = [topic_of("committed", fleet, _NO_DEVICE), topic_of("time", fleet)]
     read_topics = [topic_of("status", fleet, "+")]
     answer = probe(
@@ -368,22 +358,14 @@ def _check_account(name: str, broker: Broker | None, fleet: str, *, is_connected
     if broker is None:
         yield Finding(name, "FAIL", NO_ACCOUNT)
         return
-    yield from _check_credentials(broker, f"certificate of {name}")
+    certificates = {f"certificate of {name}": broker.cert_file}
+    yield from checks.credentials((broker.password_file, broker.key_file), certificates, time.time())
     if is_connected:
         return
     answer = probe(broker, write=[topic_of("committed", fleet, _NO_DEVICE)])
-    problem = None if answer.reached == "done" else answer.problem
-    if problem is None and answer.writable is not None and not all(answer.writable.values()):
-        problem = "its account may not publish"
-    if problem is not None:
-        yield Finding(name, "FAIL", f"{problem}: see fugu deploy, then install the broker's files anew")
-    else:
+    may_publish = answer.writable is None or all(answer.writable.values())
+    if answer.reached == "done" and may_publish:
         yield Finding(name, "ok", "the broker knows its account")
-
-
-def _check_credentials(broker: Broker, subject: str) -> Iterator[Finding]:
-    for file in (broker.password_file, broker.key_file):
-        if file is not None:
-            yield checks.private_file(Path(file))
-    if broker.cert_file is not None:
-        yield checks.certificate(subject, Path(broker.cert_file), time.time())
+    else:
+        problem = "its account may not publish" if answer.reached == "done" else answer.problem
+        yield Finding(name, "FAIL", f"{problem}: see fugu deploy, then install the broker's files anew")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -71,8 +71,7 @@ class DeviceOptions:
         prefix, sensor = "" if self.in_place else f"{AGENT.config}/", sensor_table(self.sensor)
         if not self.policies:
             return ["", "# [[streams]]", f'# policy = "{prefix}watch.json"', f"# {toml_lines({'sensor': sensor})[0]}"]
-        tables = [toml_lines({"policy": prefix + name, "sensor": sensor}) for name in self.policies]
-        return [line for table in tables for line in ("", "[[streams]]", *table)]
+        return _stream_tables({"policy": prefix + name, "sensor": sensor} for name in self.policies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +99,11 @@ class EnrolledOptions:
 
     def streams(self) -> list[str]:
         """Return the lines of the tables of streams."""
-        tables = [toml_lines({"stream": name, "sensor": sensor_table(text)}) for name, text in self.sensors.items()]
-        return [line for table in tables for line in ("", "[[streams]]", *table)]
+        return _stream_tables({"stream": name, "sensor": sensor_table(text)} for name, text in self.sensors.items())
+
+
+def _stream_tables(tables: Iterable[Mapping[str, object]]) -> list[str]:
+    return [line for table in tables for line in ("", "[[streams]]", *toml_lines(table))]
 
 
 _ENROLMENT = "enrolment.json"
@@ -153,7 +155,7 @@ def write_device(
     write_public(folder / "agent.toml", _agent_toml(broker, credentials.name, files, options))
     if not options.in_place:
         credential_names = ["agent.toml", *_names(files), *secret_names]
-        fields = {"CREDENTIALS": _load(credential_names, AGENT.config), "PROGRAM": f"{_PROGRAMS}/fugu-agent"}
+        fields = {"CREDENTIALS": AGENT.credentials(credential_names), "PROGRAM": f"{_PROGRAMS}/fugu-agent"}
         write_public(folder / "fugu-agent.service", unit("fugu-agent.service", fields))
 
 
@@ -214,16 +216,14 @@ def write_gateway(
     if in_place:
         return
     common, secret_names = ["gateway.toml", "ca.pem"], [] if signed is None else [_KEY, _SECRET]
-    fields = {
-        "CREDENTIALS": _load([*common, *_names(own_files), *_names(rollout_files), *secret_names], GATEWAY.config),
-        "PROGRAM": f"{_PROGRAMS}/fugu",
-    }
+    credential_names = [*common, *_names(own_files), *_names(rollout_files), *secret_names]
+    fields = {"CREDENTIALS": GATEWAY.credentials(credential_names), "PROGRAM": f"{_PROGRAMS}/fugu"}
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
     if not shards:
         return
     fields["SHARDS"] = str(len(shards))
     write_public(folder / "fugu-fleet.service", unit(SHARD_UNIT, {**fields, "PART": "fleet"}))
-    fields["CREDENTIALS"] = _load([*common, *(numbered(name, "%i") for name in _names(own_files))], GATEWAY.config)
+    fields["CREDENTIALS"] = GATEWAY.credentials([*common, *(numbered(name, "%i") for name in _names(own_files))])
     write_public(folder / SHARD_UNIT, unit(SHARD_UNIT, {**fields, "PART": "%i"}))
 
 
@@ -242,11 +242,6 @@ def _broker_table(broker: BrokerFolder, files: Mapping[str, str]) -> list[str]:
 def _names(fields: Mapping[str, str]) -> list[str]:
     """Return the names of files in a broker's fields."""
     return [name for key, name in fields.items() if key.endswith("_file")]
-
-
-def _load(names: Sequence[str], folder: str) -> str:
-    """Return the lines of a unit that pass files of a folder to the service as credentials."""
-    return "\n".join(f"LoadCredential={name}:{folder}/{name}" for name in names)
 
 
 def _gateway_toml(broker: BrokerFolder, files: Mapping[str, str], *, in_place: bool) -> list[str]:

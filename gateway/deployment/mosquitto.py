@@ -281,7 +281,7 @@ def public_files(settings: Settings) -> dict[str, str]:
         names = ["mosquitto.conf", "ca.pem", "server.pem", "server.key", "access.acl"]
         names += [] if settings.mutual else ["passwords"]
         fields = {
-            "CREDENTIALS": "\n".join(f"LoadCredential={name}:{BROKER.config}/{name}" for name in names),
+            "CREDENTIALS": BROKER.credentials(names),
             "MEMORY": str(broker_limits.memory),
             "FILES": str(broker_limits.files),
         }

@@ -6,7 +6,7 @@ The container files name the same folders.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,10 @@ class Place(NamedTuple):
 
     config: str
     state: str
+
+    def credentials(self, names: Iterable[str]) -> str:
+        """Return the lines of a unit that pass files of the folder of configuration to the service as credentials."""
+        return "\n".join(f"LoadCredential={name}:{self.config}/{name}" for name in names)
 
 
 BROKER = Place("/etc/fugu-broker", "/var/lib/fugu-broker")

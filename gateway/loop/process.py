@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from fugu.chains.kernel import compile_beside
 from fugu.contract.errors import cause
-from fugu.host.process import Notifier, Wake
+from fugu.host.process import Notifier, Wake, at_stop_signals
 from gateway.config import GatewayConfig
 from gateway.loop.duties import Alone, NotArrangedError
 from gateway.loop.gateway import IDLE_SECONDS, STUCK_SECONDS, Gateway
@@ -36,8 +35,7 @@ def run(settings: GatewayConfig, started: Callable[[], None] = lambda: None, dut
     """
     gateway = Gateway(settings, duty)
     stop = Wake()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda _number, _frame: stop.set())
+    at_stop_signals(stop.set)
     notifier = Notifier.of_process()
     notifier.starting(_start_seconds(settings.store))
 

@@ -344,7 +344,7 @@ def application(
             await task
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: not_found})
-    return _Guard(app, connections, login, hosts, ingress)
+    return _guarded(app, connections, login, hosts, ingress)
 
 
 def _denial(status: int, headers: dict[str, str]) -> Response:
@@ -364,46 +364,39 @@ async def _read_password(request: Request) -> str:
     return parse_qs(body.decode("utf-8", "replace")).get("password", [""])[0]
 
 
-class _Guard:
-    """Adds headers to every answer. Refuses requests without a session, to another host name, or from elsewhere."""
+def _guarded(
+    app: ASGIApp, connections: Connections, login: Login | None, hosts: Sequence[str], ingress: str | None
+) -> ASGIApp:
+    """Add headers to every answer. Refuse requests without a session, to another host name, or from elsewhere."""
+    (name, directives), *other_headers = _HEADERS
+    headers = [(name, directives + (b"'none'" if ingress is None else b"'self'")), *other_headers]
 
-    def __init__(
-        self, app: ASGIApp, connections: Connections, login: Login | None, hosts: Sequence[str], ingress: str | None
-    ) -> None:
-        self._app = app
-        self._connections = connections
-        self._login = login
-        self._hosts = set(hosts)
-        self._ingress = ingress
-        (name, directives), *other_headers = _HEADERS
-        self._headers = [(name, directives + (b"'none'" if ingress is None else b"'self'")), *other_headers]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def with_headers(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._headers]
-            await send(message)
-
-        request = Request(scope)
-        may_ask = self._ingress in (None, scope["client"][0])
-        signed_in = may_ask and (self._login is None or self._login.knows(request.cookies.get(COOKIE, "")))
-        with self._connections.answering(scope["client"], is_signed_in=signed_in):
-            refusal = (
-                self._refusal(request, is_signed_in=signed_in) if may_ask else PlainTextResponse("not from here", 403)
-            )
-            await (refusal or self._app)(scope, receive, with_headers)
-
-    def _refusal(self, request: Request, *, is_signed_in: bool) -> Response | None:
-        host = request.headers.get("host", "")
-        if self._hosts and host not in self._hosts:
+    def refusal(request: Request, *, may_ask: bool, is_signed_in: bool) -> Response | None:
+        if not may_ask:
+            return PlainTextResponse("not from here", 403)
+        if hosts and request.headers.get("host", "") not in hosts:
             return PlainTextResponse("not a name of this page", 421)
         if is_signed_in or request.url.path in _PUBLIC:
             return None
         return RedirectResponse("/login", 303) if _wants_html(request) else _denial(401, {})
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *headers]
+            await send(message)
+
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        request = Request(scope)
+        may_ask = ingress in (None, scope["client"][0])
+        is_signed_in = may_ask and (login is None or login.knows(request.cookies.get(COOKIE, "")))
+        with connections.answering(scope["client"], is_signed_in=is_signed_in):
+            refused = refusal(request, may_ask=may_ask, is_signed_in=is_signed_in)
+            await (refused or app)(scope, receive, with_headers)
+
+    return answer
 
 
 class _Follower:
@@ -429,10 +422,9 @@ class _Tabs:
         network = network_of(request.client.host if request.client is not None else "")
         if self._is_full_for(network):
             return PlainTextResponse("too many pages are open", 503)
-        try:
+        view = None
+        with suppress(TopicError):
             view = self._view(request)
-        except TopicError:
-            view = None
         if view is None:
             return PlainTextResponse("not found", 404)
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
@@ -479,7 +471,9 @@ class _Tabs:
                 check_device_name(device)
                 return ("device", device), lambda: _DeviceSource(feed, device)
             case {"view": "fleet"}:
-                query = _fleet_query(request)
+                params = request.query_params
+                search, condition = params.get("search", ""), params.get("condition", "")
+                query = FleetQuery.of_request(search, condition, _int_param(request, "page", 0))
                 return ("fleet", *query), lambda: _FullSource(
                     feed, lambda: feed.changes[0], lambda: feed.fleet_page(query)
                 )
@@ -491,11 +485,6 @@ class _Tabs:
                 ledger_query = (request.query_params.get("audience", "")[:64], _int_param(request, "before", 2**62))
                 return ("ledger", *ledger_query), lambda: _LedgerSource(feed, *ledger_query)
         return None
-
-
-def _fleet_query(request: Request) -> FleetQuery:
-    params = request.query_params
-    return FleetQuery.of_request(params.get("search", ""), params.get("condition", ""), _int_param(request, "page", 0))
 
 
 def _int_param(request: Request, name: str, default: int) -> int:

@@ -37,11 +37,11 @@ class Connections(socket.socket):
         peer, network = address[:2], network_of(address[0])
         strangers = [other for other in self._connections.values() if not other.is_signed_in]
         candidates = [stranger for stranger in strangers if stranger.network == network]
-        if len(candidates) < MOST_OF_NETWORK and len(strangers) >= MOST_STRANGERS:
-            ((largest_network, _),) = Counter(stranger.network for stranger in strangers).most_common(1)
-            candidates = [stranger for stranger in strangers if stranger.network == largest_network]
-        if len(candidates) >= MOST_OF_NETWORK or len(strangers) >= MOST_STRANGERS:
+        if len(candidates) >= MOST_OF_NETWORK:
             candidates[0].end()
+        elif len(strangers) >= MOST_STRANGERS:
+            ((largest_network, _),) = Counter(stranger.network for stranger in strangers).most_common(1)
+            next(stranger for stranger in strangers if stranger.network == largest_network).end()
         self._connections[peer] = connection = _Connection(accepted_socket, self._connections, peer, network)
         return connection, address
 

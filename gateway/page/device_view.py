@@ -10,14 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.descriptions import (
-    METRES_PER_DEGREE,
-    Described,
-    DescribedVersion,
-    DescribedWindow,
-    Description,
-    PlaceGrid,
-)
+from fugu.contract.descriptions import METRES_PER_DEGREE, Described, DescribedVersion, Description, PlaceGrid
 from fugu.contract.ellipse import ellipse
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status, SymbolFrame, WindowFrame
@@ -28,7 +21,7 @@ from fugu.contract.reports import CONFIDENCE, Estimate, PlaceEstimate, StateEsti
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
 from fugu.contract.windows import noise_within
-from fugu.mqtt.readings import Descriptions
+from fugu.mqtt.readings import Descriptions, symbol_states
 from gateway.page.attackers import MOST_WINDOWS, Ask, AttackView, shift_odds
 from gateway.page.memory import MOST_SECONDS, ReportNumbers, report_numbers
 
@@ -50,19 +43,10 @@ _DIGITS, _METRE_DIGITS = 7, 1
 
 def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
     """Return latitude, longitude and state of the cell of each symbol that has one; [] for a stream without cells."""
-    if (
-        version is None
-        or version.place is None
-        or version.table is None
-        or len(version.table[0]) + 1 != len(version.states)
-    ):
+    if version is None or (grid := version.place) is None or not (states := symbol_states(version)):
         return []
-    places = []
-    for symbol in symbols:
-        if symbol < len(version.place.cells):
-            latitude, longitude = version.place.position(*version.place.cells[symbol])
-            places.append({"latitude": latitude, "longitude": longitude, "state": version.states[symbol]})
-    return places
+    places = ((*grid.position(*grid.cells[symbol]), states[symbol]) for symbol in symbols if symbol < len(grid.cells))
+    return [{"latitude": latitude, "longitude": longitude, "state": state} for latitude, longitude, state in places]
 
 
 def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
@@ -209,7 +193,7 @@ class DeviceView:
                 fields = _description_fields(description)
                 self._latest[topic.stream] = description
                 self._attack_view(topic).describe(description)
-                return {"kind": "description", **fields}
+                return fields
             case "symbols" if payload[:1] == bytes([MeasureFrame.SCHEMA]):
                 return self._points_update(topic, payload)
             case "symbols":
@@ -254,8 +238,8 @@ class DeviceView:
     def _window_update(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = WindowFrame.decode(payload)
         self._attack_view(topic).take_window(frame)
-        fields: dict[str, Any] = {"window": frame.window, "length": frame.length}
-        fields |= {"observed": frame.observed, "counts": frame.counts}
+        names = ("window", "length", "observed", "counts")
+        fields: dict[str, Any] = {name: getattr(frame, name) for name in names}
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         windows = {} if description is None else {window.name: window for window in description.windows}
         if description is not None and (window := windows.get(frame.window)) is not None:
@@ -301,11 +285,12 @@ def _policy_status_fields(payload: bytes) -> dict[str, Any]:
 def _point_fields(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
     """Return a point, and its latitude, longitude and cell if the stream is one of places."""
     fields: dict[str, Any] = {"point": list(point)}
-    if version is None or version.place is None or version.place.cell_size is None or len(point) != 2:
+    grid = None if version is None else version.place
+    if version is None or grid is None or grid.cell_size is None or len(point) != 2:
         return fields
-    latitude, longitude = version.place.position(*point)
-    cells = {cell: version.states[number] for number, cell in enumerate(version.place.cells[: len(version.states)])}
-    return {**fields, "latitude": latitude, "longitude": longitude, "state": cells.get((point[0], point[1]))}
+    latitude, longitude = grid.position(*point)
+    states = dict(zip(grid.cells, version.states, strict=False))
+    return {**fields, "latitude": latitude, "longitude": longitude, "state": states.get((point[0], point[1]))}
 
 
 def _window_count(description: Description, frame: WindowFrame) -> WindowCount:
@@ -330,8 +315,10 @@ def _time_text(time: datetime | None) -> str | None:
 
 def _description_fields(description: Description) -> dict[str, Any]:
     symbols = 0 if description.table is None else len(description.table[0]) + 1
+    period = description.period_seconds
     names = ("version", "confirmed", "unit", "period_seconds", "frame_ticks", "chain_class", "point_epsilon")
     return {
+        "kind": "description",
         **{name: getattr(description, name) for name in (*names, "protects", "does_not_protect")},
         "of": description.kind,
         "states": description.states[:_MOST_STATES_SHOWN],
@@ -341,25 +328,19 @@ def _description_fields(description: Description) -> dict[str, Any]:
         "flips": () if description.table is None else NoiseTable(description.table).flips,
         "place": _grid_fields(description),
         "bounds": _posterior_fields(description),
-        "windows": [_window_fields(window, description.period_seconds) for window in description.windows],
+        "windows": [
+            {"name": w.name, "seconds": w.length * period, "every": w.stride * period, "blocks": w.blocks is not None}
+            for w in description.windows
+        ],
         "conditions": [shared.condition for shared in description.sums],
-    }
-
-
-def _window_fields(window: DescribedWindow, period: float) -> dict[str, Any]:
-    return {
-        "name": window.name,
-        "seconds": window.length * period,
-        "every": window.stride * period,
-        "blocks": window.blocks is not None,
     }
 
 
 def _grid_fields(description: Description) -> dict[str, Any] | None:
     if (grid := description.place) is None:
         return None
-    fields = {"origin": grid.origin, "step": grid.step, "cells": grid.cells}
-    return {**fields, "labels": description.states[: len(grid.cells)]}
+    labels = description.states[: len(grid.cells)]
+    return {"origin": grid.origin, "step": grid.step, "cells": grid.cells, "labels": labels}
 
 
 def _promise_fields(promise: Described) -> dict[str, Any]:

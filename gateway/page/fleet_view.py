@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Self, get_args
@@ -136,8 +136,7 @@ class FleetView:
         """Return the rows of a page, unhealthy devices first, and the number of devices of each condition."""
         all_rows = self._sorted_rows()
         search = query.search.lower()
-        rows_of_condition = [row for row in all_rows if query.condition in ("", row[0])]
-        rows = [row for row in rows_of_condition if search in row[1].name.lower()]
+        rows = [row for row in all_rows if query.condition in ("", row[0]) and search in row[1].name.lower()]
         pages = max(1, -(-len(rows) // PAGE_ROWS))
         page = min(max(query.page, 0), pages - 1)
         counts = Counter(condition for condition, _ in all_rows)
@@ -149,7 +148,7 @@ class FleetView:
             "page": page,
             "pages": pages,
             "rows": [_row_fields(*row) for row in rows[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
-            "policies": [{"version": version, "devices": policies[version]} for version in sorted(policies)],
+            "policies": [{"version": version, "devices": count} for version, count in sorted(policies.items())],
             "waves": self._waves(),
             "waiting": sum(member.waits is True for _, member in all_rows),
             # Devices with an alarm that does not name them: a report names the first few only.
@@ -166,13 +165,13 @@ class FleetView:
         return self._members[name]
 
     def _note_message(self, member: Member, kind: Kind, payload: bytes, now: float) -> None:
-        bytes_before, (old_payload, _) = member.bytes, member.messages.get(kind, (b"", 0.0))
-        if kind != "policy_set" and self._bytes - len(old_payload) + len(payload) > MOST_BYTES:
+        old_payload, _ = member.messages.get(kind, (b"", 0.0))
+        growth_bytes = 0 if kind == "policy_set" else len(payload) - len(old_payload)
+        if self._bytes + growth_bytes > MOST_BYTES:
             self.refused_count += 1
             return
         if kind == "status":
             status = Status.decode(payload)
-            member.messages[kind] = payload, now
             member.online, member.seen = status.online, now
             member.codes, member.outbox = tuple(map(str, status.codes)), status.outbox_depth
             if status.online:
@@ -180,7 +179,6 @@ class FleetView:
                 member.streams = tuple((stream.stream, stream.policy_version) for stream in status.streams)
         elif kind == "policy_status":
             policy_status = PolicyStatus.decode(payload)
-            member.messages[kind] = payload, now
             member.running, member.stale = policy_status.version, policy_status.stale
             member.judged = policy_status.judged.hex()
             member.refusal = policy_status.reason and f"{policy_status.reason}: {policy_status.detail}"
@@ -192,7 +190,9 @@ class FleetView:
                     self._versions.clear()
                 self._versions[member.sent_digest] = _document_version(envelope.payload)
             member.sent_version = self._versions[member.sent_digest]
-        self._bytes += member.bytes - bytes_before
+            return
+        member.messages[kind] = payload, now
+        self._bytes += growth_bytes
 
     def _sorted_rows(self) -> list[tuple[Condition, Member]]:
         if self._cached_rows[0] != self.changes:
@@ -211,14 +211,14 @@ class FleetView:
 
     def _waves(self) -> list[dict[str, Any]]:
         """Count the devices of each sent policy version by their `Wave`, the newest version first."""
-        counters: dict[int, Counter[Wave]] = {}
+        counters = defaultdict[int, Counter[Wave]](Counter)
         for member in self._members.values():
             if member.sent_version is not None:
-                counters.setdefault(member.sent_version, Counter())[_wave(member)] += 1
-        versions = sorted(counters, reverse=True)[:_MOST_WAVES]
+                counters[member.sent_version][_wave(member)] += 1
+        newest_counters = sorted(counters.items(), reverse=True)[:_MOST_WAVES]
         return [
-            {"version": version, "sent": counters[version].total(), **{name: counters[version][name] for name in WAVE}}
-            for version in versions
+            {"version": version, "sent": counter.total(), **{name: counter[name] for name in WAVE}}
+            for version, counter in newest_counters
         ]
 
     def _condition(self, member: Member, devices_with_alarm: set[str]) -> Condition:
@@ -227,9 +227,8 @@ class FleetView:
         return "well" if member.online else "away"
 
     def _gateway_fields(self) -> dict[str, Any] | None:
-        if self.health is None:
+        if (health := self.health) is None:
             return None
-        health = self.health
         alarms = [{"code": str(alarm.code), "names": alarm.names, "others": alarm.others, "advice": alarm.advice}
                   for alarm in health.alarms]  # fmt: skip
         return {"online": health.online, "frames": health.frames, "refused": health.refused, "alarms": alarms}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Container, Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from fugu.contract.descriptions import DescribedWindow
@@ -51,7 +52,7 @@ class ReportNumbers(NamedTuple):
 
     def event(self) -> dict[str, Any]:
         """Return the numbers as fields of an update for the page."""
-        row = _rounded_row([self.time, *_flat_numbers(self.numbers)])
+        row = _rounded_row([self.time, *chain(*self.numbers)])
         return {"of": self.window, "names": self.names, "unit": self.unit, "row": row, "useful": self.useful}
 
 
@@ -265,7 +266,7 @@ class _Series:
         for (step, span), rows in zip(TIERS, self.tiers, strict=True):
             while rows and (rows[-width] // step >= report.time // step):
                 del rows[-width:]
-            rows.extend((report.time, *_flat_numbers(report.numbers)))
+            rows.extend((report.time, *chain(*report.numbers)))
             expired = 0
             while rows[expired] < report.time - span:
                 expired += width
@@ -292,10 +293,6 @@ class _Series:
     def rows(self) -> list[list[list[float | None]]]:
         width = 1 + 3 * len(self.newest.names)
         return [[_rounded_row(rows[i : i + width]) for i in range(0, len(rows), width)] for rows in self.tiers]
-
-
-def _flat_numbers(numbers: Iterable[Iterable[float]]) -> Iterator[float]:
-    return (number for row in numbers for number in row)
 
 
 def _rounded_row(numbers: Iterable[float]) -> list[float | None]:

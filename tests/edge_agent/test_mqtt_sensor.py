@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from edge_agent import local_broker
-from edge_agent.local_broker import LocalBrokerError, dial, is_local
+from edge_agent.local_broker import LocalBrokerError, dial
 from edge_agent.sensors.opening import ChangeSensor, open_sensor
 from edge_agent.sensors.source import ConfigError, Sensor, SensorUpdate
+from fugu.host.addresses import is_local
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.wiretap import Wiretap

@@ -63,9 +63,10 @@ def policy(version: int, epsilon: float, *, counted: bool = False) -> Policy:
 
 def test_a_dating_that_fails_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was tried again only when ticks were lost, or the policy changed: so perhaps never."""
-    drawn = SimpleNamespace(unchanged=False, shape=((0, 1), (9, 2)), document=dict)
+    drawn = SimpleNamespace(unchanged=False, shape=((0, 1), (9, 2)))
+    outbox: Any = SimpleNamespace(drawn=lambda _stream: drawn, drawn_document=lambda _plan: {})
     answers, published, now = [{"detail": "no memory"}, {"descriptions": {"hr": "text"}}], list[str](), [0.0]
-    describing = Describing("", {"hr": "old"}, SimpleNamespace(drawn=lambda _stream: drawn), print)  # type: ignore[arg-type]
+    describing = Describing("", {"hr": "old"}, outbox, print)
     monkeypatch.setattr(describing._child, "ask", lambda _arguments, _question, take: take(answers.pop(0)))
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     for now[0] in (0.0, 100.0, 599.0, 601.0, 2000.0):

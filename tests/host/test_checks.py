@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +17,8 @@ NOW = 1_790_000_000.0
 DAY = 86_400
 
 
-def verdicts(findings: list[Finding]) -> list[str]:
+def verdicts(findings: Iterable[Finding]) -> list[str]:
+    findings = list(findings)
     assert all("\n" not in finding.text and finding.text for finding in findings)
     return [finding.verdict for finding in findings]
 
@@ -63,7 +64,7 @@ def test_a_disk_that_a_restart_empties(tmp_path: Path, name: str) -> None:
     folder.mkdir()
     where = str(folder.resolve()).replace(" ", "\\040")
     mounts.write_text(f"22 1 8:1 / / rw - ext4 /dev/sda rw\n23 22 0:1 / {where} rw shared:1 - tmpfs tmpfs rw\n")
-    findings = checks.disk("outbox", folder, mounts=mounts)
+    findings = [*checks.disk("outbox", folder, mounts=mounts)]
     assert "FAIL" in verdicts(findings)
     assert any("tmpfs" in finding.text for finding in findings)
 
@@ -103,7 +104,7 @@ def test_certificate(tmp_path: Path) -> None:
 
 def test_versions() -> None:
     assert set(verdicts(checks.versions())) == {"ok"}
-    assert len(checks.versions()) > 2
+    assert len([*checks.versions()]) > 2
     assert verdicts(checks.versions(["msgpack>=0.1,<999"])) == ["ok", "ok"]
     assert verdicts(checks.versions(["msgpack>=999"])) == ["ok", "FAIL"]
     assert verdicts(checks.versions(["msgpack>=0.1,<0.2"])) == ["ok", "FAIL"]
@@ -120,7 +121,7 @@ def test_broker() -> None:
         assert verdicts(checks.broker(here, "done", "", end=None, writable={}, now=NOW)) == ["ok", "ok"]
     away = checks.broker("[fd00::2]:1883", "done", "", end=None, writable={}, now=NOW)
     assert verdicts(away) == ["ok", "warn", "ok"]
-    ends = checks.broker("b:8883", "done", "", end=NOW + DAY, writable={"a": True, "b": False}, now=NOW)
+    ends = [*checks.broker("b:8883", "done", "", end=NOW + DAY, writable={"a": True, "b": False}, now=NOW)]
     assert verdicts(ends) == ["ok", "warn", "FAIL"]
     assert "b" in ends[2].text
     for step in ("address", "connection", "TLS", "login"):
@@ -131,11 +132,11 @@ def test_unit() -> None:
     def shown(**changes: str) -> list[Finding]:
         usual = {"LoadState": "loaded", "ActiveState": "active", "NRestarts": "0", "Type": "notify"}
         lines = {**usual, "WatchdogUSec": "1min", **changes}
-        return checks.unit("x.service", lambda _name: "\n".join(f"{key}={value}" for key, value in lines.items()))
+        return [*checks.unit("x.service", lambda _name: "\n".join(f"{key}={value}" for key, value in lines.items()))]
 
     assert verdicts(shown()) == ["ok"]
     assert verdicts(shown(ActiveState="failed")) == ["FAIL"]
     assert verdicts(shown(NRestarts="3")) == ["warn"]
     assert verdicts(shown(WatchdogUSec="0")) == ["ok", "warn"]
     assert shown(LoadState="not-found") == []
-    assert checks.unit("x.service", lambda _name: "") == []
+    assert [*checks.unit("x.service", lambda _name: "")] == []

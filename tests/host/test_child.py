@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.errors import FuguError
 from fugu.host.child import Answer, Child, run_forked
 from tests.support.brokers import PATIENCE
@@ -73,14 +74,19 @@ def test_what_is_under_way_ends_with_its_child(ask: Callable[..., tuple[Child, q
     child.close()
 
 
+def test_a_fork_gives_what_its_work_returns() -> None:
+    assert run_forked(lambda: {"plan": 1}, " while reading", ConfigError)() == {"plan": 1}
+
+
 @pytest.mark.parametrize(
-    ("work", "answer"),
+    ("work", "detail"),
     [
-        (lambda: {"plan": 1}, {"plan": 1}),
-        (refuse, {"refused": "error", "detail": "not so"}),
-        (lambda: {"plan": 1 // 0}, {"refused": "unexpected", "detail": "ZeroDivisionError while reading"}),
-        (die, {"refused": "config", "detail": "the check died"}),
+        (refuse, "not so"),
+        (lambda: {"plan": 1 // 0}, "ZeroDivisionError while reading"),
+        (die, "the check of the configuration died"),
     ],
 )
-def test_a_fork_answers_whatever_its_work_does(work: Callable[[], Answer], answer: Answer) -> None:
-    assert run_forked(work, "the check", " while reading")() == answer
+def test_a_fork_says_why_its_work_has_failed(work: Callable[[], Answer], detail: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        run_forked(work, " while reading", ConfigError)()
+    assert str(error.value) == detail

@@ -27,6 +27,7 @@ from fugu.contract.fleet_documents import write_document
 from fugu.contract.frames import Status
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.topics import topic_of
+from fugu.host.addresses import is_local
 from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
 from fugu_cli.main import main
@@ -383,4 +384,4 @@ def test_a_helper_on_the_brokers_machine_is_named_and_more_cannot_be_known(fleet
     (finding,) = findings()
     assert finding.verdict == "warn"
     assert "let somebody else run it" in finding.text
-    assert [doctor._is_own_address(address) for address in ("127.0.0.1", "::1", "192.0.2.1")] == [True, True, False]
+    assert [is_local(address) for address in ("127.0.0.1", "::1", "192.0.2.1")] == [True, True, False]
