@@ -236,9 +236,9 @@ class Symbols(Kind[SymbolFrame]):
 
     def _grow(self, stream_count: int) -> None:
         old_size = len(self._marks)
-        self._marks = grown(self._marks, stream_count, 0)
+        self._marks = grown(self._marks, stream_count)
         self._marks[old_size:, END] = UNKNOWN
-        self._models = grown(self._models, stream_count, 0)
+        self._models = grown(self._models, stream_count)
         self._beliefs = self._beliefs.with_streams(len(self._marks))
 
     def _follow_rows(self, batch: Columns, slots: Ints, models: Ints) -> None:

@@ -47,11 +47,11 @@ def newest_tick(clock: Clock, now_us: int) -> int:
     return tick_at(clock, now_us + max(TOLERANCE_US, 2 * clock.period_us))
 
 
-def grown(array: Ints, size: int, fill: int) -> Ints:
-    """Enlarge an array, unless it has `size` entries already, to that many or more; new entries are `fill`."""
+def grown(array: Ints, size: int) -> Ints:
+    """Enlarge an array, unless it has `size` entries already, to that many or more; new entries are 0."""
     if len(array) >= size:
         return array
-    larger = np.full((max(size, 2 * len(array), 64), *array.shape[1:]), fill, dtype=array.dtype)
+    larger = np.zeros((max(size, 2 * len(array), 64), *array.shape[1:]), dtype=array.dtype)
     larger[: len(array)] = array
     return larger
 
@@ -76,7 +76,7 @@ class Streams:
         if (slot := self.slots.get((device, stream))) is None:
             slot = self.slots[device, stream] = len(self.names)
             self.names.append((device, stream))
-            self._rules = grown(self._rules, slot + 1, 0)
+            self._rules = grown(self._rules, slot + 1)
         return slot
 
     def follow(self, topic: str, slot: int, version: int, symbols: int, clock: Clock) -> None:

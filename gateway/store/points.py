@@ -69,8 +69,7 @@ CREATE TABLE sent_tables (
         query = f"{_FRAMES} first BETWEEN ? AND ? ORDER BY first LIMIT 64"
         while rows := self._db.execute(query, (stream, first, last)).fetchall():
             for row in rows:
-                stored_frame = _measured_of_row(row)
-                yield stored_frame
+                yield (stored_frame := _measured_of_row(row))
                 first = stored_frame.frame.first + 1
 
     def holding(self, stream: int, first: int, last: int) -> list[MeasureFrame]:
@@ -80,10 +79,8 @@ CREATE TABLE sent_tables (
         return [_measured_of_row(row).frame for row in rows]
 
     def overlapping(self, stream: int, frame: MeasureFrame) -> MeasureFrame | None:
-        """A stored frame that shares a tick with the given one, or `None`."""
-        query = f"{_FRAMES} first BETWEEN ? AND ? AND last>=?"
-        frame_row = self._frame(query, stream, frame.first - MAX_MEASURE_TICKS, frame.last, frame.first)
-        return None if frame_row is None else frame_row.frame
+        """The first stored frame that shares a tick with another frame, or `None`."""
+        return next(iter(self.holding(stream, frame.first, frame.last)), None)
 
     def add(self, stream: int, frame: MeasureFrame, belief: Floats) -> None:
         """Store a frame that overlaps no other."""

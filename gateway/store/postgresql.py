@@ -106,8 +106,6 @@ class PostgresDatabase:
         self._schema = ""
         database_name = f"the {kind.file.name} {server.name}"
         try:
-            arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
-            self._arguments = arguments
             self._connection = self._connect(_MAKE_SECONDS)
         except psycopg.Error as error:
             raise kind.refused(f"cannot open {database_name}: {_first_line(error)}") from None
@@ -135,22 +133,13 @@ class PostgresDatabase:
             FileLostError: the statement would write, and another process has taken the lease.
             DatabaseError: the server cannot run the statement.
         """
-        with nullcontext() if query.startswith("SELECT") else self.transaction():
-            connection = self._live_connection()
-            try:
-                return connection.execute(_translated(query), values, binary=True)
-            except psycopg.Error as error:
-                raise self._error_of(error) from None
+        with nullcontext() if query.startswith("SELECT") else self.transaction(), self._use_connection() as connection:
+            return connection.execute(_translated(query), values, binary=True)
 
     def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
         """Run a statement that returns nothing once for each row of values."""
-        with self.transaction():
-            connection = self._live_connection()
-            try:
-                with connection.cursor() as cursor:
-                    cursor.executemany(_translated(query), rows)
-            except psycopg.Error as error:
-                raise self._error_of(error) from None
+        with self.transaction(), self._use_connection() as connection, connection.cursor() as cursor:
+            cursor.executemany(_translated(query), rows)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -237,8 +226,7 @@ class PostgresDatabase:
         """Tell whether there is a table in the schema. Raises `kind.refused` if the server does not answer."""
         query = "SELECT 1 FROM pg_tables WHERE schemaname=%s LIMIT 1"
         try:
-            arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
-            with psycopg.connect(**arguments, autocommit=True) as connection:
+            with psycopg.connect(**_connection_options(server)) as connection:
                 return connection.execute(query, (_own_schema(connection, server),)).fetchone() is not None
         except psycopg.Error as error:
             raise kind.refused(f"cannot open the {kind.file.name} {server.name}: {_first_line(error)}") from None
@@ -246,9 +234,8 @@ class PostgresDatabase:
     def close(self) -> None:
         """Give the lease back, and close the connection."""
         self._closed = True
-        if hasattr(self, "_connection"):
-            self._unlock()
-            self._connection.close()
+        self._unlock()
+        self._connection.close()
 
     def _unlock(self) -> None:
         """Give the lease back before the connection ends, because the server ends a session only a moment later."""
@@ -261,7 +248,7 @@ class PostgresDatabase:
 
     def _connect(self, wait_seconds: float) -> psycopg.Connection[Any]:
         """Connect to the server; statements wait at most `wait_seconds` for a lock."""
-        connection = psycopg.connect(**self._arguments, autocommit=True)
+        connection = psycopg.connect(**_connection_options(self._server))
         try:
             connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so that one plan serves all numbers
             durable, wait_ms = "on" if self._kind.durable else "off", round(wait_seconds * 1000)
@@ -415,9 +402,15 @@ class PostgresDatabase:
 
     def _run(self, query: str) -> psycopg.Cursor[Any]:
         """Run statements without values, all in one message."""
+        with self._use_connection() as connection:
+            return connection.execute(query)
+
+    @contextmanager
+    def _use_connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Give the connection. An error of the server within the context becomes a DatabaseError."""
         connection = self._live_connection()
         try:
-            return connection.execute(query)
+            yield connection
         except psycopg.Error as error:
             raise self._error_of(error) from None
 
@@ -463,6 +456,11 @@ class PostgresDatabase:
         self._failure_words = f"no connection to {self._server.name}: {_first_line(error)}"
         self._next_try = time.monotonic() + self._pause
         return AwayError(self._failure_words)
+
+
+def _connection_options(server: Server) -> dict[str, Any]:
+    """The options of each connection to a server; the server's URL may override the defaults."""
+    return _DEFAULTS | conninfo_to_dict(server.url) | {"autocommit": True}
 
 
 def _own_schema(connection: psycopg.Connection[Any], server: Server) -> str | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -278,11 +278,7 @@ class AgedStore:
     def sequences(self, after: int, limit: int) -> list[Place]:
         """The next sequences of owned devices above number `after`, in order, `limit` at most; empty after the last."""
         query = "SELECT id, device, stream FROM streams WHERE id>? ORDER BY id LIMIT ?"
-        while rows := self._db.execute(query, (after, limit)).fetchall():
-            if owned_keys := [Place(*row) for row in rows if self._owns(row[1])]:
-                return owned_keys
-            after = rows[-1][0]
-        return []
+        return [Place(*row) for row in _owned_rows(self._db, self._owns, query, after, limit)]
 
     def oldest(self, frames: Frames, number: int, limit: int) -> list[Aged]:
         """The first frames of a sequence, `limit` at most."""
@@ -332,8 +328,7 @@ class AgedStore:
             rows = np.flatnonzero(journal.number == number)
             if len(rows):
                 spans = zip(journal.previous[rows].tolist(), journal.last[rows].tolist(), strict=True)
-                query = "SELECT after, through FROM intact_coverage WHERE stream=?"
-                self.put_coverage(number, Coverage([*self._db.execute(query, (number,)), *spans]).intervals)
+                self.put_coverage(number, Coverage([*_coverage(self._db, number), *spans]).intervals)
             (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (number,)).fetchone()
             self._raise_begin(number, -1 if last is None else last + 1)
             symbols += self._symbols.erase(number)
@@ -362,6 +357,24 @@ class AgedStore:
             f"WHERE stream=? ORDER BY {frames.key} {order} LIMIT ?"
         )
         return [Aged(*row) for row in self._db.execute(query, (number, limit))]
+
+
+def _coverage(db: Database, number: int) -> list[tuple[int, int]]:
+    """The stored intervals (after, through] of a sequence."""
+    return db.execute("SELECT after, through FROM intact_coverage WHERE stream=?", (number,)).fetchall()
+
+
+def _owned_rows(db: Database, owns: Callable[[str], bool], query: str, after: int, limit: int) -> list[Any]:
+    """The first page of a query's rows that has any of owned devices, without the others; empty after the last page.
+
+    A row begins with a number, which orders the rows, and a device. The query has a `?` for the number before the page,
+    and one for the most rows of a page.
+    """
+    while rows := db.execute(query, (after, limit)).fetchall():
+        if owned_rows := [row for row in rows if owns(row[1])]:
+            return owned_rows
+        after = rows[-1][0]
+    return []
 
 
 _TABLES = """
@@ -487,10 +500,8 @@ class Store:
         """The number of a stream or of a sequence of windows; it gets one if it has none."""
         if (number := self.stream_id(device, stream)) is not None:
             return number
-        self._db.execute("INSERT INTO streams (device, stream) VALUES (?, ?)", (device, stream))
-        new_number = self.stream_id(device, stream)
-        assert new_number is not None
-        return new_number
+        query = "INSERT INTO streams (device, stream) VALUES (?, ?) RETURNING id"
+        return int(self._db.execute(query, (device, stream)).fetchone()[0])
 
     def places(self, numbers: Iterable[int]) -> list[Place]:
         """The sequences with these numbers, in the order of their numbers."""
@@ -529,7 +540,7 @@ class Store:
 
     def coverage(self, stream: int) -> list[tuple[int, int]]:
         """The stored intervals (after, through] of ticks that a sequence has accounted for, without the journal's."""
-        return self._db.execute("SELECT after, through FROM intact_coverage WHERE stream=?", (stream,)).fetchall()
+        return _coverage(self._db, stream)
 
     def shifts(self, stream: int | None) -> Shifts:
         """The shifts of a sequence: by how much its numbers are ahead of the wall clock; empty for `None`."""
@@ -587,14 +598,11 @@ class Store:
     def outbox(self, after: int, limit: int) -> list[Outgoing]:
         """The next estimates of owned devices above serial `after`, in order, `limit` at most; empty after the last."""
         query = (
-            "SELECT serial, outbox.stream, device, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
+            "SELECT serial, device, outbox.stream, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
             "WHERE serial>? ORDER BY serial LIMIT ?"
         )
-        while rows := self._db.execute(query, (after, limit)).fetchall():
-            if owned_rows := [Outgoing(row[0], Place(*row[1:4]), row[4]) for row in rows if self._owns(row[2])]:
-                return owned_rows
-            after = rows[-1][0]
-        return []
+        rows = _owned_rows(self._db, self._owns, query, after, limit)
+        return [Outgoing(serial, Place(number, device, name), frame) for serial, device, number, name, frame in rows]
 
     def newest_frames(self) -> dict[int, int]:
         """The newest frame of each sequence of points or windows, by number: its first tick, or its window's index."""

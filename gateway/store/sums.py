@@ -50,10 +50,7 @@ class Opening(NamedTuple):
     request: bytes
 
 
-_PLACED = 0
 _REPORT = "version, observed, parts, sealed"
-
-
 _SCHEMA = """
 CREATE TABLE reports (
     document BLOB NOT NULL, number INTEGER NOT NULL, device TEXT NOT NULL, version INTEGER NOT NULL,
@@ -141,7 +138,7 @@ class SumStore:
 
     def chosen(self, document: bytes, number: int) -> list[StoredReport]:
         """The reports of a window's set, in the order of the set."""
-        return self._reports(f" AND place>={_PLACED}", document, number)
+        return self._reports(" AND place>=0", document, number)
 
     def fix(self, request: Opening, devices: Sequence[str]) -> None:
         """Fix the one set of a window: some devices, in this order."""

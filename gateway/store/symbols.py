@@ -172,11 +172,11 @@ def pack(symbols: Bytes, bits: int, out: Bytes, offset: int) -> None:
 
 
 @kernel
-def unpack(packed: Bytes, offset: int, count: int, bits: int, out: Bytes, target: int) -> None:
-    """Read symbols from bytes from `offset` on into `out` from `target` on."""
+def unpack(packed: Bytes, offset: int, bits: int, out: Bytes) -> None:
+    """Read symbols from bytes from `offset` on into all of `out`."""
     per_byte, mask = 8 // bits, (1 << bits) - 1
-    for i in range(count):
-        out[target + i] = (packed[offset + i // per_byte] >> (8 - bits - bits * (i % per_byte))) & mask
+    for i in range(out.size):
+        out[i] = (packed[offset + i // per_byte] >> (8 - bits - bits * (i % per_byte))) & mask
 
 
 @kernel
@@ -192,7 +192,7 @@ def lay_out(packed: Bytes, starts: Ints, counts: Ints, bits: Ints, offsets: Ints
 def unpacked(packed: Bytes, offset: int, count: int, bits: int) -> Bytes:
     """Read `count` symbols from bytes from `offset` on; (count,)."""
     out = np.empty(count, dtype=np.uint8)
-    unpack(packed, offset, count, bits, out, 0)
+    unpack(packed, offset, bits, out)
     return out
 
 
@@ -226,6 +226,11 @@ class _Rows:
     addresses: list[int] = field(default_factory=list)
     accounted: list[int] = field(default_factory=list)
 
+    def addresses_within(self, first: int, last: int) -> list[int]:
+        """The addresses of the frames that have any of the ticks first..last, and perhaps of an earlier one."""
+        begin = max(bisect_right(self.firsts, first) - 1, 0)
+        return self.addresses[begin : bisect_right(self.firsts, last)]
+
 
 _NO_ROWS = _Rows()
 
@@ -256,7 +261,7 @@ class Tail:
             if not count:
                 rows.accounted.append(address)
             else:
-                i = len(rows.firsts) if not rows.firsts or first > rows.firsts[-1] else bisect_left(rows.firsts, first)
+                i = bisect_left(rows.firsts, first)
                 rows.firsts.insert(i, first)
                 rows.addresses.insert(i, address)
             address += 1
@@ -282,21 +287,15 @@ class Tail:
         firsts = frames.first[frames.last >= tick]
         return max(int(firsts[0]), tick) if firsts.size else None
 
-    def of(self, number: int, first: int = 0, last: int | None = None) -> Columns:
+    def of(self, number: int, first: int = 0, last: int = MAX_TICK) -> Columns:
         """The frames of a sequence that have any of the ticks first..last, in tick order."""
-        rows = self._rows.get(number, _NO_ROWS)
-        low = max(bisect_right(rows.firsts, first) - 1, 0)
-        columns = self._columns_at(rows.addresses[low : None if last is None else bisect_right(rows.firsts, last)])
+        columns = self._columns_at(self._rows.get(number, _NO_ROWS).addresses_within(first, last))
         return columns.take(np.flatnonzero(columns.last >= first))
 
     def across(self, numbers: Iterable[int], first: int, last: int) -> Columns:
         """Frames of some sequences: all that have any of the ticks first..last, and perhaps earlier ones."""
-        addresses = list[int]()
-        for number in numbers:
-            rows = self._rows.get(number, _NO_ROWS)
-            low = max(bisect_right(rows.firsts, first) - 1, 0)
-            addresses += rows.addresses[low : bisect_right(rows.firsts, last)]
-        return self._columns_at(addresses)
+        sequences = (self._rows.get(number, _NO_ROWS) for number in numbers)
+        return self._columns_at([address for rows in sequences for address in rows.addresses_within(first, last)])
 
     def intervals(self, number: int) -> list[tuple[int, int]]:
         """The intervals (after, through] that the rows of a sequence account for."""
