@@ -108,10 +108,6 @@ class Bank:
         self.models: list[Model] = []
         self.states = 2
         self._index_by_id: dict[int, int] = {}
-        self._meaning_indices: dict[object, int] = {}
-        self._facts: list[tuple[int, int, int, int, int]] = []
-        self._numbers: list[Floats] = []
-        self._size = 0
         self._arrays: Models | None = None
 
     def index(self, model: Model) -> int:
@@ -119,26 +115,23 @@ class Bank:
         if (model_index := self._index_by_id.get(id(model))) is None:
             model_index = self._index_by_id[id(model)] = len(self.models)
             self.models.append(model)
-            meaning = self._meaning_indices.setdefault(model.meaning, len(self._meaning_indices))
-            offsets = [self._append_numbers(part) for part in (model.transition, model.rows, model.initial)]
-            self._facts.append((len(model.initial), meaning, offsets[0], offsets[1], offsets[2]))
             self.states = max(self.states, len(model.initial))
             self._arrays = None
         return model_index
-
-    def _append_numbers(self, matrix: Floats) -> int:
-        """Append a matrix to the numbers. Return its offset."""
-        offset, numbers = self._size, np.ascontiguousarray(matrix, dtype=np.float64).ravel()
-        self._numbers.append(numbers)
-        self._size += len(numbers)
-        return offset
 
     @property
     def arrays(self) -> Models:
         """The arrays of all models so far."""
         if self._arrays is None:
-            numbers = np.concatenate([np.zeros(0), *self._numbers])
-            self._arrays = Models(np.array(self._facts, dtype=np.int64).reshape(-1, 5), numbers)
+            matrices = [m.ravel() for model in self.models for m in (model.transition, model.rows, model.initial)]
+            offsets = np.cumsum([0, *map(len, matrices)])[:-1].reshape(-1, 3).tolist()
+            meanings: dict[object, int] = {}
+            facts = [
+                (len(model.initial), meanings.setdefault(model.meaning, len(meanings)), *model_offsets)
+                for model, model_offsets in zip(self.models, offsets, strict=True)
+            ]
+            numbers = np.concatenate([np.zeros(0), *matrices])
+            self._arrays = Models(np.array(facts, dtype=np.int64).reshape(-1, 5), numbers)
         return self._arrays
 
 

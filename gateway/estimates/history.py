@@ -74,8 +74,7 @@ def estimates_between(
 def _value_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last: int, lag: int) -> Iterator[Row]:
     points, value_rows = Points(store, catalogue, lag), dict[tuple[int, int], Row]()
     for frame, _ in store.points.following(key.number, max(0, first - MAX_MEASURE_TICKS)):
-        estimates = points.estimate(key, frame.first)
-        for run in (*points.lagged_estimates(key, frame.first), *([] if estimates is None else [estimates])):
+        for run in (points.estimate(key, frame), *points.lagged_estimates(key, frame)):
             rows = zip(run.means, run.covariances, run.protection, strict=True)
             for tick, moments in enumerate(rows, run.first):
                 if first <= tick <= last:

@@ -310,33 +310,31 @@ class Points(Kind[MeasureFrame]):
         frame, model = stored_frame.frame, self._model(key, stored_frame.frame.policy_version)
         protection = model.degree(frame.released[-1].table, frame.last, self._tables(key, model))
         arguments = frame.last, frame.shift, model.measured_belief(stored_frame.belief), protection
-        return measured_estimate(model, *arguments, self.lagged_estimates(key, first))
+        return measured_estimate(model, *arguments, self.lagged_estimates(key, frame))
 
-    def estimate(self, key: Place, first: int) -> PointEstimates | None:
-        """Return the estimates of the frame that begins at a tick, given all points before; `None` if it is gone."""
-        if (stored_frame := self._frames.at(key.number, first)) is None:
-            return None
-        model = self._model(key, stored_frame.frame.policy_version)
-        return model.estimate(self._prior(key, stored_frame.frame), stored_frame.frame, self._tables(key, model))
+    def estimate(self, key: Place, frame: MeasureFrame) -> PointEstimates:
+        """Return the estimates of a stored frame's ticks, given all points up to each."""
+        model = self._model(key, frame.policy_version)
+        return model.estimate(self._prior(key, frame), frame, self._tables(key, model))
 
-    def lagged_estimates(self, key: Place, first: int) -> Iterator[PointEstimates]:
-        """Yield the estimates whose last of `lag` later points is in the frame that begins at a tick."""
-        stored_frame = self._frames.at(key.number, first)
-        if stored_frame is None or self._lag == 0:
+    def lagged_estimates(self, key: Place, last_frame: MeasureFrame) -> Iterator[PointEstimates]:
+        """Yield the estimates whose last of `lag` later points is in a stored frame."""
+        if self._lag == 0:
             return
-        previous = self._frames.before(key.number, first)
-        low = first if previous is None else previous.frame.last - self._lag + 1
-        high = stored_frame.frame.last - self._lag
-        for frame in self._frames.holding(key.number, low, high):
+        previous = self._frames.before(key.number, last_frame.first)
+        first_tick = last_frame.first if previous is None else previous.frame.last - self._lag + 1
+        last_tick = last_frame.last - self._lag
+        for frame in self._frames.holding(key.number, first_tick, last_tick):
             model = self._model(key, frame.policy_version)
-            ticks = slice(max(low - frame.first, 0), min(high, frame.last) - frame.first + 1)
-            later_points: list[Released | None] = [None] * max(frame.first + ticks.stop - 1 + self._lag - frame.last, 0)
-            for later_frame in self._frames.holding(key.number, frame.last + 1, frame.last + len(later_points)):
-                if (later_frame.policy_version, later_frame.shift) == (frame.policy_version, frame.shift):
-                    points = later_frame.released[: frame.last + len(later_points) - later_frame.first + 1]
-                    later_points[
-                        later_frame.first - frame.last - 1 : later_frame.first - frame.last - 1 + len(points)
-                    ] = points
+            ticks = slice(max(first_tick - frame.first, 0), min(last_tick, frame.last) - frame.first + 1)
+            later_ticks = range(frame.last + 1, frame.first + ticks.stop + self._lag)
+            points_by_tick = {
+                tick: point
+                for later in self._frames.holding(key.number, later_ticks.start, later_ticks.stop - 1)
+                if (later.policy_version, later.shift) == (frame.policy_version, frame.shift)
+                for tick, point in enumerate(later.released, later.first)
+            }
+            later_points = [points_by_tick.get(tick) for tick in later_ticks]
             distribution, tables = self._prior(key, frame), self._tables(key, model)
             yield model.estimate(distribution, frame, tables, later_points, self._lag, ticks)
 

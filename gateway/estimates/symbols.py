@@ -357,12 +357,11 @@ class _NewRows(NamedTuple):
 
 
 class _Report(NamedTuple):
-    """Report about a stream at its newest tick; `estimate` is `None` if `error` says why there can be none."""
+    """Report about a stream at its newest tick; `estimate` is the reason if there can be none."""
 
     key: Place
     tick: int
-    estimate: StateEstimate | None
-    error: FuguError | None = None
+    estimate: StateEstimate | FuguError
 
 
 class Reports:
@@ -465,7 +464,7 @@ class Reports:
         try:
             return _Report(key, last, state_estimate(model.policy, first, last, shift, shares, belief))
         except FuguError as error:
-            return _Report(key, last, None, error)
+            return _Report(key, last, error)
 
 
 def warm() -> None:

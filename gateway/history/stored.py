@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cache, partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -129,8 +130,8 @@ class StoredHistory:
         self._policies: dict[tuple[str, str], dict[int, AnyPolicy]] = defaultdict(dict)
         self._catalogue = Catalogue("")
         self._numbers: dict[tuple[str, str, str], int] = {}
-        self._pasts: dict[int, Past] = {}
-        self._points: dict[int, Points] = {}
+        self._past = cache(partial(Past, store, self._catalogue))
+        self._points = cache(partial(Points, store, self._catalogue))
         documents = store.policy_documents()
         self._catalogue.retire(documents)
         for policy in map(read_policy, documents):
@@ -180,8 +181,7 @@ class StoredHistory:
 
     def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[TickProbabilities]:
         """Yield estimates of a stream's ticks in a span of time, given all symbols before and `lag` later ones."""
-        if (past := self._pasts.get(lag)) is None:
-            past = self._pasts[lag] = Past(self._store, self._catalogue, lag)
+        past = self._past(lag)
         for number, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.wall_ticks(clock)
             for run in past.estimates(Place(number, stream.device, stream.stream), first, last, with_newest=True):
@@ -212,10 +212,9 @@ class StoredHistory:
         """Yield the estimates that a frame of points allows: of its ticks, and those with `lag` of earlier ticks."""
         number = self._numbers[stream.device, stream.stream, ""]
         sequence_key = Place(number, stream.device, stream.stream)
-        points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))
-        if (estimates := points.estimate(sequence_key, frame.first)) is not None:
-            yield estimates
-        yield from points.lagged_estimates(sequence_key, frame.first)
+        points = self._points(lag)
+        yield points.estimate(sequence_key, frame)
+        yield from points.lagged_estimates(sequence_key, frame)
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
         """Yield the windows that begin in a span of time, by index under each clock."""

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from fugu.contract.errors import FuguError, Reason
+from fugu.contract.errors import FuguError
 from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
@@ -219,9 +219,9 @@ class Publisher(Part):
             return
         in_flight = len(self._reports) + len(self._symbol_messages)
         reports = self._symbols.take(max(self.MAX_IN_FLIGHT - in_flight, 0))
-        for sent_count, (key, tick, estimate, error) in enumerate(reports):
-            if estimate is None:
-                self._counters[Reason.UNEXPECTED if error is None else error.reason] += 1
+        for sent_count, (key, tick, estimate) in enumerate(reports):
+            if isinstance(estimate, FuguError):
+                self._counters[estimate.reason] += 1
                 continue
             if (newest := self._symbol_times.get(key.number)) is not None and estimate.time < newest:
                 self._counters["coalesced"] += 1

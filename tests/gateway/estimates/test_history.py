@@ -103,9 +103,10 @@ def test_points_are_told_with_and_without_later_ones(tmp_path: Path) -> None:
     rows = [row for row in estimates if isinstance(row, ValueRow)]
     assert [(row.tick, row.lag) for row in rows] == [(tick, lag) for tick in range(4, 31) for lag in (0, LAG)]
     place = Place(scene.store.stream_id("watch", "place") or 0, "watch", "place")
-    now = scene.recorder.points.estimate(place, 10)
+    frames = [frame for frame, _ in scene.store.points.following(place.number, 10)]
+    now = scene.recorder.points.estimate(place, frames[0])
     assert [row.mean for row in rows if row.lag == 0 and 10 <= row.tick < 20] == list(now.means)
-    later = scene.recorder.points.lagged_estimates(place, 20)
+    later = scene.recorder.points.lagged_estimates(place, frames[1])
     assert {row.tick: row.covariance for row in rows if row.lag == LAG and 17 <= row.tick < 27} == {
         some.first + i: row for some in later for i, row in enumerate(some.covariances)
     }

@@ -68,11 +68,16 @@ class Scene(AnyScene):
     def commit(self) -> StreamCommit:
         return self.committed().streams[0]
 
-    def estimate(self, first: int) -> PointEstimates | None:
-        return self.recorder.points.estimate(self.place, first)
+    def frame(self, first: int) -> MeasureFrame:
+        stored = self.store.points.at(self.place.number, first)
+        assert stored is not None
+        return stored.frame
+
+    def estimate(self, first: int) -> PointEstimates:
+        return self.recorder.points.estimate(self.place, self.frame(first))
 
     def lagged_estimates(self, first: int) -> list[PointEstimates]:
-        return list(self.recorder.points.lagged_estimates(self.place, first))
+        return list(self.recorder.points.lagged_estimates(self.place, self.frame(first)))
 
     def final(self) -> tuple[object, ...]:
         """Everything that must not depend on the order of arrival, to the last bit."""
@@ -80,7 +85,8 @@ class Scene(AnyScene):
             frames = database.execute("SELECT * FROM measured ORDER BY first").fetchall()
             queued = {row[0] for row in database.execute("SELECT frame FROM outbox")}
             coverage = database.execute("SELECT * FROM coverage ORDER BY after").fetchall()
-        estimates = [(self.estimate(row[1]), *self.lagged_estimates(row[1])) for row in frames]
+        firsts = [measured.frame.first for measured in self.store.points.following(self.place.number, 0)]
+        estimates = [(self.estimate(first), *self.lagged_estimates(first)) for first in firsts]
         return frames, queued, coverage, estimates, self.commit()
 
 
