@@ -105,7 +105,7 @@ class Alone:
     def open(self, loop: Loop) -> Recorder | None:
         """Make the parts. Return the recorder, `None` where others take frames. Raises FuguError for a wrong file."""
         loop.link.subscribe(frame_topics(self._settings.fleet))
-        recorder, monitor = self._add_frame_parts(loop, self._needed_ticks)
+        recorder, monitor = self._add_frame_parts(loop, self._needed_ticks, lambda: True)
 
         def progress() -> StoreProgress:
             from gateway.releases.schedule import StoreProgress
@@ -128,7 +128,7 @@ class Alone:
         Recorder(store, catalogue, self._settings.lag, Counter()).seal(now=True)
 
     def _add_frame_parts(
-        self, loop: Loop, needed: Callable[[], dict[tuple[str, str], int]], may_forget: Callable[[], bool] | None = None
+        self, loop: Loop, needed: Callable[[], dict[tuple[str, str], int]], may_forget: Callable[[], bool]
     ) -> tuple[Recorder, Monitor]:
         """Make the parts that take frames. Return the recorder and the monitor."""
         settings, enrolled = self._settings, loop.enrolled

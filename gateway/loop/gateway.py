@@ -394,16 +394,14 @@ class Gateway:
                 if event.topic in self._symbols or not self._hear(event):
                     messages.append(event)
             elif isinstance(event, Acknowledged):
-                for part in self._parts_by_call["acknowledged"]:
-                    self._use_store(partial(part.acknowledged, *event))
+                self._call_parts("acknowledged", *event)
             else:
                 self._tell_connected()
         if messages:
             self._take_messages(messages)
         self._share_usage()
         if self._enrolled is not None and self._enrolled.refresh():
-            for part in self._parts_by_call["renew"]:
-                self._use_store(part.renew)
+            self._call_parts("renew")
         now = time.monotonic()
         for part in self._parts_by_call["pump"]:
             if part.due <= now:
@@ -435,16 +433,20 @@ class Gateway:
             return  # messages without a known device have been refused
         self.counters["births"] += len(births)
         for device in dict.fromkeys(births):
-            for part in self._parts_by_call["born"]:
-                self._use_store(partial(part.born, device))
+            self._call_parts("born", device)
         if arrivals.frames:
             newest_frames = [*arrivals.newest(recorder.streams)]
             self._monitor.note_frames(newest_frames)
             self._record(recorder, arrivals)
-            for part in self._parts_by_call["stored"]:
-                self._use_store(partial(part.stored, newest_frames))
+            self._call_parts("stored", newest_frames)
+
+    def _call_parts(self, call: str, *arguments: object, **options: object) -> None:
+        """Make a call to all parts that override it."""
+        for part in self._parts_by_call[call]:
+            self._use_store(partial(getattr(part, call), *arguments, **options))
 
     def _use_store(self, call: Callable[[], None]) -> None:
+        """Make a call, and count an error of store or ledger."""
         try:
             call()
         except (DatabaseError, LedgerError) as error:
@@ -454,8 +456,7 @@ class Gateway:
         """Tell the monitor and the parts of a new connection: the broker may have lost its retained messages."""
         self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
-        for part in self._parts_by_call["connected"]:
-            self._use_store(partial(part.connected, begun_anew=begun_anew))
+        self._call_parts("connected", begun_anew=begun_anew)
 
     def _record(self, recorder: Recorder, arrivals: Arrivals) -> None:
         """Store a round's frames. A frame that causes an unexpected error is left out, and counted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Condition
@@ -47,10 +47,6 @@ _Event = Message | Acknowledged | None
 """`None`: there is a new connection."""
 
 
-_Queue = deque[tuple[Message, int]]
-"""Waiting messages of one device, and the bytes of each in memory."""
-
-
 class Inbox:
     """Queues of messages, one for each device; no device takes the room or the time of the others.
 
@@ -90,7 +86,8 @@ class Inbox:
         self._oversized: Counter[str] = Counter()
         self._flood_counts: Counter[str] = Counter()
         self._answers: deque[Acknowledged | None] = deque()
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, deque[tuple[Message, int]]] = {}
+        """Waiting messages by device, and the bytes of each in memory."""
         self._slow_devices: set[str] = set()
         self._sizes: Counter[str] = Counter()
         self._slow_due = 0.0
@@ -107,8 +104,7 @@ class Inbox:
                     self._oversized[device] += 1
                     continue
                 size = len(message.topic) + len(message.payload) + _OVERHEAD_BYTES
-                queue = self._queues.get(device)
-                if queue is not None and self._exceeds_share(len(queue), self._sizes[device]):
+                if self._exceeds_share(device):
                     self._flood_counts[device] += 1
                     refused_count += 1
                     self._slow_devices.add(device)
@@ -138,9 +134,10 @@ class Inbox:
                 self._costs[device] = cost
         self._served.clear()
 
-    def _exceeds_share(self, waiting_count: int, waiting_bytes: int) -> bool:
-        max_messages, max_bytes = self._capacity - self._count, self._capacity_bytes - self._bytes
-        return waiting_count >= max(max_messages, _LEAST_MESSAGES) or waiting_bytes >= max(max_bytes, _LEAST_BYTES)
+    def _exceeds_share(self, device: str) -> bool:
+        max_messages = max(self._capacity - self._count, _LEAST_MESSAGES)
+        max_bytes = max(self._capacity_bytes - self._bytes, _LEAST_BYTES)
+        return len(self._queues.get(device, ())) >= max_messages or self._sizes[device] >= max_bytes
 
     def notify(self, event: Acknowledged | None) -> None:
         """Append an answer, or `None` for a new connection, even if the inbox is full or closed."""
@@ -272,9 +269,14 @@ def is_oversized(message: Message) -> bool:
 class Used(NamedTuple):
     """Use of the worker by device: seconds, messages without a frame, and frames of ticks that had come before."""
 
-    seconds: dict[str, float]
+    seconds: defaultdict[str, float]
     frameless: Counter[str]
     repeats: Counter[str]
+
+    @classmethod
+    def none(cls) -> Used:
+        """No use yet."""
+        return cls(defaultdict(float), Counter(), Counter())
 
 
 class Usage:
@@ -285,18 +287,18 @@ class Usage:
 
     def __init__(self, sender: Callable[[str], str] = lambda _topic: "") -> None:
         self._sender = sender
-        self.now = Used({}, Counter(), Counter())
+        self.now = Used.none()
 
     def add(self, topic: str, seconds: float, *, frameless: bool) -> None:
         """Note the seconds that a message on a topic took, and whether it was `frameless`."""
         sender = self._sender(topic)
-        self.now.seconds[sender] = self.now.seconds.get(sender, 0.0) + seconds
+        self.now.seconds[sender] += seconds
         if frameless:
             self.now.frameless[sender] += 1
 
     def take(self) -> Used:
         """Return the use since the last call."""
-        usage, self.now = self.now, Used({}, Counter(), Counter())
+        usage, self.now = self.now, Used.none()
         return usage
 
 

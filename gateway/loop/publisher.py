@@ -214,11 +214,15 @@ class Publisher(Part):
                 self._counters["committed"] += 1
             del self._owed_devices[device]
 
+    @property
+    def _room(self) -> int:
+        """The number of further reports that may be under way."""
+        return max(self.MAX_IN_FLIGHT - len(self._reports) - len(self._symbol_messages), 0)
+
     def _report_symbols(self) -> None:
         if not self._link.connected:
             return
-        in_flight = len(self._reports) + len(self._symbol_messages)
-        reports = self._symbols.take(max(self.MAX_IN_FLIGHT - in_flight, 0))
+        reports = self._symbols.take(self._room)
         for sent_count, (key, tick, estimate) in enumerate(reports):
             if isinstance(estimate, FuguError):
                 self._counters[estimate.reason] += 1
@@ -245,8 +249,7 @@ class Publisher(Part):
             self._queued = self._store.queued
         if not self._link.connected:
             return
-        in_flight = len(self._reports) + len(self._symbol_messages)
-        rows, superseded = self._waiting.take(max(self.MAX_IN_FLIGHT - in_flight, 0))
+        rows, superseded = self._waiting.take(self._room)
         for serial in superseded:
             self._leave_out(serial)
         sent_count = 0

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.measure_frames import AnyFrame, MeasureFrame
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.timeline import Drawn, Timeline
@@ -66,11 +67,15 @@ class _Sequence:
     """
 
     number: int | None
-    coverage: Coverage
-    shifts: Shifts
+    coverage: Coverage = field(default_factory=Coverage)
+    shifts: Shifts = field(default_factory=Shifts)
     begin: int = 0
     versions: set[int] = field(default_factory=set)
     rewritten: bool = False
+
+    def has_no_room(self, after: int, through: int) -> bool:
+        """Return whether ticks (after, through] would make another interval of too many."""
+        return len(self.coverage) >= MAX_INTERVALS and not self.coverage.joins(after, through)
 
 
 class Recorder:
@@ -135,16 +140,13 @@ class Recorder:
             raise
 
     def _account_report(self, device: str, stream: str, report: Report, group: GroupDocument) -> None:
-        sequence = self._load(device, name := sequence_name(stream, group.name))
-        number = sequence.number = self._store.number(device, name) if sequence.number is None else sequence.number
-        if len(sequence.coverage) >= MAX_INTERVALS and not sequence.coverage.joins(report.previous, report.number):
+        sequence, key = self._load_stored(device, sequence_name(stream, group.name))
+        if sequence.has_no_room(report.previous, report.number):
             return
         if (merge := sequence.coverage.add(report.previous, report.number)) is not None:
-            self._store.merge_coverage(number, *merge)
+            self._store.merge_coverage(key.number, *merge)
         policy = self._catalogue.policy(device, stream, report.policy_version)
-        if report.policy_version not in sequence.versions:
-            self._store.add_policy(number, report.policy_version, policy.to_json())
-            sequence.versions.add(report.policy_version)
+        self._store_policy(sequence, key, policy)
         if not isinstance(policy, Policy) or policy.table is not None or policy.windows:
             return  # the policy's frames give the timeline
         first = group.start + report.number * group.length
@@ -160,8 +162,7 @@ class Recorder:
         try:
             yield
         finally:
-            seconds = self._usage.now.seconds
-            seconds[device] = seconds.get(device, 0.0) + time.perf_counter() - start
+            self._usage.now.seconds[device] += time.perf_counter() - start
 
     def _record_symbols(self, slot: int, frames: list[SymbolFrame], counts: Counter[str]) -> None:
         device, stream = self.streams.names[slot]
@@ -227,8 +228,8 @@ class Recorder:
 
     def note_removed(self, device: str, sequence: str, begin: int) -> None:
         """Note that a sequence's frames before a tick, or before the index of a window, have been removed."""
-        sequence_state = self._load(device, sequence)
-        sequence_state.begin = max(sequence_state.begin, begin)
+        state = self._load(device, sequence)
+        state.begin = max(state.begin, begin)
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         """Return the report of a stored frame; `None` if the frame is gone. Raises FuguError if it has no report."""
@@ -254,10 +255,7 @@ class Recorder:
         self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counts: Counter[str]
     ) -> None:
         """Store frames of one sequence in the order of their ticks, and count the outcome of each."""
-        sequence = self._load(device, name)
-        if sequence.number is None:
-            sequence.number = self._store.number(device, name)
-        key = Place(sequence.number, device, name)
+        sequence, key = self._load_stored(device, name)
         late_firsts: list[int] = []
         timeline: Timeline | None = None
         for frame in sorted(frames, key=lambda frame: kind.span(frame).first):
@@ -281,7 +279,7 @@ class Recorder:
                 if counter == "conflict":
                     self.conflict(device, name, frame)
                 continue
-            if len(sequence.coverage) >= MAX_INTERVALS and not sequence.coverage.joins(span.previous, span.last):
+            if sequence.has_no_room(span.previous, span.last):
                 counts[kind.counter + "scattered"] += 1
                 continue
             try:
@@ -299,10 +297,7 @@ class Recorder:
             kind.add(key, frame, counts, late=is_late)
             timeline = self._note_version(device, stream, frame, timeline)
             self._account_for(sequence, kind, key, span, is_stored=False)
-            if frame.policy_version not in sequence.versions:
-                policy = self._catalogue.policy(device, stream, frame.policy_version)
-                self._store.add_policy(key.number, frame.policy_version, policy.to_json())
-                sequence.versions.add(frame.policy_version)
+            self._store_policy(sequence, key, self._catalogue.policy(device, stream, frame.policy_version))
             counts[kind.counter + "stored"] += 1
         if late_firsts:
             kind.revise(key, late_firsts)
@@ -349,14 +344,28 @@ class Recorder:
         if is_stored:
             self.symbols.account(key, span)
 
+    def _store_policy(self, sequence: _Sequence, key: Place, policy: AnyPolicy) -> None:
+        """Store the policy of a sequence's frame, unless it is stored already."""
+        if policy.version not in sequence.versions:
+            self._store.add_policy(key.number, policy.version, policy.to_json())
+            sequence.versions.add(policy.version)
+
+    def _load_stored(self, device: str, name: str) -> tuple[_Sequence, Place]:
+        """Return a sequence that gets frames, with its place in the store; it gets a number if it has none."""
+        sequence = self._load(device, name)
+        if sequence.number is None:
+            sequence.number = self._store.number(device, name)
+        return sequence, Place(sequence.number, device, name)
+
     def _load(self, device: str, name: str) -> _Sequence:
-        if (sequence_state := self._sequences.get((device, name))) is None:
-            number = self._store.stream_id(device, name)
-            intervals = [] if number is None else self._store.coverage(number)
-            journal_intervals = [] if number is None else self._store.symbols.tail.intervals(number)
-            begin = 0 if number is None else self._store.aged.begin(number)
-            sequence = _Sequence(number, Coverage([*intervals, *journal_intervals]), self._store.shifts(number), begin)
-            sequence.rewritten = bool(journal_intervals)
-            sequence_state = self._sequences[device, name] = sequence
-        sequence_state.coverage.extend(self.symbols.last_tick(device, name))
-        return sequence_state
+        if (sequence := self._sequences.get((device, name))) is None:
+            sequence = _Sequence(self._store.stream_id(device, name))
+            if (number := sequence.number) is not None:
+                journal_intervals = self._store.symbols.tail.intervals(number)
+                sequence.coverage = Coverage([*self._store.coverage(number), *journal_intervals])
+                sequence.shifts = self._store.shifts(number)
+                sequence.begin = self._store.aged.begin(number)
+                sequence.rewritten = bool(journal_intervals)
+            self._sequences[device, name] = sequence  # only if all was read
+        sequence.coverage.extend(self.symbols.last_tick(device, name))
+        return sequence

@@ -9,6 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
@@ -65,8 +66,7 @@ class Releasing(Part):
         self._releases = opened = open_releases(releases, path, store, catalogue, lease=lease, history=history)
         self._monitor = monitor
         self._schedule = ReleaseSchedule(
-            *(opened, progress, link, counters),
-            refused=lambda name, reason: monitor.note(AlarmCode.RELEASE_REFUSED, name, reason),
+            *(opened, progress, link, counters), refused=partial(monitor.note, AlarmCode.RELEASE_REFUSED)
         )
         self._counters = counters
         self._catalogue, self._store, self._shared = catalogue, store, shared

@@ -58,8 +58,8 @@ class Retention(Part):
     """Removes old frames from all sequences of a store that the calling thread owns, again and again.
 
     `needed` gives by device and stream the first tick that releases need, whatever its age. Nothing is removed while
-    `may_forget` returns false; `None` is for always true. Estimates see `lag` later ticks. `counters` counts
-    `frames_removed`: a chunk counts once, and so does the cut-off part of a chunk.
+    `may_forget` returns false. Estimates see `lag` later ticks. `counters` counts `frames_removed`: a chunk counts
+    once, and so does the cut-off part of a chunk.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Retention(Part):
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         seconds: Callable[[], float] = time.monotonic,
-        may_forget: Callable[[], bool] | None = None,
+        may_forget: Callable[[], bool] = lambda: True,
     ) -> None:
         self._may_forget = may_forget
         self._ages = {SYMBOLS: keep.symbols, _POINTS: keep.points, _WINDOWS: keep.windows}
@@ -92,7 +92,7 @@ class Retention(Part):
 
     def pump(self, *, idle: bool = False) -> None:
         """Remove some frames. Raises DatabaseError, after which a later call tries again."""
-        if not (self._may_forget is None or self._may_forget()):
+        if not self._may_forget():
             return
         aged = self._store.aged
         if not (sequences := aged.sequences(self._after, _MOST_SEQUENCES)):
