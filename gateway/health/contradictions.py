@@ -90,7 +90,7 @@ class Contradictions(Part):
                 del self._stops[device]
                 self._due_devices.discard(device)
                 self._publish(device, b"")
-        self._monitor.hold(AlarmCode.STOPPED, self._stops)
+        self._monitor.hold(AlarmCode.STOPPED, [*self._stops])
 
     def _publish(self, device: str, payload: bytes) -> None:
         if self._link.publish(topic_of("stop", self._fleet, device), payload, retain=True) is not None:

@@ -39,9 +39,9 @@ class Kind(NamedTuple):
         explained: whether the advice in the health message begins with the detail of the first alarm.
     """
 
-    severity: Literal["critical", "warning"]
     words: str
     advice: str
+    severity: Literal["critical", "warning"] = "warning"
     holds: float = 10.0
     about: Literal["device", "other"] = "other"
     counter: str = ""
@@ -53,106 +53,110 @@ class Kind(NamedTuple):
 
 KINDS = {
     AlarmCode.CONFLICT: Kind(
-        *("critical", "a device has sent two frames that say different things of one tick"),
+        "a device has sent two frames that say different things of one tick",
         "there may be two of it: find the copy, and enrol the device anew under another name",
+        severity="critical",
         holds=7 * _DAY,
         about="device",
     ),
     AlarmCode.STOPPED: Kind(
-        *("critical", "a device was told to stop, because it contradicted itself"),
+        "a device was told to stop, because it contradicted itself",
         "it draws nothing until a newer policy document for it is signed: find the copy first",
+        severity="critical",
         about="device",
     ),
     AlarmCode.UNKNOWN_DEVICE: Kind(
-        *("warning", "somebody publishes under a name that no policy knows"),
+        "somebody publishes under a name that no policy knows",
         "give its policy to the gateway, or take its account from the broker",
         holds=_HOUR,
         about="device",
         reasons=(Reason.UNKNOWN_DEVICE,),
     ),
     AlarmCode.POLICY_REFUSED: Kind(
-        *("warning", "a device has refused the newest policy document that it was sent, and keeps the one before"),
+        "a device has refused the newest policy document that it was sent, and keeps the one before",
         "see fugu fleet status for the reason; it keeps the policy before until it is sent another",
         about="device",
     ),
     AlarmCode.FUTURE: Kind(
-        *("warning", "frames are from ticks that have not come"),
+        "frames are from ticks that have not come",
         "set the device's clock: what it sends is from ticks that have not come",
         holds=_HOUR,
         about="device",
         reasons=(Reason.FROM_THE_FUTURE,),
     ),
     AlarmCode.MALFORMED: Kind(
-        *("warning", "a device sends messages that cannot be read, or do not fit its policy"),
+        "a device sends messages that cannot be read, or do not fit its policy",
         "see its version and policy, and what else publishes under its name; such messages are passed over",
         holds=_HOUR,
         about="device",
         reasons=_MALFORMED,
     ),
     AlarmCode.FLOOD: Kind(
-        *("warning", "more messages come under a device's name than are taken beside those of the others"),
+        "more messages come under a device's name than are taken beside those of the others",
         "see what publishes under its name, or take its account from the broker; others go on",
         holds=600.0,
         about="device",
     ),
     AlarmCode.REPEATS: Kind(
-        *("warning", "a device sends what is stored again and again: more than 600 frames a minute"),
+        "a device sends what is stored again and again: more than 600 frames a minute",
         "see its log, and what else publishes under its name; it sends what is stored again and again",
         holds=600.0,
         about="device",
     ),
     AlarmCode.SILENT: Kind(
-        "warning",
         "a device that used to send frames has sent none for ten minutes, or for three of its frames if that is longer",
         "see whether it runs and reaches the broker: fugu-agent --doctor on the device",
         about="device",
         patience="5m",
     ),
     AlarmCode.RELEASE_REFUSED: Kind(
-        *("warning", "a window was not released: its audience has been told enough, or it cannot be computed"),
+        "a window was not released: its audience has been told enough, or it cannot be computed",
         "what was refused is not released later: fugu gateway ledger show has what each audience is allowed",
         holds=_DAY,
         explained=True,
     ),
     AlarmCode.STORE: Kind(
-        *("critical", "the store takes nothing"),
+        "the store takes nothing",
         "look at the store's disk: devices keep their frames until it takes them",
+        severity="critical",
         holds=60.0,
         counter="store_errors",
         metric="increase(fugu_gateway_frames_unstored_total[10m]) > 0",
     ),
     AlarmCode.LEDGER: Kind(
-        *("critical", "the ledger cannot be used"),
+        "the ledger cannot be used",
         "look at the ledger's disk, and run fugu check ledger; releases wait until then",
+        severity="critical",
         holds=60.0,
         counter="ledger_errors",
     ),
     AlarmCode.STUCK: Kind(
-        *("critical", "the gateway has not finished a round of work for two minutes"),
+        "the gateway has not finished a round of work for two minutes",
         "look at the disk and at the gateway's log, then restart the gateway",
+        severity="critical",
         metric="fugu_gateway_round_age_seconds > 120",
     ),
     AlarmCode.BROKER: Kind(
-        *("critical", "the gateway has no connection to the broker"),
+        "the gateway has no connection to the broker",
         "see whether the broker runs and is reached: fugu doctor",
+        severity="critical",
         metric="fugu_gateway_connected == 0",
         patience="1m",
     ),
     AlarmCode.SHARD: Kind(
-        *("warning", "a shard of the gateway does not run, or has ended and was started again"),
+        "a shard of the gateway does not run, or has ended and was started again",
         "read the gateway's log: it is started again; its devices keep their frames until then",
         holds=_HOUR,
         counter="shards_restarted",
     ),
-    AlarmCode.CERTIFICATE: Kind(
-        *("warning", "a certificate ends within 30 days"), "renew it before it ends", holds=60.0
-    ),
+    AlarmCode.CERTIFICATE: Kind("a certificate ends within 30 days", "renew it before it ends", holds=60.0),
     AlarmCode.CLOCK: Kind(
-        *("critical", "the gateway signs no time, as its clock may be wrong, or a device says that it is far ahead"),
+        "the gateway signs no time, as its clock may be wrong, or a device says that it is far ahead",
         "set the gateway's clock right; a device that is named then needs fugu-agent set-back",
+        severity="critical",
     ),
     AlarmCode.SUBSCRIPTIONS: Kind(
-        *("warning", "the broker has more shared subscriptions than accounts, which take its time"),
+        "the broker has more shared subscriptions than accounts, which take its time",
         "run fugu doctor on the broker's machine, which names the account by the broker's log, and remove the account",
         holds=60.0,
     ),

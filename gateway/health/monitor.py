@@ -292,9 +292,9 @@ class Monitor:
             if (excess := self._repeat_counts[code, device] - max(count_before, _MOST_FREQUENT)) > 0:
                 self.note(code, device, times=excess)
 
-    def hold(self, code: AlarmCode, names: Iterable[str], details: Mapping[str, str] | None = None) -> None:
-        """Let a code's alarms hold for exactly these names until the next call; `details` has texts by name."""
-        self._held_names[code] = {name: (details or {}).get(name, "") for name in names}
+    def hold(self, code: AlarmCode, names: Iterable[str] | Mapping[str, str]) -> None:
+        """Let a code's alarms hold for exactly these names, which may come with details, until the next call."""
+        self._held_names[code] = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, "")
 
     def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
         """Note `times` events from before the start, between Unix seconds `since` and `last`; called before `start`."""

@@ -169,11 +169,7 @@ class Alone:
         arguments = (link, catalogue, store.versions, counters, has_left, hold_refusals, is_enrolled)
         describing = Describing(*arguments, shared=self.shares)
         loop.parts.append(describing)
-
-        def hold_shared(details: Mapping[str, str]) -> None:
-            monitor.hold(AlarmCode.SUBSCRIPTIONS, details, details)
-
-        loop.parts.append(SharedSubscriptions(catalogue, hold_shared))
+        loop.parts.append(SharedSubscriptions(catalogue, partial(monitor.hold, AlarmCode.SUBSCRIPTIONS)))
         if enrolled is not None and settings.signed is not None:
             callbacks = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.note_refusal
             from gateway.fleet.service import FleetService

@@ -189,5 +189,4 @@ class Releasing(Part):
         self._renew_at = now + _LEAST_RATIO * (now - start) if account_count > _FEW_ACCOUNTS else now
 
     def _report_impossible(self) -> None:
-        impossible = self._releases.impossible
-        self._monitor.hold(AlarmCode.RELEASE_REFUSED, impossible, impossible)
+        self._monitor.hold(AlarmCode.RELEASE_REFUSED, self._releases.impossible)

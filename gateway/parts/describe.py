@@ -119,21 +119,22 @@ class InForce:
             return False
         answer_before = self._documents.get(device), self.refusals.get(device, "")
         self._documents[device] = answer.version
-        self.refusals.pop(device, None)
         if answer.reason:
             self.refusals[device] = answer.reason
+        else:
+            self.refusals.pop(device, None)
         return answer_before != (answer.version, answer.reason)
 
     def running_policy(self, device: str, stream: str) -> Running | None:
         """Return the policy in force of a stream; `None` without one, or if the device refused it and runs none."""
-        policy = self.policy(device, stream)
-        version = self._newest_version(device, stream)
-        if policy is None or not version:
-            return None if policy is None else Running(policy, False)
-        versions = self._catalogue.policies_of(device, stream)
-        used_versions = sorted(number for number in self._versions_used(device, stream) if number in versions)
-        other_policies = [versions[number] for number in used_versions if number != policy.version][-MOST_OTHERS:]
-        return Running(policy, policy.version == version, tuple(other_policies), self.history(device, stream))
+        if (policy := self.policy(device, stream)) is None:
+            return None
+        if not (version := self._newest_version(device, stream)):
+            return Running(policy, False)
+        policies = self._catalogue.policies_of(device, stream)
+        other_versions = sorted(self._versions_used(device, stream) & (policies.keys() - {policy.version}))
+        other_policies = tuple(policies[other] for other in other_versions[-MOST_OTHERS:])
+        return Running(policy, policy.version == version, other_policies, self.history(device, stream))
 
     def policy(self, device: str, stream: str) -> AnyPolicy | None:
         """Return the policy that `running_policy` returns, without a query to the store."""
@@ -141,8 +142,8 @@ class InForce:
         version = self._newest_version(device, stream)
         if not version and device in self.refusals:
             return None
-        newest = max((number for number in versions if not version or number <= version), default=None)
-        return None if newest is None else versions[newest]
+        newest = max((number for number in versions if not version or number <= version), default=0)
+        return versions.get(newest)
 
     def _newest_version(self, device: str, stream: str) -> int:
         """Return the newest version that a stream is known to run; 0 if none is known."""
@@ -319,16 +320,14 @@ class Describing(Part):
 
     def _first_share(self) -> str:
         """Return in words when the first of the devices will share something, if it runs."""
-        streams = [
-            policy
+        now = time.time_ns() // 1000
+        due_times = [
+            share_due_us(policy, now)
             for device in filterfalse(self._has_left, self._catalogue.names())
             for stream in self._catalogue.streams(device)
             if (policy := self.in_force.policy(device, stream)) is not None
         ]
-        now = time.time_ns() // 1000
-        return (
-            first_share([share_due_us(policy, now) for policy in streams], now) if streams else "there is no policy yet"
-        )
+        return first_share(due_times, now) if due_times else "there is no policy yet"
 
     def pump(self, *, idle: bool = False) -> None:
         """Publish and clear descriptions, as many as the connection takes."""
@@ -343,13 +342,13 @@ class Describing(Part):
         self._rested_at = time.monotonic() + (REST_SECONDS if is_resting else 0.0)
         for device, stream in sorted(self._unsent_streams):
             described = self._described.get(device, {}).get(stream)
-            broker_digest = self._broker_digests.get((device, stream), b"")
-            message = (described.payload, described.digest) if described is not None else (b"", b"")
-            if broker_digest != message[1] and not self._publish((device, stream), *message):
+            payload, payload_digest = (b"", b"") if described is None else (described.payload, described.digest)
+            is_there = self._broker_digests.get((device, stream), b"") == payload_digest
+            if not (is_there or self._publish((device, stream), payload)):
                 return
             self._unsent_streams.discard((device, stream))
         for stream_key in sorted(self._foreign_streams):
-            if not self._publish(stream_key, b"", b""):
+            if not self._publish(stream_key, b""):
                 return
             self._foreign_streams.discard(stream_key)
         ready = min((self._rest_ends.get(device, self._rested_at) for device in self._marked_devices), default=math.inf)
@@ -397,13 +396,10 @@ class Describing(Part):
             self._is_complete = is_changed = True
         return is_changed
 
-    def _publish(self, stream: _Stream, payload: bytes, payload_digest: bytes) -> bool:
+    def _publish(self, stream: _Stream, payload: bytes) -> bool:
         if self._link.publish(topic_of("description", self._catalogue.fleet, *stream), payload, retain=True) is None:
             return False
-        if payload:
-            self._broker_digests[stream] = payload_digest
-        else:
-            self._broker_digests.pop(stream, None)
+        self._broker_digests[stream] = digest(payload)
         self._counters["descriptions"] += 1
         return True
 

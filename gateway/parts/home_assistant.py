@@ -17,7 +17,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
@@ -70,18 +70,17 @@ def gateway_document(fleet: str, page_url: str | None = None) -> dict[str, Any]:
     return _document(fleet, GATEWAY, f"Fugu gateway of {fleet}", {"alarm": problem}, page_url)
 
 
-def device_document(descriptions: Iterable[Description], page_url: str | None = None) -> dict[str, Any]:
+def device_document(streams: Sequence[Description], page_url: str | None = None) -> dict[str, Any]:
     """Return the document of a device, from at least one description of a stream."""
-    streams = list(descriptions)
+    fleet, device = streams[0].fleet, streams[0].device
     components = {
         f"{stream.stream}.{name}": component for stream in streams for name, component in _components(stream).items()
     }
-    if page_url is not None and page_url.startswith(
-        "http"
-    ):  # a page inside Home Assistant has no address for each device
-        page_url = f"{page_url.rstrip('/')}/device/{streams[0].device}"
-    document = _document(streams[0].fleet, streams[0].device, streams[0].device, components, page_url)
-    document["availability"].append({"topic": available_topic(streams[0].fleet, streams[0].device)})
+    # A page inside Home Assistant has no address for each device.
+    if page_url is not None and page_url.startswith("http"):
+        page_url = f"{page_url.rstrip('/')}/device/{device}"
+    document = _document(fleet, device, device, components, page_url)
+    document["availability"].append({"topic": available_topic(fleet, device)})
     return document
 
 
@@ -109,9 +108,6 @@ def _document(
     }
 
 
-_WHEN = ("guarantee.since", "guarantee.until", "guarantee.outside")
-
-
 _SURENESS = (
     "{% if value_json.guarantee.epsilon is number %}"
     "{{ (100 / (1 + 2.718281828 ** (0 - value_json.guarantee.epsilon))) | round(1, 'ceil') }}"
@@ -133,11 +129,12 @@ def _components(description: Description) -> dict[str, Component]:
     ]
     promise_text = promised_words(description.guarantee.epsilon, ticks, rows)
     promise = "; ".join([promise_text, *(shared.condition for shared in description.sums)])
+    names = ("epsilon", "adversary", "since", "until", "outside")
+    members = _members(*(f"guarantee.{name}" for name in names), "confirmed", "protects", "does_not_protect")
     components = {
         "privacy": _entity(
             *("sensor", f"{description.stream} privacy", _topic("description", description), _SURENESS),
-            {"promise": _literal(promise)}
-            | _members("guarantee.epsilon", "guarantee.adversary", "confirmed", "protects", "does_not_protect", *_WHEN),
+            {"promise": _literal(promise)} | members,
             unit_of_measurement="%",
             entity_category="diagnostic",
             icon="mdi:shield-lock-outline",
@@ -175,16 +172,14 @@ def _members(*names: str) -> dict[str, str]:
     return {name.rpartition(".")[2]: f"value_json.{name}" for name in names}
 
 
-def _number_sensor(
-    name: str, topic: str, jinja: str, attributes: Mapping[str, str] | None, seconds: float, unit: str
-) -> Component:
+def _share_sensor(name: str, topic: str, jinja: str, attributes: Mapping[str, str] | None, seconds: float) -> Component:
     return _entity(
         *("sensor", name, topic, jinja, attributes),
-        unit_of_measurement=unit,
+        unit_of_measurement="%",
         state_class="measurement",
         suggested_display_precision=1,
         expire_after=_expire_seconds(seconds),
-        icon="mdi:chart-donut" if unit == "%" else "mdi:counter",
+        icon="mdi:chart-donut",
     )
 
 
@@ -211,10 +206,8 @@ def _count_sensors(description: Description) -> dict[str, Component]:
             group_label += "" if is_single else f" ({window.name})"
             # With several windows, a message of another window would clear the attributes.
             attributes = expressions | _members("confidence", "since", "time", "useful") if is_single else None
-            name, unit = f"share of {group_label}", "%"
-            seconds = window.stride * description.period_seconds
-            sensor = _number_sensor(f"{description.stream} {name}", topic, template, attributes, seconds, unit)
-            components[f"window.{window.name}{key}"] = sensor
+            name, seconds = f"{description.stream} share of {group_label}", window.stride * description.period_seconds
+            components[f"window.{window.name}{key}"] = _share_sensor(name, topic, template, attributes, seconds)
     return components
 
 
@@ -227,7 +220,7 @@ def _share_sensors(description: Description) -> dict[str, Component]:
         share = _if_useful(f"(100 * {member}) | round(2)")
         template = f"{{% if {member} is defined %}}{{{{ {share} }}}}{{% endif %}}"
         name, seconds = f"{description.stream} share of {label}", description.frame_ticks * description.period_seconds
-        components[f"share.{index}"] = _number_sensor(name, topic, template, attributes, seconds, "%")
+        components[f"share.{index}"] = _share_sensor(name, topic, template, attributes, seconds)
     return components
 
 

@@ -66,6 +66,8 @@ def policy_graph(model: MeasureModel) -> NDArray[np.bool_]:
 
 _log = logging.getLogger(__name__)
 _Key = tuple[str, str]
+_TableKey = tuple[_Key, int, bytes]
+"""A stream, the version of its policy, and the table's key in the store."""
 _LEAST_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
 _REST_SECONDS = 30.0
@@ -112,8 +114,8 @@ class TableSender(Part):
         self._rest_ends: dict[_Key, float] = {}
         self._last_looks: dict[_Key, float] = {}
         self._has_waiting = False
-        self._failed_keys: set[tuple[_Key, int, bytes]] = set()
-        self._cached_tables: dict[tuple[_Key, int, bytes], TimedTable] = {}
+        self._failed_keys: set[_TableKey] = set()
+        self._cached_tables: dict[_TableKey, TimedTable] = {}
 
     def renew(self) -> None:
         """Read the measured streams again: the catalogue has new policies."""
@@ -243,17 +245,17 @@ class TableSender(Part):
 
         The table is for the ticks from `ticks[0]` until before `ticks[1]`; a device holds `capacity` tables.
         """
-        policy = model.policy
+        policy, store = model.policy, self._store.points
         name = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
-        if (key, policy.version, name) in self._failed_keys:
+        table_key = key, policy.version, name
+        if table_key in self._failed_keys:
             return None
-        store = self._store.points
         stream = self._store.number(*key)
-        earlier = self._cached_tables.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
+        earlier = self._cached_tables.get(table_key) or store.table_for(stream, policy.version, name)
         if (earlier is None or earlier.number not in self._sent[key]) and len(self._sent[key]) >= capacity:
             return None
         if earlier is not None and earlier.until >= ticks[1]:
-            self._remember((key, policy.version, name), earlier)
+            self._remember(table_key, earlier)
             return earlier
         if earlier is not None:
             number, noise = earlier.number, earlier.noise
@@ -263,7 +265,7 @@ class TableSender(Part):
             except (TableError, GraphError, FuguError) as error:
                 if len(self._failed_keys) >= _MOST_REMEMBERED:
                     self._failed_keys.clear()
-                self._failed_keys.add((key, policy.version, name))
+                self._failed_keys.add(table_key)
                 self._counters["tables_failed"] += 1
                 _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), error)
                 return None
@@ -278,10 +280,10 @@ class TableSender(Part):
         table = TimedTable(policy.version, number, constraint, ticks[0], ticks[1], noise)
         with self._store.transaction():
             store.put_table(stream, name, table)
-        self._remember((key, policy.version, name), table)
+        self._remember(table_key, table)
         return table
 
-    def _remember(self, name: tuple[_Key, int, bytes], table: TimedTable) -> None:
-        if name not in self._cached_tables and len(self._cached_tables) >= _MOST_REMEMBERED:
+    def _remember(self, table_key: _TableKey, table: TimedTable) -> None:
+        if table_key not in self._cached_tables and len(self._cached_tables) >= _MOST_REMEMBERED:
             del self._cached_tables[next(iter(self._cached_tables))]
-        self._cached_tables[name] = table
+        self._cached_tables[table_key] = table
