@@ -463,9 +463,7 @@ def _try_class(problem: _Problem, candidate: Candidate, most_steps: int) -> True
             return None
         return problem.outputs(release, fit, rng)
 
-    covered = problem.donors(candidate.every).covered[0]._replace(chains=candidate.chains)
-    k = len(candidate.discretiser.states)
-    return true_class(*fit, k, candidate.epsilon, draw_outputs, problem.rng, covering=covered, most_steps=most_steps)
+    return true_class(*fit, candidate.chains, candidate.epsilon, draw_outputs, problem.rng, most_steps=most_steps)
 
 
 def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candidate]:
@@ -473,13 +471,12 @@ def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candid
 
     Without a wished error the limit is 5 %. If no candidate meets that, the one that beats guessing by most is first.
     """
-    max_latency = math.inf if question.latency_seconds is None else question.latency_seconds * (1.0 + 1e-9)
     eligible = [
         candidate
         for candidate in candidates
         if candidate.useful
         and candidate.devices == question.devices
-        and (candidate.latency_seconds or 0.0) <= max_latency
+        and (candidate.latency_seconds or 0.0) <= question.max_latency
         and (question.want != "now" or candidate.answers == "now")
     ]
     limit = question.within or AIM

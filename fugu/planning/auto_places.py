@@ -161,7 +161,7 @@ def plan_places(
     grid_sizes = [(metres, stride) for metres in cell_sizes for stride in _ROW_STRIDES]
     for index, (metres, stride) in enumerate(grid_sizes):
         progress("cells and their chains", 0.3 * index / len(grid_sizes))
-        if question.latency_seconds is not None and stride * period > question.latency_seconds:
+        if stride * period > question.max_latency:
             continue
         try:
             grid = _fit_cells(traces, (sets.fit, sets.choose, sets.test), metres, stride)
@@ -333,11 +333,10 @@ def _track_errors(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.
     """Distances in metres from every place of a set to the newest estimate, for `runs` draws of the noise."""
     chain, errors = grid.covered.transition, []
     start_distribution = stationary_distribution(chain)
-    lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
     truth = grid.metres(part.places)
     for _ in range(runs):
         symbols = _draw_points(distribution, part.cut, rng).symbols
-        beliefs = filter_beliefs(symbols, start_distribution, chain, distribution, lengths=lengths).beliefs
+        beliefs = filter_beliefs(symbols, start_distribution, chain, distribution, lengths=part.cut.lengths).beliefs
         distances = _distances((beliefs @ grid.centres)[part.newest] - truth)
         errors.append(distances[~np.isnan(distances)])
     return np.concatenate(errors)
@@ -398,9 +397,8 @@ def _is_class_refuted(grid: _Grid, candidate: Candidate, epsilon: float, rng: np
         emission = _point_emission(grid, _point_epsilon(chains, epsilon))
         return None if emission is None else _draw_points(emission, grid.fit.cut, generator)
 
-    k = len(grid.model.cells)
-    class_test = true_class(*grid.fit.cut, k, candidate.epsilon, draw_outputs, rng, covering=grid.covered, most_steps=1)
-    return class_test.chains is None
+    chains = grid.covered.chains
+    return true_class(*grid.fit.cut, chains, candidate.epsilon, draw_outputs, rng, most_steps=1).chains is None
 
 
 def _frame_bytes(ticks: int) -> bytes:

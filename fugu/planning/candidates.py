@@ -24,7 +24,7 @@ from fugu.attackers.stretches import StretchAttack
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.inference import filter_beliefs
 from fugu.chains.model import stationary_distribution
-from fugu.contract.calendar import DayBlocks
+from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import MAX_WINDOW_TICKS, SymbolFrame, WindowFrame, symbol_bits
 from fugu.contract.guarantee import StreamOutputs
@@ -70,7 +70,6 @@ _TIMES = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 8 * 3600, 
 _LEAST_WINDOWS = 2
 LEAST_JUDGED = 4
 """The least number of answers by which a candidate can be called useful."""
-_DAY = 86_400.0
 _RUNS, _ANSWERS = 100, 20_000
 _SYMBOL_RUNS, _BLOCKS, _GROUPS = 20, 8, 400
 _CONFIDENCE = 0.95
@@ -181,9 +180,8 @@ class Candidate:
         assert self.table is not None
         if self.window_ticks is None:
             return assess_now(self.table, samples.fit, choice, len(samples.test.states), rng)
-        return assess_shares(
-            self.table, samples.fit, choice, max(1, self.window_ticks // samples.every), self.bins, rng
-        )
+        length = max(1, self.window_ticks // samples.every)
+        return assess_shares(self.table, samples.fit, choice, length, self.bins, rng)
 
 
 def no_candidate(
@@ -212,10 +210,17 @@ class Task(NamedTuple):
 
     def planned(self, kind: Kind, samples: Sampled, chains: CoveringChains) -> Candidate:
         """A candidate of a kind with its noise, but without errors yet. FuguError: no noise is enough."""
-        ticks = self.question.ticks(self.period * samples.every)
-        empty = no_candidate(samples.discretiser, chains, self.question, kind=kind, bins=self.bins, stretch_ticks=ticks)
-        answers: Want = "histogram" if len(self.bins) > 1 else "share"
-        return replace(empty, every=samples.every, answers=answers).planned(chains, self.question.epsilon)
+        release = no_candidate(
+            samples.discretiser,
+            chains,
+            self.question,
+            kind=kind,
+            answers="histogram" if len(self.bins) > 1 else "share",
+            every=samples.every,
+            bins=self.bins,
+            stretch_ticks=self.question.ticks(self.period * samples.every),
+        )
+        return release.planned(chains, self.question.epsilon)
 
 
 def window_lengths(period_seconds: float, steady: bool, question: Question) -> list[int]:
@@ -224,15 +229,15 @@ def window_lengths(period_seconds: float, steady: bool, question: Question) -> l
     Raises:
         PlanningError: the wanted length is out of range.
     """
-    lengths = [seconds / period_seconds for seconds in _TIMES] if steady else [float(length) for length in _LENGTHS]
-    max_ticks = np.inf
+    max_ticks = question.max_latency / period_seconds
     if question.window is not None:
         lengths = [question.window / period_seconds if question.window_is_time else question.window]
         if not SHORTEST <= round(lengths[0], 6) <= MAX_WINDOW_TICKS:
             raise PlanningError(f"a window of {lengths[0]:.3g} ticks is not from {SHORTEST} to {MAX_WINDOW_TICKS}")
-    if question.latency_seconds is not None:
-        max_ticks = question.latency_seconds / period_seconds * (1.0 + 1e-9)
-        lengths += [max_ticks] if question.window is None else []
+    else:
+        lengths = [seconds / period_seconds for seconds in _TIMES] if steady else [*_LENGTHS]
+        if math.isfinite(max_ticks):
+            lengths.append(max_ticks)
     return sorted({int(round(length, 6)) for length in lengths if SHORTEST <= length <= max_ticks})
 
 
@@ -275,7 +280,7 @@ def window_candidates(
         seconds, times = length * task.period, None
         if moments is not None:
             fit_times, choice_times = (
-                np.rint(tick_times[shares.first] % _DAY / seconds).astype(np.int64) % max(1, round(_DAY / seconds))
+                np.rint(tick_times[shares.first] % DAY / seconds).astype(np.int64) % max(1, round(DAY / seconds))
                 for tick_times, shares in zip(moments, (fit, choice), strict=True)
             )
             times = fit_times, np.concatenate([fit_times, choice_times])
@@ -324,7 +329,7 @@ def best_symbols(
 
 def traffic(message_seconds: float, latency: float, message: Callable[[], bytes], devices: int) -> dict[str, Any]:
     """The latency and traffic fields of a candidate whose devices each send a message per `message_seconds`."""
-    return {"latency_seconds": latency, "messages_per_day": devices * _DAY / message_seconds, "message": message}
+    return {"latency_seconds": latency, "messages_per_day": devices * DAY / message_seconds, "message": message}
 
 
 def window_message(name: str, ticks: int, counts: int) -> bytes:
@@ -388,7 +393,7 @@ def assess_now(table: NoiseTable, fit: Cut, choice: Cut, stretch_ticks: int, rng
 
 
 def assess_shares(
-    table: NoiseTable, fit: Cut, choice: Cut, length: int, bins: tuple[tuple[int, ...], ...], rng: np.random.Generator
+    table: NoiseTable, fit: Cut, choice: Cut, length: int, bins: Bins, rng: np.random.Generator
 ) -> Assessment | None:
     """The errors of shares over `length` ticks that are estimated from symbols; `None` if there are too few windows.
 
@@ -397,7 +402,7 @@ def assess_shares(
     inverse_table = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, truths = [], []
     for cut in (fit, choice):
-        shares = true_shares(cut.states, cut.segments, length, bins)
+        shares = true_shares(*cut, length, bins)
         if len(shares.counts) < 2:
             return None
         windows, m = len(shares.first), table.symbols
@@ -423,8 +428,7 @@ def _wrong_estimates(
 ) -> Floats:
     symbols = _draw_symbols(cut.states, table, rng)
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
-    lengths = np.diff(np.flatnonzero(np.diff(cut.segments, prepend=-1, append=-1)))
-    beliefs = filter_beliefs(symbols, distribution, transition, emission, lengths=lengths).beliefs
+    beliefs = filter_beliefs(symbols, distribution, transition, emission, lengths=cut.lengths).beliefs
     return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[cut.states >= 0]
 
 

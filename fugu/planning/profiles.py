@@ -102,8 +102,8 @@ class Profile(NamedTuple):
         """The lengths of profiles to compare, in ticks, up to the latency; empty if all blocks are below a tick."""
         days = DAYS if question.days is None else (question.days,)
         lengths = [math.ceil(round(day * DAY / period, 6)) for day in days]
-        max_ticks = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)
-        return [length for length in lengths if self.block_of_ticks and length <= min(max_ticks, MAX_WINDOW_TICKS)]
+        max_ticks = min(question.max_latency / period, MAX_WINDOW_TICKS)
+        return [length for length in lengths if self.block_of_ticks and length <= max_ticks]
 
     @classmethod
     def recorded(cls, readings: Readings, question: Question, counted: Sequence[int]) -> Profile:

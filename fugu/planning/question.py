@@ -158,6 +158,11 @@ class Question:
         return (self.blocks.partition("/")[2] or "UTC") if self.want == "profile" else None
 
     @property
+    def max_latency(self) -> float:
+        """The longest latency in seconds, with room for its rounding; infinite if none is asked for."""
+        return math.inf if self.latency_seconds is None else self.latency_seconds * (1.0 + 1e-9)
+
+    @property
     def gathering_seconds(self) -> float:
         """The seconds that a frame gathers."""
         return LATENCY_SECONDS if self.latency_seconds is None else min(LATENCY_SECONDS, self.latency_seconds)
@@ -449,6 +454,11 @@ class Cut(NamedTuple):
 
     states: Ints
     segments: Ints
+
+    @property
+    def lengths(self) -> Ints:
+        """The number of ticks in each segment, in their order."""
+        return np.diff(np.flatnonzero(np.diff(self.segments, prepend=-1, append=-1)))
 
 
 class Sampled(NamedTuple):

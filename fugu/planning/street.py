@@ -242,7 +242,7 @@ def _covered_home(
         scale = window_scale(chains, question.epsilon, question.adversary, bins, ticks)
         return release_counts(*samples.fit, length, scale, bins, generator, k=k)
 
-    class_test = true_class(*samples.fit, k, question.epsilon, draw_counts, rng, covering=covering)
+    class_test = true_class(*samples.fit, covering.chains, question.epsilon, draw_counts, rng)
     if class_test.chains is None:
         raise PlanningError(f"{readings.source}: {class_test.reason}")
     scale = window_scale(class_test.chains, question.epsilon, question.adversary, bins, ticks)

@@ -1,4 +1,4 @@
-"""Find a class of chains that covers a recording and that attackers do not refute.
+"""Find a class of chains that attackers do not refute, from the class that covers a recording.
 
 The proofs hold for readings in the class; attacks test whether the readings are in it. An attacker's gain is its
 success with the outputs, less that without them. The attacker refutes the class if the gain's interval lies above 0 and
@@ -21,10 +21,9 @@ from fugu.chains.arrays import Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.windows import lawful_scale
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.chain_model import Attacked as AttackedModel
 from fugu.privacy.chain_model import ChainModel
-from fugu.privacy.covering_class import CoveringChains, CoveringClass, covering_class, widen
+from fugu.privacy.covering_class import CoveringChains, widen
 from fugu.privacy.randomised_response import calibrate, rate_table
 
 __all__ = ["TrueClass", "attack_model", "beyond_ceiling", "strongest", "true_class"]
@@ -86,12 +85,11 @@ def beyond_ceiling(attacks: Sequence[Attack]) -> tuple[str, ...]:
 
 
 class TrueClass(NamedTuple):
-    """The class that covers a recording, and the class that attackers do not refute, or `reason` why there is none.
+    """The class that attackers do not refute, or `reason` why there is none.
 
     `steps` lists the classes that were attacked, each wider than the one before.
     """
 
-    covered: CoveringClass | None
     chains: CoveringChains | None
     steps: tuple[Step, ...]
     reason: str | None
@@ -100,47 +98,37 @@ class TrueClass(NamedTuple):
 def true_class(
     states: Ints,
     segments: Ints,
-    k: int,
+    chains: CoveringChains,
     epsilon: float,
     draw: DrawOutputs,
     generator: np.random.Generator,
     *,
-    covering: CoveringClass | None = None,
     most_steps: int = _MOST_STEPS,
 ) -> TrueClass:
-    """Cover a recording, attack what would be released, and widen the class until attackers stay below the ceiling.
+    """Attack what would be released for a class, and widen the class until attackers stay below the ceiling.
 
-    `states` (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps. `covering`, if given,
-    is the class that covers the recording.
+    `states` (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps. `chains` is the class
+    that covers the recording.
     """
-    try:
-        covering = covering or covering_class(states, segments, k)
-    except ChainClassError as error:
-        return TrueClass(None, None, (), str(error))
     steps: list[Step] = []
-    chains = covering.chains
-    while len(steps) < most_steps:
-        try:
-            outputs = draw(chains, generator)
-        except FuguError as error:
-            return TrueClass(covering, None, tuple(steps), str(error))
-        if outputs is None:
-            return TrueClass(covering, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
-        steps.append(Step(chains, _attack_outputs(states, segments, outputs, epsilon)))
-        if steps[-1].passed:
-            return TrueClass(covering, chains, tuple(steps), None)
-        chains = widen(chains, _WIDENING)
     try:
+        while len(steps) < most_steps:
+            if (outputs := draw(chains, generator)) is None:
+                return TrueClass(None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
+            steps.append(Step(chains, _attack_outputs(states, segments, outputs, epsilon)))
+            if steps[-1].passed:
+                return TrueClass(chains, tuple(steps), None)
+            chains = widen(chains, _WIDENING)
         reason = _refusal_reason(steps, epsilon)
-    except FuguError as error:  # no counts could be told for so wide a class
+    except FuguError as error:  # no outputs can be drawn, or no counts be told, for so wide a class
         reason = str(error)
-    return TrueClass(covering, None, tuple(steps), reason)
+    return TrueClass(None, tuple(steps), reason)
 
 
 def attack_model(
     model: ChainModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
 ) -> ChainModel:
-    """Attack releases planned for a fitted model's class, and widen the class until attackers do not refute it.
+    """Attack releases planned for a fitted model's class, and widen this class until attackers do not refute it.
 
     The releases are symbols, and counts of at most 300 ticks if the chain has two states. Several streams release
     symbols together, each with an equal part of the rate that the class allows. `states` (n,) are numbered as in the
@@ -168,7 +156,8 @@ def attack_model(
         return SymbolOutputs(symbols, emission)
 
     draw: DrawOutputs = draw_one if len(model.streams) == 1 else draw_all
-    attacked_class = true_class(states, segments, len(shows), epsilon, draw, generator)
+    assert model.chains is not None
+    attacked_class = true_class(states, segments, model.chains, epsilon, draw, generator)
     attack_figures: AttackedModel | None = None
     if attacked_class.steps:
         worst_attack = attacked_class.steps[-1].strongest

@@ -18,6 +18,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import lawful_scale
 from fugu.planning.states import states_of
 from fugu.planning.true_class import Step, TrueClass, count_scale, draw_symbols, true_class
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import covering_class
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
@@ -36,7 +37,9 @@ def night(name: str, baseline: int | None) -> Ints:
 
 def of_symbols(states: Ints, epsilon: float = 1.0) -> TrueClass:
     segments = np.zeros(states.size, dtype=np.int64)
-    return true_class(states, segments, 2, epsilon, partial(draw_symbols, states, epsilon), np.random.default_rng(1))
+    chains = covering_class(states, segments, 2).chains
+    draw = partial(draw_symbols, states, epsilon)
+    return true_class(states, segments, chains, epsilon, draw, np.random.default_rng(1))
 
 
 AVERAGE = BinaryChains(q=(0.15, 0.15), r=(0.15, 0.15))
@@ -116,21 +119,21 @@ def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_
     seed = 0
     states = rare(seed)
     segments = np.zeros(states.size, dtype=np.int64)
-    covered = covering_class(states, segments, 2)
-    arguments = (states, segments, 2, 1.0)
-    honest = true_class(*arguments, partial(draw_symbols, states, 1.0), np.random.default_rng(seed), covering=covered)
-    assert [len(honest.steps), honest.chains] == [1, covered.chains]
+    chains = covering_class(states, segments, 2).chains
+    arguments = (states, segments, chains, 1.0)
+    honest = true_class(*arguments, partial(draw_symbols, states, 1.0), np.random.default_rng(seed))
+    assert [len(honest.steps), honest.chains] == [1, chains]
     assert honest.steps[0].strongest.ceiling == honest.steps[0].strongest.guess
 
     def noise(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_symbols(generator.permutation(states), NoiseTable.binary(2**28, 2**28), generator)
 
-    assert len(true_class(*arguments, noise, np.random.default_rng(seed), covering=covered).steps) == 1
+    assert len(true_class(*arguments, noise, np.random.default_rng(seed)).steps) == 1
 
     def leaks(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_symbols(states, NoiseTable.binary(2**27, 2**27), generator)
 
-    refused = true_class(*arguments, leaks, np.random.default_rng(seed), covering=covered, most_steps=2)
+    refused = true_class(*arguments, leaks, np.random.default_rng(seed), most_steps=2)
     assert refused.chains is None
     assert refused.steps[0].strongest.refutes
     assert (refused.reason or "").startswith("no class passes")
@@ -144,7 +147,8 @@ def test_windows_are_attacked_as_windows() -> None:
     def windows(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_counts(states, segments, 60, lawful_scale(count_scale(chains, 1.0)), ((1,),), generator, k=2)
 
-    judged = true_class(states, segments, 2, 1.0, windows, np.random.default_rng(1))
+    chains = covering_class(states, segments, 2).chains
+    judged = true_class(states, segments, chains, 1.0, windows, np.random.default_rng(1))
     assert judged.chains is not None
     assert {attack.attacker for attack in judged.steps[0].attacks} == set(COUNT_ATTACKERS)
 
@@ -152,18 +156,15 @@ def test_windows_are_attacked_as_windows() -> None:
 @pytest.mark.long
 def test_what_cannot_be_told_is_said_in_one_line() -> None:
     states = two_speeds()
-    assert "too short to tell" in str(of_symbols(states[:300]).reason)
+    with pytest.raises(ChainClassError, match="too short to tell"):
+        of_symbols(states[:300])
     states = states[:12_000]
     segments = np.zeros(states.size, dtype=np.int64)
-    narrow = covering_class(states, segments, 2)._replace(chains=AVERAGE)
-    arguments = (states, segments, 2, 1.0)
-    stopped = true_class(
-        *arguments, partial(draw_symbols, states, 1.0), np.random.default_rng(1), covering=narrow, most_steps=1
-    )
+    draw = partial(draw_symbols, states, 1.0)
+    stopped = true_class(states, segments, AVERAGE, 1.0, draw, np.random.default_rng(1), most_steps=1)
     assert stopped.chains is None
     assert stopped.reason is not None
     assert "\n" not in stopped.reason
     assert stopped.reason.startswith(("no class passes: even with noise of", "too short to tell: even with noise of"))
-    assert true_class(*arguments, lambda chains, generator: None, np.random.default_rng(1)).reason == (
-        "nothing useful can be released at epsilon 1"
-    )
+    nothing = true_class(states, segments, AVERAGE, 1.0, lambda chains, generator: None, np.random.default_rng(1))
+    assert nothing.reason == "nothing useful can be released at epsilon 1"
