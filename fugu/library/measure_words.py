@@ -75,7 +75,7 @@ def _set_document(set_plan: SetPlan) -> dict[str, Any]:
         "possible": np.flatnonzero(set_plan.possible).tolist(),
         "likely": np.flatnonzero(set_plan.likely).tolist(),
         "hull": _vertices(set_plan.hull),
-        "area": float(set_plan.area),
+        "area": float(set_plan.hull.area),
         "degree_of_protection": set_plan.degrees.tolist(),
         "exposed": list(set_plan.exposed),
         "added_edges": [list(edge) for edge in protection.added],
@@ -188,7 +188,7 @@ def _possible_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
 def _protection_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     spec, set_plan = plan.spec, plan.worst
     shape = ("a point", "a segment", "a polygon", "a solid")[set_plan.hull.rank]
-    size = "flat" if set_plan.hull.rank < set_plan.hull.dimensions else f"{float(set_plan.area):g}"
+    size = "flat" if set_plan.hull.rank < set_plan.hull.dimensions else f"{float(set_plan.hull.area):g}"
     corners = _vertices(set_plan.hull)
     corner_words = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
     omission = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
@@ -255,7 +255,7 @@ def _set_parts(plan: MeasurePlan) -> Iterator[Part]:
                 str(len(planned.exposed)),
                 str(len(planned.protection.added)),
                 "fallback" if planned.fallback else str(int(planned.degrees[planned.possible].min())),
-                f"{float(planned.area):g}",
+                f"{float(planned.hull.area):g}",
                 "1" if planned.fallback else f"{float(planned.protection.factor):g}",
                 f"{math.sqrt(noise_error(planned.hull)) / plan.spec.epsilon * factor:.4g}",
             )

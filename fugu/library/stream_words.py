@@ -27,6 +27,7 @@ from fugu.library.report import Line, Part, Result, Table
 from fugu.planning.answers import WindowAccuracy, error_of, window_error
 from fugu.planning.chain_source import ChainSource, cost_words
 from fugu.planning.planner import Option, Refusal, StreamPlan
+from fugu.planning.question import microseconds
 from fugu.planning.streams_plan import StreamsPlan
 from fugu.planning.window_plan import JointPlan
 from fugu.privacy.chain_class import Covered
@@ -325,7 +326,7 @@ def _joint_report(
     setting = f"{plan.guarantee.adversary} adversary, {plan.start} start"
     rows, lines = [], []
     for window in plan.windows:
-        error = error_of(window, _microseconds(period))
+        error = error_of(window, microseconds(period))
         states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
         noise = f"{float(Fraction(window.scale)):.6g}", f"{error.count_mean:.3g}", str(error.count_95)
         rows.append((window.name, str(window.length), states, *noise, *map(_percent, error[2:])))
@@ -370,7 +371,7 @@ def _joint_document(
             {
                 **window.model_dump(mode="json"),
                 "seconds": None if period is None else window.length * period,
-                "error": error_of(window, _microseconds(period))._asdict(),
+                "error": error_of(window, microseconds(period))._asdict(),
             }
             for window in plan.windows
         ],
@@ -379,17 +380,13 @@ def _joint_document(
     }
 
 
-def _microseconds(period: float | None) -> int | None:
-    return None if period is None else max(1, round(period * 1_000_000))
-
-
 def _percent(share: float) -> str:
     """Write a share in percent, rounded up to two digits."""
     return f"{_TWO_DIGITS.create_decimal(Decimal(100.0 * share)).normalize():f} %"
 
 
 def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
-    return plan.bound.rows(_microseconds(period), plan.guarantee.epsilon)
+    return plan.bound.rows(microseconds(period), plan.guarantee.epsilon)
 
 
 def planned_streams(plan: StreamsPlan) -> Result:
@@ -434,7 +431,7 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
                 )
                 for stream in plan.streams
                 for window in stream.windows
-                for error in [error_of(window, _microseconds(request.period_seconds))]
+                for error in [error_of(window, microseconds(request.period_seconds))]
             ],
         )
     if plan.apart is not None:
@@ -462,7 +459,7 @@ def _class_notes(plan: StreamsPlan) -> tuple[str, ...]:
 
 def _joint_stretches(plan: StreamsPlan) -> tuple[Stretch, ...]:
     """The losses of all streams together about stretches."""
-    return plan.bound.rows(max(1, round(plan.request.period_seconds * 1_000_000)), plan.request.epsilon)
+    return plan.bound.rows(microseconds(plan.request.period_seconds), plan.request.epsilon)
 
 
 def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
@@ -486,7 +483,7 @@ def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
                 "table": None if stream.table is None else [list(row) for row in stream.table.weights()],
                 "windows": [window.model_dump(mode="json") for window in stream.windows],
                 "errors": [
-                    error_of(window, _microseconds(request.period_seconds))._asdict() for window in stream.windows
+                    error_of(window, microseconds(request.period_seconds))._asdict() for window in stream.windows
                 ],
                 **({} if stream.utility is None else stream.utility._asdict()),
             }

@@ -38,7 +38,7 @@ from fugu.planning.candidates import (
     window_lengths,
 )
 from fugu.planning.errors import PlanningError
-from fugu.planning.policy_builder import PolicyHeader, Target, build_window_policy
+from fugu.planning.policy_builder import ANY_TARGET, PolicyHeader, Target, build_window_policy
 from fugu.planning.profiles import Profile, block_ticks
 from fugu.planning.question import (
     ChosenStates,
@@ -232,8 +232,7 @@ def plan_auto(
     if question.want == "profile":
         problem = problem.of_profiles()
     samples = problem.samples(1)
-    if np.unique(samples.fit.states[samples.fit.states >= 0]).size < 2:
-        raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
+    samples.refuse_constant(readings.source)
     missing = states.discretiser.missing
     gaps = gaps_of(samples.whole, None if missing is None else k - 1) if readings.missing_share > MOST_MISSING else None
     if question.missing == "ignore" and gaps is not None and gaps.dependent:
@@ -246,8 +245,9 @@ def plan_auto(
     recommended, reasons = outcome.recommended, outcome.reasons
     daily = problem.of_profiles() if any(candidate.blocks for candidate in outcome.candidates) else problem
     curves = tuple(_error_curve(daily if candidate.blocks else problem, candidate) for candidate in outcome.candidates)
-    least_useful = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
-    least_useful = None if reasons else least_useful
+    least_useful = None
+    if not reasons:
+        least_useful = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
     covered = None
     if recommended.chains is not None:
         donors = problem.donors(recommended.every).covered
@@ -266,7 +266,7 @@ def plan_auto(
         example=outcome.example,
         held_back=outcome.problem.sets.test.rows,
         covered=covered,
-        stay=long_stay(np.concatenate([cut.states for cut in samples.whole]), readings.segments),
+        stay=long_stay(*samples.joined),
         gaps=gaps,
         merged=merged_states(states, samples.whole),
         left_out=_left_out_losses(problem, recommended),
@@ -352,19 +352,20 @@ def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
 def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
     """Judge a choice on the third set; `chains` is the class that is reported if no candidate was chosen."""
     pick, rivals, reasons = choice
-    recommended, example = None, None
+    example = None
+    recommended = no_candidate(problem.samples(1).discretiser, chains, problem.task.question)
     candidates = tuple(
         replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS)) for candidate in rivals
     )
     if pick is not None:
         outcome, failures = _judge(problem, pick)
+        reasons += failures
+        recommended = replace(recommended, chains=pick.chains) if failures else outcome
         if not failures and outcome.scale is not None:
             shares = problem.shares(outcome, "test")
             noisy_truth = noisy_shares(shares, outcome.scale, outcome.devices, problem.rng, 1)[0]
             example = Example(shares.truth[-_SHOWN_WINDOWS:], noisy_truth[-_SHOWN_WINDOWS:])
         candidates = tuple(outcome if candidate.same_release(outcome) else candidate for candidate in candidates)
-        recommended, chains, reasons = (None if failures else outcome, pick.chains, reasons + failures)
-    recommended = recommended or no_candidate(problem.samples(1).discretiser, chains, problem.task.question)
     return _Outcome(problem, recommended, candidates, reasons, example)
 
 
@@ -433,22 +434,23 @@ def _best_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
     if lengths:
         reason = "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
     for _ in range(_MOST_CHOICES):
-        if not (ranking := _ranking(windows + symbols, question)[:_MOST_CANDIDATES]):
-            return (None, windows + symbols, () if windows or symbols else (reason,))
+        candidates = windows + symbols
+        if not (ranking := _ranking(candidates, question)[:_MOST_CANDIDATES]):
+            return None, candidates, () if candidates else (reason,)
         for candidate in ranking:
             if _try_class(problem, candidate, 1).chains is not None:
-                return (candidate, windows + symbols, ())
+                return candidate, candidates, ()
         leader = ranking[0]
         widened_class = _try_class(problem, leader, _MOST_STEPS)
         if widened_class.chains is None:
-            return (None, windows + symbols, (widened_class.reason or "no class of chains passes",))
+            return None, candidates, (widened_class.reason,)
         if leader.kind == "windows":
             windows = _windows(problem, widened_class.chains, lengths)
         else:
             samples, length = problem.samples(leader.every), leader.window_ticks or 0
             new_symbols = best_symbols(problem.task, samples, widened_class.chains, [length], problem.rng)
             symbols = tuple(new_symbols if new_symbols and symbol is leader else symbol for symbol in symbols)
-    return (None, windows + symbols, ("no class was found whose best answer passes its attackers",))
+    return None, windows + symbols, ("no class was found whose best answer passes its attackers",)
 
 
 def _try_class(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
@@ -517,8 +519,7 @@ def _judge(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[st
 
 def _learner_attacks(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
     """Attack the whole recording by attackers who learn habits; yield the one with the largest change, per draw."""
-    recordings = problem.samples(candidate.every).whole
-    recording = Cut(*(np.concatenate(columns) for columns in zip(*recordings, strict=True)))
+    recording = problem.samples(candidate.every).joined
     [rng] = problem.rng.spawn(1)  # so that later draws do not depend on these
     for _ in range(DRAWS):
         outputs = problem.outputs(candidate, recording, rng)
@@ -578,25 +579,25 @@ def _epsilons(curve: Curve, question: Question, answer_count: int | None = None)
             yield epsilon
 
 
-def auto_policy(plan: AutoPlan, identity: Target | None = None) -> Policy:
+def auto_policy(plan: AutoPlan, target: Target = ANY_TARGET) -> Policy:
     """Make the recommended policy, checked as a device would. PlanningError: nothing is recommended."""
-    candidate, identity = plan.recommended, identity or Target()
+    candidate = plan.recommended
     column = re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column.rpartition(".")[2]).strip("-")[:32]
     if candidate.chains is None or candidate.kind == "none":
         raise PlanningError("nothing is recommended: there is no policy to write")
     header = PolicyHeader(
-        fleet=identity.fleet,
-        device=identity.device,
-        stream=identity.stream or column or "readings",
+        fleet=target.fleet,
+        device=target.device,
+        stream=target.stream or column or "readings",
         discretiser=candidate.discretiser,
         period_seconds=plan.readings.period * candidate.every,
         latency_seconds=plan.question.gathering_seconds,
-        epoch=identity.epoch,
+        epoch=target.epoch,
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
         useful_for=candidate.useful_for,
     )
     promise = candidate.chains, candidate.epsilon, candidate.adversary
     if candidate.table is not None:
         return build_window_policy(symbol_plan(*promise, candidate.stretch_ticks), header)
-    window = candidate.window if candidate.blocks is None else Profile.window(candidate, identity.epoch)
+    window = candidate.window if candidate.blocks is None else Profile.window(candidate, target.epoch)
     return build_window_policy(joint_plan(*promise, [window], stretch_ticks=candidate.stretch_ticks), header)

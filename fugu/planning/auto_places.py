@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -32,9 +33,9 @@ from fugu.places.tables import TableError, emission, fallback_noise
 from fugu.planning.candidates import Candidate, Curve, no_candidate, traffic
 from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.grid_model import GridModel, fit_grid
-from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
+from fugu.planning.measure_planner import StreamEpsilon, draw_points, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
-from fugu.planning.policy_builder import Target, build_measure_policy
+from fugu.planning.policy_builder import ANY_TARGET, Target, build_measure_policy
 from fugu.planning.question import Cut, Part, Question, frame_ticks, one_in, three_sets
 from fugu.planning.states import states_of
 from fugu.planning.true_class import beyond_ceiling, true_class
@@ -158,7 +159,7 @@ def plan_places(
     grids: list[_Grid] = []
     reasons: list[str] = []
     cell_sizes = _cell_sizes(places) if question.cell is None else [question.cell]
-    grid_sizes = [(metres, stride) for metres in cell_sizes for stride in _ROW_STRIDES]
+    grid_sizes = [*product(cell_sizes, _ROW_STRIDES)]
     for index, (metres, stride) in enumerate(grid_sizes):
         progress("cells and their chains", 0.3 * index / len(grid_sizes))
         if stride * period > question.max_latency:
@@ -221,18 +222,18 @@ def plan_places(
     )
 
 
-def place_policy(plan: PlacePlan, identity: Target | None = None) -> MeasurePolicy:
+def place_policy(plan: PlacePlan, target: Target = ANY_TARGET) -> MeasurePolicy:
     """Make the policy of recommended points, checked as a device would. PlanningError: nothing is recommended."""
     if plan.spec is None:
         raise PlanningError("nothing is recommended: there is no policy to write")
-    recommended, identity = plan.recommended, identity or Target()
-    names = {"fleet": identity.fleet, "device": identity.device, "stream": identity.stream or "place"}
+    recommended = plan.recommended
+    names = {"fleet": target.fleet, "device": target.device, "stream": target.stream or "place"}
     measure_plan = make_measure_plan(
         replace(plan.spec, header={**plan.spec.header, **names}), recommended.adversary, quick=True
     )
     epsilon = StreamEpsilon(recommended.epsilon, recommended.adversary, "odds-ratio bound", None)
     policy = build_measure_policy(
-        replace(measure_plan, stream=epsilon), epoch=identity.epoch, useful_for=recommended.useful_for
+        replace(measure_plan, stream=epsilon), epoch=target.epoch, useful_for=recommended.useful_for
     )
     verify_stream(policy)
     return policy
@@ -250,7 +251,8 @@ def _middle_errors(places: Floats, recorded_places: Floats) -> tuple[float, floa
     """Distances in metres from places (n, 2) to the median of recorded places: the mean and the 95 % quantile."""
     median = np.median(recorded_places, axis=0)
     axis_factors = np.array([1.0, math.cos(math.radians(float(median[0])))])
-    distances = METRES_PER_DEGREE * _distances((places[~np.isnan(places[:, 0])] - median) * axis_factors)
+    offsets = (places[~np.isnan(places[:, 0])] - median) * axis_factors
+    distances = METRES_PER_DEGREE * np.linalg.norm(offsets, axis=-1)
     return (float(distances.mean()), float(np.quantile(distances, 0.95))) if len(distances) else (math.nan, math.nan)
 
 
@@ -258,17 +260,16 @@ def _fit_cells(traces: Traces, parts: Sequence[Part], metres: float, stride: int
     mask = one_in(parts[0].segments, stride)
     fit_traces = traces._replace(places=traces.places[parts[0].rows][mask], trace=parts[0].segments[mask], times=None)
     model = _common_cells(fit_traces, fit_grid(fit_traces, metres))
-    names = tuple(f"x{x}y{y}" for x, y in model.cells.tolist())
-    missing_name = None if model.missing is None else names[model.missing]
     corners = tuple((x, y) for x, y in model.cells.tolist())
-    cells = Cells(origin=model.origin, step=model.step, cells=corners, states=names, missing=missing_name)
+    missing_name = model.grid.get("missing")
+    cells = Cells(origin=model.origin, step=model.step, cells=corners, states=model.names, missing=missing_name)
     sets = []
     for part in parts:
         places, mask = traces.places[part.rows], one_in(part.segments, stride)
         texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[mask].tolist()]
         cut = Cut(states_of(cells, texts, part.segments[mask]), part.segments[mask])
         sets.append(_Set(cut, places, np.cumsum(mask) - 1))
-    return _Grid(stride, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
+    return _Grid(stride, model, cells, covering_class(*sets[0].cut, len(corners)), *sets)
 
 
 def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
@@ -294,13 +295,11 @@ def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
 
 def _guess_errors(grid: _Grid) -> tuple[float, float]:
     """The mean distance to the first set's most central cell, in metres: in the first set and in the second set."""
-    fit, choice = (_distances(grid.metres(part.places)[:, None] - grid.centres) for part in (grid.fit, grid.choose))
+    fit, choice = (
+        np.linalg.norm(grid.metres(part.places)[:, None] - grid.centres, axis=-1) for part in (grid.fit, grid.choose)
+    )
     central_cell = int(np.nanmean(fit, axis=0).argmin())
     return float(np.nanmean(fit[:, central_cell])), float(np.nanmean(choice[:, central_cell]))
-
-
-def _distances(differences: Floats) -> Floats:
-    return np.asarray(np.sqrt((differences**2).sum(axis=-1)))
 
 
 def _point_epsilon(chains: CoveringChains, epsilon: float) -> float:
@@ -324,8 +323,7 @@ def _point_emission(grid: _Grid, point_epsilon: float) -> Floats | None:
 
 
 def _draw_points(distribution: Floats, cut: Cut, rng: np.random.Generator) -> SymbolOutputs:
-    cumulated, states = np.cumsum(distribution, axis=1), np.maximum(cut.states, 0)
-    symbols = np.minimum((rng.random(len(states))[:, None] >= cumulated[states]).sum(axis=1), distribution.shape[1] - 1)
+    symbols = draw_points(distribution, np.maximum(cut.states, 0), rng)
     return SymbolOutputs(np.where(cut.states >= 0, symbols, -1), distribution)
 
 
@@ -337,7 +335,7 @@ def _track_errors(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.
     for _ in range(runs):
         symbols = _draw_points(distribution, part.cut, rng).symbols
         beliefs = filter_beliefs(symbols, start_distribution, chain, distribution, lengths=part.cut.lengths).beliefs
-        distances = _distances((beliefs @ grid.centres)[part.newest] - truth)
+        distances = np.linalg.norm((beliefs @ grid.centres)[part.newest] - truth, axis=-1)
         errors.append(distances[~np.isnan(distances)])
     return np.concatenate(errors)
 
@@ -407,17 +405,16 @@ def _frame_bytes(ticks: int) -> bytes:
 
 def _measure_spec(grid: _Grid, candidate: Candidate, period: float, question: Question) -> MeasureSpec:
     """The measurement for a policy; its transition allows steps that were never recorded."""
-    model, k = grid.model, len(grid.model.cells)
-    missing_field = {} if grid.cells.missing is None else {"missing": grid.cells.missing}
+    model = grid.model
     return MeasureSpec(
         values=model.cells,
         transition=grid.covered.transition,
         rule={"complete": True},
-        graph=complete(k),
+        graph=complete(len(model.cells)),
         epsilon=candidate.point_epsilon or 0.0,
-        names=grid.cells.states,
+        names=model.names,
         resolution=(model.metres, model.metres),
         unit="m",
-        cells={"origin": list(model.origin), "step": list(model.step), **missing_field},
+        cells=model.grid,
         header={"period": period * grid.every, "latency": question.gathering_seconds},
     )

@@ -58,6 +58,17 @@ class GridModel(NamedTuple):
         share: Floats = self.counts / self.counts.sum(axis=1, keepdims=True)
         return share
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each cell."""
+        return tuple(f"x{x}y{y}" for x, y in self.cells.tolist())
+
+    @property
+    def grid(self) -> dict[str, Any]:
+        """Origin and step of the grid, and the name of the cell for missing places if there is one."""
+        missing_field = {} if self.missing is None else {"missing": self.names[self.missing]}
+        return {"origin": list(self.origin), "step": list(self.step), **missing_field}
+
     def restricted(self, cells: Ints) -> GridModel:
         """Restrict the model to some cells, by increasing index; they must contain the cell for missing places."""
         return self._replace(
@@ -134,16 +145,13 @@ def _connected_steps(before: Ints, after: Ints, count: int) -> tuple[csr_array, 
 def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     """The chain as an object for JSON; `fugu plan measure` reads it."""
     first, second = np.nonzero(model.counts)
-    names = [f"x{x}y{y}" for x, y in model.cells.tolist()]
-    missing = {} if model.missing is None else {"missing": names[model.missing]}
-    count_rows = zip(first.tolist(), second.tolist(), model.counts[first, second].tolist(), strict=True)
     return {
         "coordinates": model.cells.tolist(),
         "transition": model.transition.tolist(),
         "initial": stationary_distribution(model.transition).tolist(),
-        "names": names,
+        "names": list(model.names),
         "resolution": model.metres,
-        "grid": {"origin": list(model.origin), "step": list(model.step), **missing},
+        "grid": model.grid,
         "period_seconds": model.period_seconds,
         "source": traces.source,
         "rows": traces.rows,
@@ -152,7 +160,7 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         "outside": model.outside,
         "visits": model.visits.tolist(),
         "transitions": int(model.counts.sum()),
-        "counts": [list(count) for count in count_rows],
+        "counts": np.stack([first, second, model.counts[first, second]], axis=1).tolist(),
         "warning": WARNING,
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,9 +31,6 @@ from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, read_readings
 
 __all__ = ["JointRecording", "Stream", "StreamRule", "joint_class", "marginal", "read_joint", "read_stream"]
-
-
-_US = 1_000_000
 
 
 def joint_class(
@@ -64,7 +62,7 @@ def joint_class(
                     Shown(name=name, states=stream.states, rate=rate)
                     for name, stream, rate in zip(names, model.streams, rates, strict=True)
                 ),
-                period_us=round(period_seconds * _US),
+                period_us=round(period_seconds * 1_000_000),
                 shows=model.shows,
                 odds_ratio=odds,
                 steps=model.order,
@@ -143,8 +141,9 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
         QuestionError: a file can be read in more than one way.
     """
     streams = tuple(read_stream(rule, options) for rule in rules)
-    clock = streams[0].readings.moments
-    if len({rule.path for rule in rules}) == 1 and all(_equal(stream.readings.moments, clock) for stream in streams):
+    moments = [stream.readings.moments for stream in streams]
+    clocks = {times is not None and times.tobytes() for times in moments}
+    if len(clocks) == len({rule.path for rule in rules}) == 1:
         rows = [np.arange(streams[0].states.size)] * len(streams)
         breaks = np.zeros(streams[0].states.size, dtype=np.int64)
     else:
@@ -160,39 +159,25 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
     return JointRecording(states[has_states], segments, streams[0].readings.period_seconds, streams, left_out)
 
 
-def _equal(moments: Floats | None, other_moments: Floats | None) -> bool:
-    if moments is None or other_moments is None:
-        return moments is other_moments
-    return np.array_equal(moments, other_moments)
-
-
 def _common_ticks(rules: Sequence[StreamRule], streams: Sequence[Stream]) -> tuple[list[Ints], Ints]:
-    periods, starts = [], []
-    recordings = [stream.readings for stream in streams]
-    for rule, reading in zip(rules, recordings, strict=True):
-        period = reading.period_seconds
-        if reading.moments is None or period is None:
+    """Return each stream's rows at the ticks that all have, and these ticks, counted by the first stream's clock."""
+    clocks, indexed_rows = [], []
+    for rule, stream in zip(rules, streams, strict=True):
+        moments, period = stream.readings.moments, stream.readings.period_seconds
+        if moments is None or period is None:
             raise PlanningError(f"{rule.path.name} has no times: nobody knows which rows belong together")
-        if (np.diff(reading.moments) <= 0.0).any():
+        if (np.diff(moments) <= 0.0).any():
             raise PlanningError(f"{rule.path.name}: times do not rise: of several people give the columns of one file")
-        periods.append(period)
-        starts.append(float(reading.moments[0]))
-    for rule, period in zip(rules, periods, strict=True):
-        if abs(period / periods[0] - 1.0) > _PERIOD_TOLERANCE:
+        clocks.append((moments[0], period))
+        start, first_period = clocks[0]
+        if abs(period / first_period - 1.0) > _PERIOD_TOLERANCE:
             raise PlanningError(
-                f"{rules[0].path.name} has a row every {periods[0]:g} s and {rule.path.name} every {period:g} s: "
+                f"{rules[0].path.name} has a row every {first_period:g} s and {rule.path.name} every {period:g} s: "
                 "streams that move together need one clock"
             )
-    indexed_rows = []
-    for recording in recordings:
-        assert recording.moments is not None
-        ticks, rows = np.unique(
-            np.rint((recording.moments - starts[0]) / periods[0]).astype(np.int64), return_index=True
-        )
-        indexed_rows.append((ticks, rows))
-    common_ticks = indexed_rows[0][0]
-    for ticks, _ in indexed_rows[1:]:
-        common_ticks = np.intersect1d(common_ticks, ticks)
+        ticks = np.rint((moments - start) / first_period).astype(np.int64)
+        indexed_rows.append(np.unique(ticks, return_index=True))
+    common_ticks = reduce(np.intersect1d, (ticks for ticks, _ in indexed_rows))
     if not common_ticks.size:
         raise PlanningError(f"{' and '.join(rule.path.name for rule in rules)} have no ticks in common")
     return [rows[np.searchsorted(ticks, common_ticks)] for ticks, rows in indexed_rows], common_ticks

@@ -40,9 +40,10 @@ from fugu.places.tables import (
     noise_table,
 )
 from fugu.planning.errors import PlanningError
-from fugu.planning.measure_spec import MeasureSpec
+from fugu.planning.measure_spec import MeasureSpec, mask_of
+from fugu.planning.question import microseconds
 
-__all__ = ["Errors", "MeasurePlan", "SetPlan", "StreamEpsilon", "make_measure_plan"]
+__all__ = ["Errors", "MeasurePlan", "SetPlan", "StreamEpsilon", "draw_points", "make_measure_plan"]
 
 _MOST_SETS = 64
 _FACTOR_CAP = 4
@@ -89,28 +90,15 @@ class SetPlan(NamedTuple):
         """True if the set returns in every cycle."""
         return self.until is None
 
-    @property
-    def area(self) -> Fraction:
-        """The area of the hull; 0 if the hull is flat."""
-        return self.hull.area
 
-
-def set_plans(spec: MeasureSpec, schedule: Schedule) -> tuple[SetPlan, ...]:
-    """Plan the different sets of a schedule, ordered by first tick; if there are too many, prefer sets of the cycle."""
-    set_indices: dict[bytes, list[int]] = {}  # a set of possible states may return before the chain's own states do
-    for index, possible in enumerate(schedule.constraints):
-        set_indices.setdefault(possible.tobytes(), []).append(index)
-    groups = sorted(set_indices.values(), key=lambda indices: (indices[-1] < schedule.start, indices[0]))[:_MOST_SETS]
-    return tuple(
-        set_plan(
-            spec,
-            schedule.ticks[indices[0]],
-            None if indices[-1] >= schedule.start else schedule.ticks[indices[-1] + 1],
-            schedule.constraints[indices[0]],
-            schedule.constraints[indices[0]],
-        )
-        for indices in sorted(groups)
-    )
+def set_plans(spec: MeasureSpec, constraints: ConstraintSets) -> tuple[SetPlan, ...]:
+    """Plan the different possible sets, ordered by first tick; if there are too many, prefer sets of the cycle."""
+    plans = []
+    different_sets = [(*constraints.ticks(states), states) for states in dict.fromkeys(constraints.all())]
+    for first, until, states in sorted(different_sets, key=lambda ticks: (ticks[1] is not None, ticks[0]))[:_MOST_SETS]:
+        possible = mask_of(states, spec.states)
+        plans.append(set_plan(spec, first, until, possible, possible))
+    return tuple(sorted(plans, key=lambda plan: plan.first))
 
 
 def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, likely: Bools) -> SetPlan:
@@ -174,9 +162,7 @@ def assess(
         point_rmses = _point_errors(distribution, values, prior)
         if walk is None:
             return Errors(noise_rmse, *point_rmses, None)
-        points = np.argmax(
-            generator.random(len(walk))[:, None] < np.cumsum(distribution.probabilities, axis=1)[walk], axis=1
-        )
+        points = draw_points(distribution.probabilities, walk, generator)
         return Errors(noise_rmse, *point_rmses, _filter_rmse(spec, prior, walk, distribution.probabilities.T[points]))
 
     errors: dict[str, Errors] = {}
@@ -230,6 +216,12 @@ def walk_of(transition: Floats, distribution: Floats, generator: np.random.Gener
         path[tick] = state
         state = min(int(np.searchsorted(steps[state], uniform * steps[state, -1], side="right")), len(distribution) - 1)
     return path
+
+
+def draw_points(distribution: Floats, states: Ints, generator: np.random.Generator) -> Ints:
+    """Draw the index (n,) of a released point for each of some states (n,); the distribution is (k, m)."""
+    limits = np.cumsum(distribution, axis=1)[:, :-1]
+    return np.asarray((generator.random(len(states))[:, None] >= limits[states]).sum(axis=1), dtype=np.int64)
 
 
 def _filter_rmse(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: Floats) -> float:
@@ -316,9 +308,9 @@ def make_measure_plan(
     distribution, masses = spec.measured(distribution), spec.measured(initial)
     try:
         constraints = ConstraintSets(_measurement(spec, initial, 1))
-        possible = (np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in constraints.all())
-        schedule = Schedule(tuple(possible), constraints.start, constraints.first_ticks)
-        sets = set_plans(spec, schedule)
+        possible_sets = tuple(mask_of(states, spec.states) for states in constraints.all())
+        schedule = Schedule(possible_sets, constraints.start, constraints.first_ticks)
+        sets = set_plans(spec, constraints)
         start = masses > 0.0
         delta_plan = None if spec.delta is None else set_plan(spec, 0, 1, start, delta_set(masses, spec.delta) & start)
     except (GraphError, PolicyError) as error:
@@ -423,7 +415,7 @@ def _promised_factor(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan]
         measurement = _measurement(spec, initial, factor)
         try:
             for plan, noise in own_noises:
-                check_noise(measurement, noise, set_of(np.flatnonzero(plan.possible).tolist()))
+                check_noise(measurement, noise, set_of(np.flatnonzero(plan.possible)))
         except GuaranteeError:
             continue
         return factor
@@ -440,5 +432,5 @@ def _loss(spec: MeasureSpec, measurement: Measurement, adversary: Adversary, per
         reason = "no finite bound was found: neighbouring ticks tell too much of one another"
         return StreamEpsilon(None, adversary, chain_loss.bound, reason)
     epsilon = round_up(chain_loss.epsilon)
-    stretches = measured_stretches(measurement, epsilon, None if period is None else max(1, round(period * 1_000_000)))
+    stretches = measured_stretches(measurement, epsilon, microseconds(period))
     return StreamEpsilon(epsilon, adversary, f"{chain_loss.bound}; {START_WORDS[spec.start]}", None, stretches)

@@ -23,7 +23,7 @@ from fugu.places.protection import Objective
 from fugu.planning.errors import PlanningError
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 
-__all__ = ["MeasureSpec", "read_spec", "read_specification", "refuse_unknown"]
+__all__ = ["MeasureSpec", "mask_of", "read_spec", "read_specification", "refuse_unknown"]
 
 Mechanism = Literal["staircase", "optimal"]
 
@@ -373,11 +373,14 @@ def _parse_graph(rule: Any, values: Ints, next_states: Floats) -> Bools:
             raise PlanningError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
     else:
         raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
-    successors = {set_of(np.flatnonzero(row).tolist()) for row in next_states > 0.0} if kind == "transition" else ()
+    successors = {set_of(np.flatnonzero(row)) for row in next_states > 0.0} if kind == "transition" else ()
     sets = neighbours_of(rule, [tuple(point) for point in values.tolist()], [*successors])
-    return np.array(
-        [[bool(neighbours >> state & 1) for state in range(len(values))] for neighbours in sets], dtype=np.bool_
-    )
+    return np.array([mask_of(neighbours, len(values)) for neighbours in sets])
+
+
+def mask_of(states: int, count: int) -> Bools:
+    """Make a mask (count,) of a set of states."""
+    return np.array([bool(states >> state & 1) for state in range(count)])
 
 
 def _parse_initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:

@@ -29,6 +29,8 @@ _QUERY = "{weights = [what each value adds]}, the same by variable, or {lipschit
 _MOST_EPSILON = 20.0
 _LONGEST_NUMBER = 60
 _SUM_TOLERANCE = Fraction(1, 10**9)
+_Values = dict[str, tuple[str, ...]]
+"""The names of each variable's values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,7 @@ class NetworkSpec:
     network: BayesNet
     nodes: tuple[ExactNode, ...] | None
     sensitivities: dict[str, float]
-    values: dict[str, tuple[str, ...]]
+    values: _Values
     secrets: dict[str, tuple[tuple[int, int], ...]]
 
     @cached_property
@@ -55,8 +57,7 @@ class NetworkSpec:
         return SumDistributions.of(self.nodes)
 
 
-@dataclass(frozen=True)
-class _Variable:
+class _Variable(NamedTuple):
     name: str
     values: tuple[str, ...]
     parents: tuple[str, ...]
@@ -84,30 +85,22 @@ def _parse_spec(fields: dict[str, Any]) -> NetworkSpec:
     for field_dict in variable_fields:
         variable = _parse_variable(field_dict, variables)
         variables[variable.name] = variable
-    shapes = {name: len(node.values) for name, node in variables.items()}
-    network = BayesNet(
-        tuple(
-            BayesNode(
-                node.name,
-                node.parents,
-                np.array([[float(p) for p in row] for row in node.rows]).reshape(
-                    *(shapes[parent] for parent in node.parents), shapes[node.name]
-                ),
-            )
-            for node in variables.values()
-        )
-    )
-    amounts, sensitivities = _parse_query(fields.get("query"), variables)
+    values = {name: variable.values for name, variable in variables.items()}
+    network_nodes = []
+    for name, _, parents, rows in variables.values():
+        shape = [len(values[variable]) for variable in (*parents, name)]
+        network_nodes.append(BayesNode(name, parents, np.array(rows, dtype=np.float64).reshape(shape)))
+    amounts, sensitivities = _parse_query(fields.get("query"), values)
     nodes = None
     if amounts is not None:
-        nodes = tuple(ExactNode(node.name, node.parents, node.rows, amounts[node.name]) for node in variables.values())
+        nodes = tuple(ExactNode(name, parents, rows, amounts[name]) for name, _, parents, rows in variables.values())
     return NetworkSpec(
         epsilon=float(epsilon),
-        network=network,
+        network=BayesNet(tuple(network_nodes)),
         nodes=nodes,
         sensitivities=sensitivities,
-        values={name: node.values for name, node in variables.items()},
-        secrets=_parse_secrets(fields.get("secrets", "all"), variables),
+        values=values,
+        secrets=_parse_secrets(fields.get("secrets", "all"), values),
     )
 
 
@@ -154,53 +147,52 @@ def _parse_rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fractio
     return tuple(rows)
 
 
-def _parse_query(
-    query: Any, variables: dict[str, _Variable]
-) -> tuple[dict[str, tuple[Fraction, ...]] | None, dict[str, float]]:
+def _parse_query(query: Any, values: _Values) -> tuple[dict[str, tuple[Fraction, ...]] | None, dict[str, float]]:
+    """Each value's amount in the answer, `None` if only the largest changes are stated, and these by variable."""
     if not isinstance(query, dict) or len(query) != 1 or not set(query) <= {"weights", "lipschitz"}:
         raise PlanningError(f"query must be {_QUERY}")
     if "lipschitz" in query:
         sensitivity = _parse_number(query["lipschitz"], "query: lipschitz")
         if sensitivity <= 0:
             raise PlanningError("query: lipschitz must be above 0")
-        return None, dict.fromkeys(variables, float(sensitivity))
+        return None, dict.fromkeys(values, float(sensitivity))
     weights = query["weights"]
-    weight_of = weights if isinstance(weights, dict) else dict.fromkeys(variables, weights)
-    for name in weight_of:
-        if name not in variables:
+    weights_of = weights if isinstance(weights, dict) else dict.fromkeys(values, weights)
+    for name in weights_of:
+        if name not in values:
             raise PlanningError(f"query: there is no variable {name!r:.60}")
     amounts = {}
-    for name, variable in variables.items():
-        row = weight_of.get(name, [0] * len(variable.values))
-        if not isinstance(row, list) or len(row) != len(variable.values):
-            raise PlanningError(f"query: {name!r:.60} needs {len(variable.values)} weights, one for each of its values")
-        amounts[name] = tuple(_parse_number(weight, f"query: a weight of {name!r:.60}") for weight in row)
+    for name, names in values.items():
+        weights = weights_of.get(name, [0] * len(names))
+        if not isinstance(weights, list) or len(weights) != len(names):
+            raise PlanningError(f"query: {name!r:.60} needs {len(names)} weights, one for each of its values")
+        amounts[name] = tuple(_parse_number(weight, f"query: a weight of {name!r:.60}") for weight in weights)
     sensitivities = {name: float(max(row) - min(row)) for name, row in amounts.items()}
     if not any(sensitivities.values()):
         raise PlanningError("query: all weights of a variable are alike, so there is nothing to release")
     return amounts, sensitivities
 
 
-def _parse_secrets(secrets: Any, variables: dict[str, _Variable]) -> dict[str, tuple[tuple[int, int], ...]]:
+def _parse_secrets(secrets: Any, values: _Values) -> dict[str, tuple[tuple[int, int], ...]]:
     if secrets == "all":
-        secrets = list(variables)
+        secrets = list(values)
     if not isinstance(secrets, list | dict) or not secrets:
         raise PlanningError(f"secrets must be {_SECRETS}")
     pairs_of = {}
     for name in secrets:
-        if not isinstance(name, str) or name not in variables:
+        if not isinstance(name, str) or name not in values:
             raise PlanningError(f"secrets: there is no variable {name!r:.60}")
-        values = variables[name].values
+        names = values[name]
         if isinstance(secrets, list):
-            pairs_of[name] = tuple(combinations(range(len(values)), 2))
+            pairs_of[name] = tuple(combinations(range(len(names)), 2))
             continue
         pairs = secrets[name]
         if not isinstance(pairs, list) or not pairs:
             raise PlanningError(f"secrets must be {_SECRETS}")
         for pair in pairs:
-            if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1] or not all(x in values for x in pair):
-                raise PlanningError(f"secrets: {name!r:.60} needs pairs of two of its values {', '.join(values):.60}")
-        pairs_of[name] = tuple((values.index(a), values.index(b)) for a, b in pairs)
+            if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1] or not all(x in names for x in pair):
+                raise PlanningError(f"secrets: {name!r:.60} needs pairs of two of its values {', '.join(names):.60}")
+        pairs_of[name] = tuple((names.index(a), names.index(b)) for a, b in pairs)
     return pairs_of
 
 
@@ -265,11 +257,8 @@ def _possible_secrets(spec: NetworkSpec) -> Secrets:
     joint = spec.network.joint
     secrets = {}
     for axis, node in enumerate(spec.network.nodes):
-        distribution = joint.sum(axis=tuple(other for other in range(joint.ndim) if other != axis))
-        pairs = tuple(
-            (a, b) for a, b in spec.secrets.get(node.name, ()) if distribution[a] > 0.0 and distribution[b] > 0.0
-        )
-        if pairs:
+        is_possible = joint.max(axis=tuple(other for other in range(joint.ndim) if other != axis)) > 0.0
+        if pairs := tuple((a, b) for a, b in spec.secrets.get(node.name, ()) if is_possible[a] and is_possible[b]):
             secrets[node.name] = pairs
     if not secrets:
         raise PlanningError("no secret has two values that are both possible")
@@ -303,11 +292,8 @@ def _quilt_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
 
 
 def _group_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
-    groups = []
-    for name in secrets:
-        group = {name, *chain.from_iterable(spec.network.layers(name))}
-        groups.append((sum(spec.sensitivities[other] for other in group), len(group)))
-    sensitivity, size = max(groups)
+    groups = [{name, *chain.from_iterable(spec.network.layers(name))} for name in secrets]
+    sensitivity, size = max((sum(spec.sensitivities[name] for name in group), len(group)) for group in groups)
     return sensitivity / spec.epsilon, f"{size} variables that depend on one another are one secret"
 
 

@@ -17,7 +17,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.stretches import Stretch
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
-from fugu.planning.question import protected_ticks
+from fugu.planning.question import microseconds, protected_ticks
 from fugu.planning.window_plan import JointPlan, symbol_plan
 from fugu.privacy.accountant.accountant import class_of
 from fugu.privacy.accountant.bounded import decimated_odds_ratio, decimated_transition
@@ -137,7 +137,7 @@ def _plan_option(request: Request, every: int) -> Option:
         utility=utility,
         bits_per_hour=utility.bits_per_reading / (every if seconds is None else seconds / 3600.0),
         epsilon=release.bound.epsilon(ticks),
-        stretches=release.bound.rows(None if seconds is None else max(1, round(seconds * 1_000_000)), request.epsilon),
+        stretches=release.bound.rows(microseconds(seconds), request.epsilon),
     )
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # loaded only for types: a plan of one kind does not need the
     from fugu.planning.planner import StreamPlan
 
 __all__ = [
+    "ANY_TARGET",
     "PolicyHeader",
     "Target",
     "build_measure_policy",
@@ -75,6 +76,9 @@ class Target(NamedTuple):
     device: str = "device-1"
     stream: str | None = None
     epoch: float | None = None
+
+
+ANY_TARGET = Target()
 
 
 def next_version(policy: AnyPolicy, old_text: str | bytes | None) -> AnyPolicy:
@@ -197,7 +201,7 @@ def build_measure_policy(
     tables = [TimedTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
     for number, (planned, noise) in enumerate(carried_sets, start=1):
         until = MAX_TICK + 1 if planned.until is None else planned.until
-        states = set_of(np.flatnonzero(planned.possible).tolist())
+        states = set_of(np.flatnonzero(planned.possible))
         tables.append(TimedTable(version, number, states, planned.first, until, noise))
     table_texts = [table.text for table in tables]
     document = {

@@ -47,6 +47,7 @@ __all__ = [
     "frame_ticks",
     "long_stay",
     "merged_states",
+    "microseconds",
     "one_in",
     "protected_seconds",
     "protected_ticks",
@@ -79,9 +80,13 @@ def protected_seconds(seconds: int | None, period_seconds: float | None) -> int:
 
 def protected_ticks(seconds: int, period_seconds: float | None) -> int:
     """The largest number of ticks in a stretch of `seconds`; 1 for 0 seconds or an unknown period."""
-    if not seconds or period_seconds is None:
-        return 1
-    return stretch_ticks(seconds, max(1, round(period_seconds * 1_000_000)))
+    period_us = microseconds(period_seconds)
+    return stretch_ticks(seconds, period_us) if seconds and period_us is not None else 1
+
+
+def microseconds(period_seconds: float | None) -> int | None:
+    """A period in microseconds, at least one; `None` for an unknown period."""
+    return None if period_seconds is None else max(1, round(period_seconds * 1_000_000))
 
 
 def long_stay(states: Ints, segments: Ints) -> int | None:
@@ -473,6 +478,16 @@ class Sampled(NamedTuple):
     fit: Cut
     choose: Cut
     test: Cut
+
+    @property
+    def joined(self) -> Cut:
+        """The states of all donors, one after another."""
+        return Cut(*(np.concatenate(arrays) for arrays in zip(*self.whole, strict=True)))
+
+    def refuse_constant(self, source: str) -> None:
+        """Raise a PlanningError if the first set never changes its state; `source` names the recording."""
+        if np.unique(self.fit.states[self.fit.states >= 0]).size < 2:
+            raise PlanningError(f"{source}: the state never changes in the first set: there is nothing to plan")
 
 
 def one_in(segments: Ints, tick_stride: int) -> NDArray[np.bool_]:

@@ -25,22 +25,23 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
     if len(readings) != len(segments):
         raise ValueError(f"{len(readings)} readings and {len(segments)} segments")
     classifier = classifier_of(compile_discretiser(discretiser))
-    observe = classifier.observe
-    states = np.full(len(readings), -1, dtype=np.int64)
     values = readings.tolist() if isinstance(readings, np.ndarray) else readings
     kinds = set(map(type, values))
     has_values_only = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
     if has_values_only and not discretiser.remembers:  # a state follows from its reading alone: classify each once
-        state_of = {value: observe(tick, value) for tick, value in enumerate(set(values))}
-        return np.array([-1 if (state := state_of[value]) is None else state for value in values], dtype=np.int64)
-    is_begin = np.ones(len(segments), dtype=np.bool_)
-    is_begin[1:] = segments[1:] != segments[:-1]
+        state_of = {value: classifier.observe(tick, value) for tick, value in enumerate(set(values))}
+        return _numbers_of([state_of[value] for value in values])
+    states = []
+    is_begin = np.diff(segments, prepend=segments[:1] - 1) != 0
     for tick, (value, starts_stretch) in enumerate(zip(values, is_begin.tolist(), strict=True)):
         if starts_stretch:
             classifier.restart()
-        if (state := observe(tick, value)) is not None:
-            states[tick] = state
-    return states
+        states.append(classifier.observe(tick, value))
+    return _numbers_of(states)
+
+
+def _numbers_of(states: Sequence[int | None]) -> Ints:
+    return np.array([-1 if state is None else state for state in states], dtype=np.int64)
 
 
 _FEWEST, _SIGNIFICANT, _DRAWS = 20, 0.05, 2000

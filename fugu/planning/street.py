@@ -8,9 +8,10 @@ the day over other days of the same kind of weekday. Source: docs/proofs/sums.md
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
@@ -26,10 +27,10 @@ from fugu.contract.discretisers import Discretiser
 from fugu.contract.groups import GroupDocument, SharedWindow, largest_noise, noise_rate
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
-from fugu.planning.candidates import Bins, window_scale
+from fugu.planning.candidates import window_scale
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import PolicyHeader, make_policy
-from fugu.planning.question import Question, choose_states, protected_seconds, sample_states, three_sets
+from fugu.planning.question import ChosenStates, Question, choose_states, protected_seconds, sample_states, three_sets
 from fugu.planning.states import states_of
 from fugu.planning.true_class import true_class
 from fugu.privacy.covering_class import CoveringChains, covering_class
@@ -189,7 +190,7 @@ def plan_street(
     if len(recordings) > 1 and homes != len(recordings):
         raise PlanningError(f"{len(recordings)} recordings for {homes} homes: give one, or one of each")
     period = recordings[0].period
-    length = _window_ticks(question, recordings[0], period)
+    length = _window_ticks(question, recordings[0])
     question = replace(question, protect=protected_seconds(question.protect, period))
     rng, covered_homes = np.random.default_rng(seed), []
     for index, readings in enumerate(recordings):
@@ -212,10 +213,11 @@ def plan_street(
     )
 
 
-def _window_ticks(question: Question, readings: Readings, period: float) -> int:
+def _window_ticks(question: Question, readings: Readings) -> int:
     """The ticks of a window: an hour, or as asked. PlanningError: a day is no whole number of windows."""
     if not readings.timed:
         raise PlanningError(f"{readings.source} has no steady times: homes of a group count in the same hours")
+    period = readings.period
     span = _HOUR if question.window is None else question.window * (1.0 if question.window_is_time else period)
     ticks = round(span / period, 6)
     if ticks != int(ticks) or ticks < 1 or round(DAY / period, 6) % ticks:
@@ -232,38 +234,35 @@ def _covered_home(
     choice = choose_states(readings, question)
     if choice.histogram:
         raise PlanningError(f"{readings.source} has several states, and a group counts one question: give --threshold")
-    k, bins, ticks = len(choice.discretiser.states), (choice.counted,), question.ticks(period)
+    k, bins = len(choice.discretiser.states), (choice.counted,)
+    promise = question.epsilon, question.adversary, bins, question.ticks(period)
     samples = sample_states(readings, choice, three_sets(readings.segments, choice.baseline_ticks))
-    if np.unique(samples.fit.states[samples.fit.states >= 0]).size < 2:
-        raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
-    covering = covering_class(*samples.whole[0], k)
+    samples.refuse_constant(readings.source)
+    covered = covering_class(*samples.whole[0], k)
 
     def draw_counts(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
-        scale = window_scale(chains, question.epsilon, question.adversary, bins, ticks)
-        return release_counts(*samples.fit, length, scale, bins, generator, k=k)
+        return release_counts(*samples.fit, length, window_scale(chains, *promise), bins, generator, k=k)
 
-    class_test = true_class(*samples.fit, covering.chains, question.epsilon, draw_counts, rng)
+    class_test = true_class(*samples.fit, covered.chains, question.epsilon, draw_counts, rng)
     if class_test.chains is None:
         raise PlanningError(f"{readings.source}: {class_test.reason}")
-    scale = window_scale(class_test.chains, question.epsilon, question.adversary, bins, ticks)
-    days = tuple(_whole_days(readings, choice.discretiser, bins, length, zone))
+    days = tuple(_whole_days(readings, choice, length, zone))
     if not days:
         raise PlanningError(f"{readings.source} has no whole day: there is nothing to compare a sum with")
+    scale = window_scale(class_test.chains, *promise)
     return Home(
         *(readings.source, choice.discretiser, choice.counted, class_test.chains, scale, readings.missing_share, days)
     )
 
 
-def _whole_days(
-    readings: Readings, discretiser: Discretiser, bins: Bins, length: int, zone: ZoneInfo
-) -> Iterator[tuple[date, Floats]]:
+def _whole_days(readings: Readings, choice: ChosenStates, length: int, zone: ZoneInfo) -> Iterator[tuple[date, Floats]]:
     """Yield dates of whole local days with the shares of their parts; ticks without a state count as other states."""
     assert readings.moments is not None
-    is_counted = np.isin(states_of(discretiser, readings.values, readings.segments), bins[0])
+    is_counted = np.isin(states_of(choice.discretiser, readings.values, readings.segments), choice.counted)
     ticks_per_day = round(DAY / readings.period)
     tick = 0
     while tick + ticks_per_day <= len(is_counted):
-        moment = datetime.fromtimestamp(readings.moments[tick], UTC).astimezone(zone)
+        moment = datetime.fromtimestamp(readings.moments[tick], zone)
         seconds_of_day = moment.hour * 3600 + moment.minute * 60 + moment.second + moment.microsecond / 1e6
         if seconds_of_day >= readings.period:  # go on about the next midnight
             tick += max(1, math.floor((DAY - seconds_of_day) / readings.period))
@@ -282,11 +281,11 @@ def _workday(day: date) -> bool:
 def _days_by_date(homes: Sequence[Home]) -> list[dict[date, Floats]]:
     """Each home's days by date, on dates that half of the homes have; empty for one home, or too few such dates."""
     day_maps = [dict(home.days) for home in homes]
-    dates = {day for home_shares in day_maps for day in home_shares}
-    common_dates = {day for day in dates if 2 * sum(day in home_shares for home_shares in day_maps) >= len(day_maps)}
+    counts = Counter(day for home_days in day_maps for day in home_days)
+    common_dates = {day for day, count in counts.items() if 2 * count >= len(homes)}
     if len(homes) == 1 or len(common_dates) < _LEAST_DATES:
         return []
-    return [{day: shares for day, shares in home_shares.items() if day in common_dates} for home_shares in day_maps]
+    return [{day: shares for day, shares in home_days.items() if day in common_dates} for home_days in day_maps]
 
 
 def _size_errors(
@@ -305,14 +304,12 @@ def _size_errors(
     )
     dates = dates if len(dates) <= _MOST_DATES else sorted(dates[i] for i in rng.permutation(len(dates))[:_MOST_DATES])
     workday = np.array([_workday(day) for day in dates])
-    errors = np.zeros(2)
-    for _ in range(_DRAWS):
-        averages_of = partial(_date_averages, date_days) if date_days else partial(_kind_averages, homes)
-        errors += _guess_errors(averages_of(dates, turnout, rng), workday)
+    averages_of = partial(_date_averages, date_days) if date_days else partial(_kind_averages, homes)
+    draws = [_guess_errors(averages_of(dates, turnout, rng), workday) for _ in range(_DRAWS)]
     # A share is the difference of two numbers of NB(1/m, p), for m honest homes; n shares add up to NB(n/m, p).
     plus, minus = rng.negative_binomial(turnout / (honest_share * home_count), -math.expm1(-float(rate)), (2, _NOISES))
     noise = float(np.abs(plus - minus).mean() / (length * turnout))
-    return Size(home_count, noise, *(float(error) for error in errors / _DRAWS))
+    return Size(home_count, noise, *np.mean(draws, axis=0).tolist())
 
 
 def _date_averages(
@@ -321,25 +318,20 @@ def _date_averages(
     """Averages (d, h) on dates over drawn homes, of those that have a recording of the date."""
     is_distinct = turnout <= len(day_maps)
     drawn_homes = rng.permutation(len(day_maps))[:turnout] if is_distinct else rng.integers(len(day_maps), size=turnout)
-    rows = []
+    averages = []
     for day in dates:
-        present_shares = [day_maps[i][day] for i in drawn_homes if day in day_maps[i]] or [
-            home_days[day] for home_days in day_maps if day in home_days
-        ]
-        rows.append(np.mean(present_shares, axis=0))
-    return np.array(rows)
+        drawn_days = [day_maps[i][day] for i in drawn_homes if day in day_maps[i]]
+        all_days = [home_days[day] for home_days in day_maps if day in home_days]
+        averages.append(np.mean(drawn_days or all_days, axis=0))
+    return np.array(averages)
 
 
 def _kind_averages(homes: Sequence[Home], dates: Sequence[date], turnout: int, rng: np.random.Generator) -> Floats:
     """Averages (d, h) over homes, each with a random recorded day of the same kind of weekday."""
-    kind_days: dict[bool, list[Floats]] = {}
-    for home in homes:
-        for day, shares in home.days:
-            kind_days.setdefault(_workday(day), []).append(shares)
-    days = {workday: np.array(rows) for workday, rows in kind_days.items()}
-    return np.array(
-        [days[_workday(day)][rng.integers(len(days[_workday(day)]), size=turnout)].mean(axis=0) for day in dates]
-    )
+    days = [home_day for home in homes for home_day in home.days]
+    shares = {kind: np.array([share for day, share in days if _workday(day) == kind]) for kind in (True, False)}
+    kinds = map(_workday, dates)
+    return np.array([rng.choice(shares[kind], size=turnout).mean(axis=0) for kind in kinds])
 
 
 def _guess_errors(truth: Floats, workday: NDArray[np.bool_]) -> tuple[float, float]:

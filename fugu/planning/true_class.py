@@ -85,14 +85,14 @@ def beyond_ceiling(attacks: Sequence[Attack]) -> tuple[str, ...]:
 
 
 class TrueClass(NamedTuple):
-    """The class that attackers do not refute, or `reason` why there is none.
+    """The class that attackers do not refute, or the reason why there is none.
 
     `steps` lists the classes that were attacked, each wider than the one before.
     """
 
     chains: CoveringChains | None
     steps: tuple[Step, ...]
-    reason: str | None
+    reason: str = ""
 
 
 def true_class(
@@ -117,7 +117,7 @@ def true_class(
                 return TrueClass(None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
             steps.append(Step(chains, _attack_outputs(states, segments, outputs, epsilon)))
             if steps[-1].passed:
-                return TrueClass(chains, tuple(steps), None)
+                return TrueClass(chains, tuple(steps))
             chains = widen(chains, _WIDENING)
         reason = _refusal_reason(steps, epsilon)
     except FuguError as error:  # no outputs can be drawn, or no counts be told, for so wide a class
@@ -158,14 +158,13 @@ def attack_model(
     draw: DrawOutputs = draw_one if len(model.streams) == 1 else draw_all
     assert model.chains is not None
     attacked_class = true_class(states, segments, model.chains, epsilon, draw, generator)
-    attack_figures: AttackedModel | None = None
+    attacked: AttackedModel | None = None
     if attacked_class.steps:
-        worst_attack = attacked_class.steps[-1].strongest
-        figures = {name: getattr(worst_attack, name) for name in ("success", "low", "high", "ceiling", "guess")}
-        attack_figures = AttackedModel(epsilon=epsilon, attackers=len(attacked_class.steps[0].attacks), **figures)
-    return model.model_copy(
-        update={"chains": attacked_class.chains, "refused": attacked_class.reason, "attacked": attack_figures}
-    )
+        strongest_attack = attacked_class.steps[-1].strongest
+        figures = {name: getattr(strongest_attack, name) for name in ("success", "low", "high", "ceiling", "guess")}
+        attacked = AttackedModel(epsilon=epsilon, attackers=len(attacked_class.steps[0].attacks), **figures)
+    refused = attacked_class.reason or None
+    return model.model_copy(update={"chains": attacked_class.chains, "refused": refused, "attacked": attacked})
 
 
 def _attack_outputs(

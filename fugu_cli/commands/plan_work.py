@@ -26,7 +26,7 @@ from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fi
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, next_version, thresholds
 from fugu.planning.profiles import profile_blocks
-from fugu.planning.question import protected_seconds, protected_ticks
+from fugu.planning.question import microseconds, protected_seconds, protected_ticks
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_policies
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.accountant import Chains
@@ -308,7 +308,7 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
         raise UsageError("mechanisms are compared for single ticks: --protect a time only with --window")
     chains, seconds, notes, warnings = declared_chains(chain_options)
     seconds = arguments.period(options.period, seconds)
-    period_us = None if seconds is None else max(1, round(seconds * 1_000_000))
+    period_us = microseconds(seconds)
     query = arguments.one_of(options.query, "query", tuple(WINDOW_QUERIES))
     request = WindowRequest(
         chains=chains,
