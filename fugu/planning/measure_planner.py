@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -115,12 +117,12 @@ def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, 
     return SetPlan(first, until, possible, likely, tuple(exposed_states), protection, hull, degrees, fallback)
 
 
-def prior_within(distribution: Floats, name: str, worst: SetPlan) -> tuple[Floats, str]:
+def prior_within(distribution: Floats, name: str, plan: SetPlan) -> tuple[Floats, str]:
     """Restrict the long-run distribution to a set's possible states. Return the prior and its name."""
-    masses = np.where(worst.possible, distribution, 0.0)
+    masses = np.where(plan.possible, distribution, 0.0)
     if masses.sum() <= 0.0:
-        return worst.possible / worst.possible.sum(), "the uniform distribution over the possible states"
-    return masses / masses.sum(), name + ("" if worst.possible.all() else " within the possible states")
+        return plan.possible / plan.possible.sum(), "the uniform distribution over the possible states"
+    return masses / masses.sum(), name if plan.possible.all() else f"{name} within the possible states"
 
 
 def optimum(spec: MeasureSpec, plan: SetPlan, prior: Floats) -> TableWeights:
@@ -159,32 +161,29 @@ def assess(
     walk = walk_of(spec.transition, prior, generator) if endless else None
 
     def errors_of(noise_rmse: float | None, distribution: Emission) -> Errors:
-        point_rmses = _point_errors(distribution, values, prior)
-        if walk is None:
-            return Errors(noise_rmse, *point_rmses, None)
-        points = draw_points(distribution.probabilities, walk, generator)
-        return Errors(noise_rmse, *point_rmses, _filter_rmse(spec, prior, walk, distribution.probabilities.T[points]))
+        filter_rmse = None
+        if walk is not None:
+            points = draw_points(distribution.probabilities, walk, generator)
+            filter_rmse = _filter_rmse(spec, prior, walk, distribution.probabilities.T[points])
+        return Errors(noise_rmse, *_point_errors(distribution, values, prior), filter_rmse)
 
     errors: dict[str, Errors] = {}
-    reasons: dict[str, str] = {}
     if noise is not None:
         if spec.mechanism == "optimal":
             errors["optimal"] = errors_of(None, emission(noise, values))
             noise = compile_noise(hull, values, worst.possible, epsilon, worst.likely)
         errors["staircase"] = errors_of(_staircase_error(hull, epsilon), emission(noise, values))
-    if "optimal" not in errors and quick:
-        reasons["optimal"] = QUICK
-    elif "optimal" not in errors:
-        try:
-            optimal = optimum(spec, worst, prior)
-        except (TableError, GraphError) as error:
-            reasons["optimal"] = str(error)
-        else:
-            distribution = Emission(
-                {tuple(point): z for z, point in enumerate(optimal.outputs.tolist())}, optimal.weights / SCALE
-            )
-            errors["optimal"] = errors_of(None, distribution)
-    return errors, reasons
+    if "optimal" in errors:
+        return errors, {}
+    if quick:
+        return errors, {"optimal": QUICK}
+    try:
+        optimal = optimum(spec, worst, prior)
+    except (TableError, GraphError) as error:
+        return errors, {"optimal": str(error)}
+    points = {tuple(point): z for z, point in enumerate(optimal.outputs.tolist())}
+    errors["optimal"] = errors_of(None, Emission(points, optimal.weights / SCALE))
+    return errors, {}
 
 
 def _point_errors(distribution: Emission, values: Ints, prior: Floats) -> tuple[float, float]:
@@ -303,8 +302,8 @@ def make_measure_plan(
     distribution, distribution_name = _long_run(spec)
     if (initial := spec.initial) is None:
         initial = distribution if np.all(distribution > 0.0) else np.full(len(distribution), 1.0 / len(distribution))
-    if not spec.is_plain:
-        distribution_name += " of what is shown" if spec.shows else ""
+    if spec.shows:
+        distribution_name += " of what is shown"
     distribution, masses = spec.measured(distribution), spec.measured(initial)
     try:
         constraints = ConstraintSets(_measurement(spec, initial, 1))
@@ -315,25 +314,22 @@ def make_measure_plan(
         delta_plan = None if spec.delta is None else set_plan(spec, 0, 1, start, delta_set(masses, spec.delta) & start)
     except (GraphError, PolicyError) as error:
         raise PlanningError(str(error)) from None
-    worst_index = max(
-        (index for index, plan in enumerate(sets) if plan.repeats), key=lambda index: noise_error(sets[index].hull)
-    )
-    worst = sets[worst_index]
+    worst = max((plan for plan in sets if plan.repeats), key=lambda plan: noise_error(plan.hull))
     prior, prior_name = prior_within(distribution, distribution_name, worst)
     fallback, noises, refused = None, tuple[Noise, ...](), None
     try:
         fallback, noises = _set_noises(spec, sets, distribution)
     except (TableError, GraphError) as error:
         refused = str(error)
-    noise = noises[worst_index] if noises else None
-    promised = _promised_factor(spec, initial, sets, noises) if noises else 1
+    noise, named, promised = None, None, 1
+    if noises:
+        noise = next(noise for plan, noise in zip(sets, noises, strict=True) if plan is worst)
+        named = float((prior[:, None] * emission(noise, spec.values).probabilities).max(axis=0).sum())
+        promised = _promised_factor(spec, initial, sets, noises)
     endless = schedule.period == 1 and spec.is_plain
     errors, reasons = assess(spec, worst, noise, prior, endless=endless, quick=quick)
-    named = None
-    if noise is not None:
-        named = float((prior[:, None] * emission(noise, spec.values).probabilities).max(axis=0).sum())
-    if fallback is None or refused is not None:
-        reasons["staircase"] = refused or ""
+    if refused is not None:
+        reasons["staircase"] = refused
         stream = StreamEpsilon(None, adversary, "", "no device can draw such noise")
     elif quick:
         stream = StreamEpsilon(None, adversary, "", QUICK)
@@ -361,22 +357,18 @@ def make_measure_plan(
 
 def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
     """The long-run distribution of the chain's state and its name; if steps change, that at the start of a cycle."""
-    ticks = (0, *(tick for tick, _ in spec.changes), spec.cycle)
-    cycle, name = np.eye(len(spec.transition)), "the stationary distribution"
+    cycle, name = spec.transition, "the stationary distribution"
     if spec.changes:
         name = "the distribution that every cycle begins with in the long run"
-    else:
-        ticks = (0, 1)
-    for steps, begin, end in zip(
-        (spec.transition, *(moves for _, moves in spec.changes)), ticks, ticks[1:], strict=False
-    ):
-        cycle = cycle @ np.linalg.matrix_power(steps, end - begin)
+        ticks = pairwise((0, *(tick for tick, _ in spec.changes), spec.cycle))
+        matrices = (spec.transition, *(matrix for _, matrix in spec.changes))
+        spans = zip(matrices, ticks, strict=True)
+        cycle = reduce(np.matmul, (np.linalg.matrix_power(matrix, end - begin) for matrix, (begin, end) in spans))
     try:
         return stationary_distribution(cycle / cycle.sum(axis=1, keepdims=True)), name
     except ValueError:
-        return np.full(
-            len(cycle), 1.0 / len(cycle)
-        ), "the uniform distribution (there is more than one stationary distribution)"
+        name = "the uniform distribution (there is more than one stationary distribution)"
+        return np.full(len(cycle), 1.0 / len(cycle)), name
 
 
 def _set_noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:

@@ -167,7 +167,8 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
     transition = _parse_transition(fields, len(shows) or states)
     cycle, changes = _parse_changes(fields, folder, len(transition))
     names = _parse_names(fields.get("names"), states)
-    rule = _parse_rule(fields["graph"], names)
+    graph, delta = fields["graph"], fields.get("delta")
+    rule = _parse_rule(graph, names)
     if changes and fields.get("initial") == "stationary":
         raise PlanningError(
             "initial: steps that change with time have no stationary distribution; give probabilities, or any"
@@ -185,7 +186,7 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
         values=values,
         transition=transition,
         rule=rule,
-        wording={} if rule is fields["graph"] else fields["graph"],
+        wording={} if rule is graph else graph,
         graph=_parse_graph(rule, values, next_states),
         epsilon=_parse_number(fields["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
         initial=initial,
@@ -195,7 +196,7 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
         unit=_parse_text(fields.get("unit", ""), "unit"),
         objective=_one_of(fields.get("objective", "error"), "objective", get_args(Objective)),
         mechanism=_one_of(fields.get("mechanism", "staircase"), "mechanism", get_args(Mechanism)),
-        delta=None if fields.get("delta") is None else _parse_number(fields["delta"], "delta", 0.0, _MOST_DELTA),
+        delta=None if delta is None else _parse_number(delta, "delta", 0.0, _MOST_DELTA),
         cells=_parse_cells(fields.get("cells"), values),
         header={key: fields[key] for key in _POLICY if fields.get(key) is not None},
         notes=tuple(notes),
@@ -237,10 +238,11 @@ def _parse_coordinates(fields: dict[str, Any], *, fitted: bool) -> tuple[Ints, t
         table = np.array([(x, y) for y in range(rows) for x in range(columns)], dtype=np.float64)
     else:
         table = _parse_table(points, "coordinates", "a point for each state")
-    dimensions = table.shape[1]
-    steps = fields.get("resolution", 1.0)
-    step_list = steps if isinstance(steps, list) else [steps] * dimensions
-    resolution = tuple(_parse_number(part, "resolution", 0.0, math.inf) for part in step_list)
+    dimensions, steps = table.shape[1], fields.get("resolution", 1.0)
+    resolution = tuple(
+        _parse_number(step, "resolution", 0.0, math.inf)
+        for step in (steps if isinstance(steps, list) else [steps] * dimensions)
+    )
     if len(resolution) != dimensions:
         raise PlanningError(f"{len(resolution)} resolutions for coordinates in {dimensions} dimensions")
     on_lattice = fitted or size is not None or "resolution" not in fields
@@ -254,9 +256,10 @@ def _parse_coordinates(fields: dict[str, Any], *, fitted: bool) -> tuple[Ints, t
 
 def _grid_size(size: Any) -> tuple[int, int]:
     match = re.fullmatch(r"\s*(\d{1,4})\s*[xX×]\s*(\d{1,4})\s*", size) if isinstance(size, str) else None
-    if match is None or not 2 <= int(match[1]) * int(match[2]) <= _MOST_STATES:
+    columns, rows = (0, 0) if match is None else map(int, match.groups())
+    if not 2 <= columns * rows <= _MOST_STATES:
         raise PlanningError(f'grid must be "COLUMNSxROWS" with 2 to {_MOST_STATES} cells, such as "10x10"')
-    return int(match[1]), int(match[2])
+    return columns, rows
 
 
 def _parse_transition(fields: dict[str, Any], states: int) -> Floats:
@@ -297,23 +300,21 @@ def _parse_changes(fields: dict[str, Any], folder: Path, states: int) -> tuple[i
         raise error
     steps, last_tick = [], 0
     for change in changes:
-        if not isinstance(change, dict) or set(change) != {"tick", "transition"} or type(change["tick"]) is not int:
+        if not isinstance(change, dict) or change.keys() != {"tick", "transition"}:
             raise error
-        if not last_tick < change["tick"] < cycle:
+        tick = change["tick"]
+        if type(tick) is not int or not last_tick < tick < cycle:
             raise error
-        last_tick = change["tick"]
-        model = _read_model(change["transition"], folder)
-        steps.append((last_tick, _parse_transition(model or change, states)))
+        last_tick = tick
+        steps.append((tick, _parse_transition(_read_model(change["transition"], folder) or change, states)))
     return cycle, tuple(steps)
 
 
 def _random_walk(columns: int, rows: int) -> Floats:
     """The matrix of a random walk over a grid's cells, row by row: staying and each step to a neighbour are equal."""
-    cells = np.arange(columns * rows).reshape(rows, columns)
-    steps = np.eye(columns * rows)
-    for before, after in ((cells[:, :-1], cells[:, 1:]), (cells[:-1], cells[1:])):
-        steps[before.ravel(), after.ravel()] = steps[after.ravel(), before.ravel()] = 1.0
-    return np.asarray(steps / steps.sum(axis=1, keepdims=True), dtype=np.float64)
+    y, x = np.divmod(np.arange(columns * rows), columns)
+    is_step = np.abs(x[:, None] - x) + np.abs(y[:, None] - y) <= 1
+    return np.asarray(is_step / is_step.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def _parse_rule(graph: Any, names: tuple[str, ...]) -> Any:
@@ -341,12 +342,9 @@ def _parse_rule(graph: Any, names: tuple[str, ...]) -> Any:
         return {"edges": [[a, b] for a in states for b in range(len(names)) if b not in states or a < b]}
     group_of = {name: 1 + index for index, group in enumerate(groups) for name in group}
     labels = [group_of.get(name, 0) for name in names]
-    for label in labels:
+    for name, label in zip(names, labels, strict=True):
         if labels.count(label) == 1:
-            single_state = names[labels.index(label)]
-            raise PlanningError(
-                f"graph: apart: {single_state} would be alone, and told: put it into a group, or hide it"
-            )
+            raise PlanningError(f"graph: apart: {name} would be alone, and told: put it into a group, or hide it")
     return {"categories": labels}
 
 
@@ -355,24 +353,24 @@ def _parse_graph(rule: Any, values: Ints, next_states: Floats) -> Bools:
     if not isinstance(rule, dict) or len(rule) != 1:
         raise PlanningError(f"graph must be one of {_GRAPHS}")
     ((kind, value),) = rule.items()
-    if kind in ("complete", "transition"):
-        if value is not True:
-            raise PlanningError(f"graph: {kind} must be true")
-    elif kind == "radius":
-        if (radius := _parse_number(value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
-            raise PlanningError('graph: the radius is beyond all coordinates: give {"complete": true}')
-        if radius < 0.0:
-            raise PlanningError(f"graph: a radius is at least 0 and finite, got {radius:g}")
-    elif kind == "categories":
-        if not isinstance(value, list) or not all(type(label) in (str, int) for label in value):
-            raise PlanningError("graph: categories must be a list of labels, one for each state")
-    elif kind == "edges":
-        if not isinstance(value, list) or not all(
-            isinstance(edge, list) and len(edge) == 2 and all(type(end) is int for end in edge) for edge in value
-        ):
-            raise PlanningError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
-    else:
-        raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
+    items = value if isinstance(value, list) else [None]
+    match kind:
+        case "complete" | "transition":
+            if value is not True:
+                raise PlanningError(f"graph: {kind} must be true")
+        case "radius":
+            if (radius := _parse_number(value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
+                raise PlanningError('graph: the radius is beyond all coordinates: give {"complete": true}')
+            if radius < 0.0:
+                raise PlanningError(f"graph: a radius is at least 0 and finite, got {radius:g}")
+        case "categories":
+            if not all(type(label) in (str, int) for label in items):
+                raise PlanningError("graph: categories must be a list of labels, one for each state")
+        case "edges":
+            if not all(isinstance(edge, list) and [*map(type, edge)] == [int, int] for edge in items):
+                raise PlanningError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
+        case _:
+            raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
     successors = {set_of(np.flatnonzero(row)) for row in next_states > 0.0} if kind == "transition" else ()
     sets = neighbours_of(rule, [tuple(point) for point in values.tolist()], [*successors])
     return np.array([mask_of(neighbours, len(values)) for neighbours in sets])
