@@ -36,7 +36,7 @@ from fugu.planning.grid_model import GridModel, fit_grid
 from fugu.planning.measure_planner import StreamEpsilon, draw_points, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
 from fugu.planning.policy_builder import ANY_TARGET, Target, build_measure_policy
-from fugu.planning.question import Cut, Part, Question, frame_ticks, one_in, three_sets
+from fugu.planning.question import Cut, Question, ThreeSets, frame_ticks, one_in, three_sets
 from fugu.planning.states import states_of
 from fugu.planning.true_class import beyond_ceiling, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
@@ -157,7 +157,7 @@ def plan_places(
     if not len(places) or not np.any(places != places[0]):
         raise PlanningError(f"{traces.source}: the place never changes in the first set: there is nothing to plan")
     grids: list[_Grid] = []
-    reasons: list[str] = []
+    reason = ""
     cell_sizes = _cell_sizes(places) if question.cell is None else [question.cell]
     grid_sizes = [*product(cell_sizes, _ROW_STRIDES)]
     for index, (metres, stride) in enumerate(grid_sizes):
@@ -165,14 +165,11 @@ def plan_places(
         if stride * period > question.max_latency:
             continue
         try:
-            grid = _fit_cells(traces, (sets.fit, sets.choose, sets.test), metres, stride)
+            grids.append(_fit_cells(traces, sets, metres, stride))
         except (PlanningError, ChainClassError) as error:
             # too few places are left at this period, or no trace returns to cells of this size
-            reasons.append(
-                f"{error} (cells of {metres:g} m, one place every {stride} rows, in the first of three sets)"
-            )
-            continue
-        grids.append(grid)
+            cells_words = f"cells of {metres:g} m, one place every {stride} rows, in the first of three sets"
+            reason = reason or f"{error} ({cells_words})".removeprefix(f"{traces.source}: ")
     guess = min(map(_guess_errors, grids), default=(math.nan, math.nan))[1]
     rivals: list[_Points] = []
     for index, grid in enumerate(grids):
@@ -189,23 +186,23 @@ def plan_places(
         errors[question.epsilon] = candidate.expected_error
         rivals.append(_Points(grid, candidate, emission, Curve(candidate, tuple(sorted(errors.items())))))
     if not rivals:
-        reason = next(iter(reasons), "no points come as soon as is wanted")
         if grids:
             reason = "no noise is enough for the cells of its places, or too few of them are left to judge points by"
         mean_distance, distance_95 = _middle_errors(traces.places[sets.choose.rows], places)
         raise TooShortError(
-            f"{traces.source}: {reason.removeprefix(f'{traces.source}: ')}. No point is worth it where guessing the "
-            f"middle, always, is off by {mean_distance:.0f} m on average, 95 % within {distance_95:.0f} m",
+            f"{traces.source}: {reason or 'no points come as soon as is wanted'}. No point is worth it where guessing "
+            f"the middle, always, is off by {mean_distance:.0f} m on average, 95 % within {distance_95:.0f} m",
             0,
         )
     progress("attackers", 0.7)
     best, failures = _choose_points(rivals, question.epsilon, rng)
     errors_at = [pair for points in rivals for pair in points.curve.points]
     least_epsilon = min((e for e, error in errors_at if e >= question.epsilon and 2.0 * error <= guess), default=None)
-    place_question = replace(question, want="place", adversary="universal")
-    recommended, spec = no_candidate(grids[0].cells, None, place_question), None
-    if best is not None and not failures:
-        recommended, spec = (best.candidate, _measure_spec(best.grid, best.candidate, period, question))
+    if best is None or failures:
+        place_question = replace(question, want="place", adversary="universal")
+        recommended, spec = no_candidate(grids[0].cells, None, place_question), None
+    else:
+        recommended, spec = best.candidate, _measure_spec(best.grid, best.candidate, period, question)
         rivals = [best if points.grid is best.grid else points for points in rivals]
     return PlacePlan(
         recommended=recommended,
@@ -256,9 +253,10 @@ def _middle_errors(places: Floats, recorded_places: Floats) -> tuple[float, floa
     return (float(distances.mean()), float(np.quantile(distances, 0.95))) if len(distances) else (math.nan, math.nan)
 
 
-def _fit_cells(traces: Traces, parts: Sequence[Part], metres: float, stride: int) -> _Grid:
-    mask = one_in(parts[0].segments, stride)
-    fit_traces = traces._replace(places=traces.places[parts[0].rows][mask], trace=parts[0].segments[mask], times=None)
+def _fit_cells(traces: Traces, parts: ThreeSets, metres: float, stride: int) -> _Grid:
+    rows, segments = parts.fit
+    mask = one_in(segments, stride)
+    fit_traces = traces._replace(places=traces.places[rows][mask], trace=segments[mask], times=None)
     model = _common_cells(fit_traces, fit_grid(fit_traces, metres))
     corners = tuple((x, y) for x, y in model.cells.tolist())
     missing_name = model.grid.get("missing")

@@ -211,8 +211,9 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
     """Choose the states that a question is about. PlanningError: the readings have no such states."""
     has_gaps = readings.missing_share > MOST_MISSING
     missing = _MISSING if has_gaps and question.missing != "ignore" else None
-    discretiser, baseline_ticks, notes = _discretiser_of(readings, question, missing)
-    names = discretiser.states[: len(discretiser.states) - (missing is not None)]
+    discretiser, notes = _discretiser_of(readings, question, missing)
+    baseline_ticks = discretiser.baseline_ticks if isinstance(discretiser, Baseline) else 0
+    names = named_states(discretiser)
     if has_gaps:
         treatment = "a state of its own, protected like the others" if missing else "such ticks have no state"
         notes = (*notes, f"{readings.missing_share:.1%} of the readings are missing: {treatment}")
@@ -226,36 +227,42 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
     return ChosenStates(discretiser, baseline_ticks, counted_states, asks_histogram, share_of, notes)
 
 
-def _discretiser_of(
-    readings: Readings, question: Question, missing: str | None
-) -> tuple[Discretiser, int, tuple[str, ...]]:
-    values = readings.values
+def _discretiser_of(readings: Readings, question: Question, missing: str | None) -> tuple[Discretiser, tuple[str, ...]]:
+    """Choose a discretiser; the notes say what was chosen unasked."""
     if readings.named:
         if question.baseline is not None or question.threshold is not None:
             raise PlanningError(
                 f"{readings.source}: column {readings.column} holds names: --baseline and --threshold need numbers"
             )
-        return _categories(readings, question.states, missing), 0, ()
+        return _categories(readings, question.states, missing), ()
     if question.states is not None:
         try:
             groups = [[float(level) for level in state.split("+")] for state in question.states]
         except ValueError:
             raise PlanningError("the readings are numbers: --states must be numbers as well") from None
-        return _levels(groups, question.states, missing), 0, ()
+        return _levels(groups, question.states, missing), ()
     if question.threshold is not None:
-        return _thresholds((question.threshold,), ("below", "above"), missing), 0, ()
-    if question.baseline is None and readings.kind == "on/off":
-        return _thresholds((0.5,), ("off", "on"), missing), 0, ()
-    if question.baseline is None and readings.kind == "levels":
-        levels = np.unique(values[readings.present]).tolist()
-        note = f"the readings are {len(levels)} whole numbers: each is a state (--baseline compares with their mean)"
-        return (_levels([[level] for level in levels], tuple(f"{level:.0f}" for level in levels), missing), 0, (note,))
-    if question.baseline is None and len(levels := np.unique(values[readings.present])) <= _MOST_CODES:
-        _refuse_codes(readings, levels)
+        return _thresholds((question.threshold,), ("below", "above"), missing), ()
+    if question.baseline is None:
+        if readings.kind == "on/off":
+            return _thresholds((0.5,), ("off", "on"), missing), ()
+        levels = np.unique(readings.values[readings.present])
+        if readings.kind == "levels":
+            note = (
+                f"the readings are {len(levels)} whole numbers: each is a state (--baseline compares with their mean)"
+            )
+            names = tuple(f"{level:.0f}" for level in levels)
+            return _levels([[level] for level in levels.tolist()], names, missing), (note,)
+        if len(levels) <= _MOST_CODES:
+            _refuse_codes(readings, levels)
     ticks, notes = _baseline_ticks(readings, question)
     low, high = _clamping_range(readings)
-    states = ("below", "above") if missing is None else ("below", "above", missing)
-    return Baseline(baseline_ticks=ticks, lowest=low, highest=high, states=states, missing=missing), ticks, notes
+    states = _with_missing(("below", "above"), missing)
+    return Baseline(baseline_ticks=ticks, lowest=low, highest=high, states=states, missing=missing), notes
+
+
+def _with_missing(names: Sequence[str], missing: str | None) -> tuple[str, ...]:
+    return (*names,) if missing is None else (*names, missing)
 
 
 def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[str, ...]]:
@@ -274,14 +281,14 @@ def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[
 def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str | None) -> Categories:
     """Make states of names, ignoring upper and lower case."""
     spellings = {*readings.values.tolist()} - {None}
-    known_names = {value.casefold() for value in spellings}
-    sorted_names = sorted(known_names, key=lambda name: (name in _ON, name))
+    spelling_of = {value.casefold(): value for value in sorted(spellings, reverse=True)}
+    sorted_names = sorted(spelling_of, key=lambda name: (name in _ON, name))
     labels = sorted_names if states is None else [state.casefold() for state in states]
-    groups = [[name] if name in known_names else name.split("+") for name in labels]
+    groups = [[name] if name in spelling_of else name.split("+") for name in labels]
     state_names = [name for group in groups for name in group]
     if len(set(state_names)) != len(state_names) or len(groups) < _PAIR:
         raise PlanningError("--states needs at least two different names")
-    if unknown_names := [name for name in state_names if name not in known_names]:
+    if unknown_names := [name for name in state_names if name not in spelling_of]:
         raise PlanningError(f"{readings.source}: column {readings.column} never holds {unknown_names[0]!r}")
     if len(groups) > _MOST_STATES:
         are_numbers = sum(name.lstrip("-")[:1].isdigit() for name in state_names) > 0.5 * len(state_names)
@@ -290,7 +297,6 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
             f"{readings.source}: column {readings.column} holds {len(groups)} names; at most {_MOST_STATES} can be "
             f"states: {advice}"
         )
-    spelling_of = {name: next(value for value in sorted(spellings) if value.casefold() == name) for name in state_names}
     names = ["+".join(spelling_of[name] for name in group)[:_MOST_LETTERS] for group in groups]
     state_of_name = {name: index for index, group in enumerate(groups) for name in group}
     categories = {
@@ -300,12 +306,12 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
         # A live sensor may spell the same two states otherwise than the recording.
         names.sort(key=lambda name: _ON_OFF.categories[name.casefold()])
         categories = _ON_OFF.categories | {name: _ON_OFF.categories[name.casefold()] for name in categories}
-    missing_states = () if missing is None else (missing,)
-    if len({*names, *missing_states}) < len(names) + len(missing_states):
+    all_names = _with_missing(names, missing)
+    if len(set(all_names)) < len(all_names):
         raise PlanningError(
             f"{readings.source}: two states would have one name, of {_MOST_LETTERS} letters at most: give them others"
         )
-    return Categories(categories=categories, states=(*names, *missing_states), missing=missing)
+    return Categories(categories=categories, states=all_names, missing=missing)
 
 
 def _refuse_codes(readings: Readings, levels: Floats) -> None:
@@ -331,7 +337,7 @@ def _levels(groups: list[list[float]], names: tuple[str, ...], missing: str | No
 
 
 def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str | None) -> Thresholds:
-    return Thresholds(edges=edges, states=(*names, *(() if missing is None else (missing,))), missing=missing)
+    return Thresholds(edges=edges, states=_with_missing(names, missing), missing=missing)
 
 
 def _clamping_range(readings: Readings) -> tuple[float, float]:
@@ -347,13 +353,18 @@ def _clamping_range(readings: Readings) -> tuple[float, float]:
     return math.floor((low - span) / unit) * unit, math.ceil((high + span) / unit) * unit
 
 
+def named_states(discretiser: Discretiser) -> tuple[str, ...]:
+    """The states of readings: all but the state of missing readings."""
+    return tuple(state for state in discretiser.states if state != discretiser.missing)
+
+
 def merged_states(choice: ChosenStates, recordings: Sequence[Cut]) -> tuple[str, ...] | None:
     """Merge rare states, in the form that --states takes: numbers with a neighbour, names with the next rarest.
 
     Return `None` if no state is rare, or the states cannot be merged.
     """
     discretiser = choice.discretiser
-    names = discretiser.states[: len(discretiser.states) - (discretiser.missing is not None)]
+    names = named_states(discretiser)
     if choice.baseline_ticks or len(names) <= _PAIR or any(set(",+") & set(name) for name in names):
         return None
     groups = [[state] for state in range(len(names))]
@@ -401,12 +412,11 @@ class Part(NamedTuple):
 
 
 class ThreeSets(NamedTuple):
-    """The three sets of a recording, and the number of ticks between any two blocks."""
+    """The three sets of a recording."""
 
     fit: Part
     choose: Part
     test: Part
-    apart: int
 
 
 def apart_ticks(baseline_ticks: int) -> int:
@@ -424,11 +434,12 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURN
     """
     ticks, gap_ticks = len(segments), apart_ticks(baseline_ticks)
     first_tick = gap_ticks if baseline_ticks and 3 * gap_ticks <= _MOST_LOST * ticks else 0
-    usable_by_turns = [ticks - first_tick - (3 * turns - 1) * gap_ticks for turns in range(1, most_turns + 1)]
-    turns, usable = 1, usable_by_turns[0]
-    for turn_count, usable_ticks in enumerate(usable_by_turns[1:], 2):
-        if usable_ticks >= (1.0 - _MOST_LOST) * ticks and usable_ticks * min(_SHARES) >= _LONG_BLOCK * turn_count:
-            turns, usable = turn_count, usable_ticks
+    usable_by_turns = {turns: ticks - first_tick - (3 * turns - 1) * gap_ticks for turns in range(1, most_turns + 1)}
+    turns = 1
+    for turn_count, usable in usable_by_turns.items():
+        if usable >= (1.0 - _MOST_LOST) * ticks and usable * min(_SHARES) >= _LONG_BLOCK * turn_count:
+            turns = turn_count
+    usable = usable_by_turns[turns]
     if usable * min(_SHARES) < _LEAST_TICKS:
         least_ticks = 2 * gap_ticks + round(_LEAST_TICKS / min(_SHARES))
         raise TooShortError(
@@ -438,13 +449,11 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURN
         )
     blocks: list[list[Ints]] = [[], [], []]
     begin = first_tick
-    for _ in range(turns):
-        for set_index, share in enumerate(_SHARES):
-            end = begin + int(usable / turns * share)
-            blocks[set_index].append(np.arange(begin, end, dtype=np.int64))
-            begin = end + gap_ticks
-    fit, choose, test = (_joined_blocks(rows, segments) for rows in blocks)
-    return ThreeSets(fit, choose, test, gap_ticks)
+    for set_blocks, share in [*zip(blocks, _SHARES, strict=True)] * turns:
+        end = begin + int(usable / turns * share)
+        set_blocks.append(np.arange(begin, end, dtype=np.int64))
+        begin = end + gap_ticks
+    return ThreeSets(*(_joined_blocks(set_blocks, segments) for set_blocks in blocks))
 
 
 def _joined_blocks(blocks: list[Ints], segments: Ints) -> Part:
@@ -493,7 +502,7 @@ class Sampled(NamedTuple):
 def one_in(segments: Ints, tick_stride: int) -> NDArray[np.bool_]:
     """Select (n,) the first tick of every stretch without gaps, and every `tick_stride`-th tick after it."""
     begins = np.flatnonzero(np.diff(segments, prepend=segments[0] - 1) != 0)
-    tick_in_stretch = np.arange(len(segments)) - np.repeat(begins, np.diff(np.append(begins, len(segments))))
+    tick_in_stretch = np.arange(len(segments)) - np.repeat(begins, np.diff(begins, append=len(segments)))
     return np.asarray(tick_in_stretch % tick_stride == 0)
 
 
@@ -511,13 +520,11 @@ def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tic
     states = np.full(len(readings.segments), -1, dtype=np.int64)
     states[is_selected] = states_of(discretiser, readings.values[is_selected], readings.segments[is_selected])
 
-    def cut_set(rows: Part) -> Cut:
-        in_sample = is_selected[rows.rows]
-        return Cut(states[rows.rows[in_sample]], rows.segments[in_sample])
+    def cut_set(part: Part) -> Cut:
+        in_sample = is_selected[part.rows]
+        return Cut(states[part.rows[in_sample]], part.segments[in_sample])
 
-    ends = (*readings.starts[1:], len(states))
-    donor_rows = [
-        np.flatnonzero(is_selected[begin:end]) + begin for begin, end in zip(readings.starts, ends, strict=True)
-    ]
+    rows = np.flatnonzero(is_selected)
+    donor_rows = np.split(rows, np.searchsorted(rows, readings.starts[1:]))
     whole = tuple(Cut(states[rows], readings.segments[rows]) for rows in donor_rows)
-    return Sampled(tick_stride, discretiser, whole, cut_set(sets.fit), cut_set(sets.choose), cut_set(sets.test))
+    return Sampled(tick_stride, discretiser, whole, *map(cut_set, sets))

@@ -195,22 +195,15 @@ def _iso_clock(cells: Sequence[str], zone: ZoneInfo | None) -> Clock:
         times = np.fromiter(map(datetime.timestamp, dates), np.float64, len(dates))  # type: ignore[arg-type]
         repeats = 0
     else:
-        stamps = [math.nan if date is None else _unix_time(date) for date in dates]
+        times = np.array([math.nan if date is None else _unix_time(date) for date in dates])
         is_naive = np.array([date is not None and date.tzinfo is None for date in dates])
-        times = np.array(stamps)
         times[is_naive], repeats = _unix_times(times[is_naive], zone)
-    offsets = {offset for tz in zones if tz is not None and (offset := tz.utcoffset(None))}
-    names = tuple(sorted(map(_offset_words, offsets)))
-    return Clock(np.where(np.abs(times) < _SECONDS, times, np.nan), "ISO 8601", True, None in zones, names, repeats)
+    offsets = tuple(sorted({str(tz).removeprefix("UTC") for tz in zones - {None, UTC}}))
+    return Clock(np.where(np.abs(times) < _SECONDS, times, np.nan), "ISO 8601", True, None in zones, offsets, repeats)
 
 
 def _unix_time(date: datetime) -> float:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-
-
-def _offset_words(offset: timedelta) -> str:
-    minutes = round(offset.total_seconds() / 60.0)
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
 def _iso_of_words(cell: str) -> str:

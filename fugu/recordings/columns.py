@@ -165,19 +165,16 @@ def _with_date(table: Table, file: str, name: str, unit: str | None) -> TimeCell
     cells = table.columns[name]
     if _all(cells, _HHMM.fullmatch) and (day := _partner(table, name, _YYYYMMDD.fullmatch)):
         return _date_and_time(table, day, name, unit, [":".join(re.findall("..", cell.strip())) for cell in cells], "T")
-    are_hours = _all(cells, is_time_of_day)
-    partner = (
-        _partner(table, name, is_date if are_hours else is_time_of_day) if are_hours or _all(cells, _is_day) else None
-    )
-    if are_hours and partner is None:
-        raise FuguError(
-            f"{file}: column {name} has times of day, and no column has dates: add one, or leave the times out "
-            "and give --period"
-        )
-    if partner is None:
-        return TimeCells(name, cells, unit, (name,))
-    day, time = (partner, name) if are_hours else (name, partner)
-    return _date_and_time(table, day, time, unit, table.columns[time], " ")
+    if _all(cells, is_time_of_day):
+        if (day := _partner(table, name, is_date)) is None:
+            raise FuguError(
+                f"{file}: column {name} has times of day, and no column has dates: add one, or leave the times out "
+                "and give --period"
+            )
+        return _date_and_time(table, day, name, unit, cells, " ")
+    if _all(cells, _is_day) and (time := _partner(table, name, is_time_of_day)):
+        return _date_and_time(table, name, time, unit, table.columns[time], " ")
+    return TimeCells(name, cells, unit, (name,))
 
 
 def _partner(table: Table, name: str, test: Callable[[str], object]) -> str | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.clock import clock_of, floats
@@ -14,10 +14,10 @@ from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Facts, Loaded, Recorded, facts_of, load
 from fugu.recordings.rules import Evidence, raise_question
 from fugu.recordings.table import Table
-from fugu.recordings.ticks import steps_of
+from fugu.recordings.ticks import look_at, sort_rows, steps_of
 
 if TYPE_CHECKING:
-    from fugu.chains.arrays import Floats, Ints
+    from fugu.chains.arrays import Bools, Floats, Ints
 
 __all__ = ["MOST_MISSING", "Traces", "place_columns", "read_traces", "resampled"]
 
@@ -141,7 +141,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
 
 def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
     """Return the indices of places in the order of their times, trace by trace, and `notes` with one about sorting."""
-    order = np.lexsort((times, trace))
+    order, order_notes = sort_rows(times, trace)
     goes_back = (np.diff(times) < 0.0) & (np.diff(trace) == 0)
     raise_question(
         evidence._replace(
@@ -153,14 +153,10 @@ def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, 
             is_up=np.zeros(len(order), dtype=bool),
         )
     )
-    moved_rows = int((order != np.arange(len(order))).sum())
-    return order, (
-        *notes,
-        f"{moved_rows} rows were not in the order of their times: sorted",
-    ) if goes_back.any() else notes
+    return order, (*notes, *order_notes)
 
 
-def _degrees(table: Table, file: str, name: str, limit: float, is_absent: NDArray[np.bool_]) -> Floats:
+def _degrees(table: Table, file: str, name: str, limit: float, is_absent: Bools) -> Floats:
     """Read the degrees of a column, (n,), NaN in rows without a place.
 
     Raises:
@@ -192,12 +188,10 @@ def resampled(traces: Traces, period: float) -> Traces:
     if len(times) * _LONGEST_GAP > _MOST_TICKS:
         raise FuguError(f"more than {_MOST_TICKS} places: take a longer period")
     is_break = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
-    starts = np.concatenate([[0], np.flatnonzero(is_break) + 1, [len(times)]])
-    rows, piece_numbers, ticks = [], [], []
-    for piece, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-        tick_times = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
-        rows.append(first + np.searchsorted(times[first:end], tick_times, side="right") - 1)
-        piece_numbers.append(np.full(len(tick_times), piece))
-        ticks.append(tick_times)
-    newest, trace = np.concatenate(rows), np.concatenate(piece_numbers)
-    return traces._replace(places=traces.places[newest], trace=trace, times=np.concatenate(ticks), at=traces.at[newest])
+    edges = [0, *(np.flatnonzero(is_break) + 1).tolist(), len(times)]
+    row_pieces, time_pieces = zip(*(look_at(times, first, end, period) for first, end in pairwise(edges)), strict=True)
+    rows = np.concatenate(row_pieces)
+    trace = np.repeat(np.arange(len(row_pieces)), [*map(len, row_pieces)])
+    return traces._replace(
+        places=traces.places[rows], trace=trace, times=np.concatenate(time_pieces), at=traces.at[rows]
+    )

@@ -222,10 +222,8 @@ def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
     time_columns = () if time is None else time.columns
     column = value_of(table, recording.name, options.column, (*time_columns, *table.keys))
     if time is not None and (empty := _empty_rows(time.cells, table.columns[column])):
-        table = table.at([row for row in range(len(table.lines)) if row not in empty])
-        table = table._replace(
-            plain=False, notes=(*table.notes, f"{len(empty)} rows without a time and a reading: left out")
-        )
+        notes = (*table.notes, f"{len(empty)} rows without a time and a reading: left out")
+        table = table.without(empty)._replace(plain=False, notes=notes)
         time = time_of(table, recording.name, options.time)
         assert time is not None
     row_parts = _parts_of(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
@@ -59,6 +59,10 @@ class Table(NamedTuple):
         """Return a table of the rows with these indices."""
         columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
         return self._replace(columns=columns, lines=[self.lines[row] for row in rows])
+
+    def without(self, rows: Container[int]) -> Table:
+        """Return a table without the rows with these indices."""
+        return self.at([row for row in range(len(self.lines)) if row not in rows])
 
 
 class Form(NamedTuple):

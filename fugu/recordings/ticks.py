@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,10 +10,10 @@ from numpy.typing import NDArray
 from fugu.contract.errors import FuguError
 
 if TYPE_CHECKING:
-    from fugu.chains.arrays import Floats, Ints
+    from fugu.chains.arrays import Bools, Floats, Ints
     from fugu.recordings.options import RowKind
 
-__all__ = ["Steps", "has_few", "in_order", "kind_of", "steps_of", "ticks_of"]
+__all__ = ["Steps", "has_few", "in_order", "kind_of", "look_at", "sort_rows", "steps_of", "ticks_of"]
 
 LONGEST_SILENCE = 10
 """Periods without a row after which a stretch ends."""
@@ -39,9 +38,14 @@ class Steps(NamedTuple):
     median: float
 
     @property
-    def inside(self) -> Floats:
-        """The steps above 0 that are no gaps, in seconds."""
-        return np.asarray(self.all[(self.all > 0.0) & (self.all <= LONGEST_SILENCE * self.median)])
+    def is_inside(self) -> Bools:
+        """(m,) whether a step is above 0, and no gap."""
+        return (self.all > 0.0) & (self.all <= LONGEST_SILENCE * self.median)
+
+    @property
+    def is_coarse(self) -> bool:
+        """True if over a fifth of the rows have the time of the row before."""
+        return bool((self.all == 0.0).mean() > _MOST_DUPLICATES)
 
 
 class Ticks(NamedTuple):
@@ -65,16 +69,19 @@ def in_order(times: Floats, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
 
     `times` are (n,) in seconds. Of rows with equal times only the last is kept, unless over a fifth repeat a time.
     """
-    order, notes = np.arange(len(times)), []
-    if ((np.diff(row_parts) < 0) | ((np.diff(row_parts) == 0) & (np.diff(times) < 0.0))).any():
-        order = np.lexsort((times, row_parts))
-    if moved_rows := int((order != np.arange(len(order))).sum()):
-        notes.append(f"{moved_rows} rows were not in the order of their times: sorted")
+    order, notes = sort_rows(times, row_parts)
     has_next_time = (np.diff(times[order]) == 0.0) & (np.diff(row_parts[order]) == 0)
     if 0 < has_next_time.sum() <= _MOST_DUPLICATES * len(order):
-        notes.append(f"{int(has_next_time.sum())} rows had the time of the next one: left out")
-        order = order[np.concatenate([~has_next_time, [True]])]
-    return order, tuple(notes)
+        notes = (*notes, f"{int(has_next_time.sum())} rows had the time of the next one: left out")
+        order = order[np.append(~has_next_time, True)]
+    return order, notes
+
+
+def sort_rows(times: Floats, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
+    """Sort rows by time within each part. Return their indices, and a note if rows moved."""
+    order = np.lexsort((times, row_parts))
+    moved_rows = int((order != np.arange(len(order))).sum())
+    return order, (f"{moved_rows} rows were not in the order of their times: sorted",) if moved_rows else ()
 
 
 def steps_of(times: Floats, row_parts: Ints) -> Steps:
@@ -116,19 +123,18 @@ def kind_of(
         return "changes", "no value comes twice in a row"
     if any(_explains(steps, column) for column in columns):
         return "events", "the step to each explains its reading"
-    if not steps.inside.size:
+    if not steps.is_inside.any():
         return None
-    step_multiples = steps.inside / steps.median
+    step_multiples = steps.all[steps.is_inside] / steps.median
     is_multiple = np.abs(step_multiples - np.round(step_multiples)) <= _WHOLE
     is_on_clock = bool((is_multiple & (np.round(step_multiples) >= 1.0)).mean() >= _WHOLE_SHARE)
     positive_steps = steps.all[steps.all > 0.0]
     is_even = bool(
         ((positive_steps >= steps.median / 2.0) & (positive_steps <= 2.0 * steps.median)).mean() >= _EVEN_SHARE
     )
-    is_coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
-    if is_on_clock and not is_coarse and (is_even or repeat_rate >= _REPEATS):
+    if is_on_clock and not steps.is_coarse and (is_even or repeat_rate >= _REPEATS):
         return "samples", f"steps are multiples of {steps.median:g} s"
-    if changes is None and not is_even and not is_coarse:
+    if changes is None and not is_even and not steps.is_coarse:
         return "changes", "steps of time are uneven"
     return None
 
@@ -136,7 +142,7 @@ def kind_of(
 def _explains(steps: Steps, column: Floats) -> bool:
     """Return whether a column of numbers correlates with the steps in seconds, or with the rates per minute."""
     values = column[steps.at]
-    is_usable = (steps.all > 0.0) & (steps.all <= LONGEST_SILENCE * steps.median) & np.isfinite(values)
+    is_usable = steps.is_inside & np.isfinite(values)
     if is_usable.sum() < _FEWEST:
         return False
     values, step_seconds = values[is_usable], steps.all[is_usable]
@@ -145,9 +151,7 @@ def _explains(steps: Steps, column: Floats) -> bool:
     return any(float(np.corrcoef(values, cause)[0, 1]) > _EXPLAINED for cause in (60.0 / step_seconds, step_seconds))
 
 
-def ticks_of(
-    kind: RowKind, times: Floats, row_parts: Ints, is_up: NDArray[np.bool_], steps: Steps, period: float | None
-) -> Ticks:
+def ticks_of(kind: RowKind, times: Floats, row_parts: Ints, is_up: Bools, steps: Steps, period: float | None) -> Ticks:
     """Put rows on ticks. Changes without a `period` are sampled every minute or second; only changes need `is_up`.
 
     Raises:
@@ -168,14 +172,13 @@ def _stretches(times: Floats, row_parts: Ints, longest_step: float) -> tuple[Int
     in_part = np.diff(row_parts) == 0
     is_gap = ~in_part | (np.diff(times) > longest_step)
     gap_count = int((is_gap & in_part).sum())
-    stretches = np.concatenate([[0], np.cumsum(is_gap)]).astype(np.int64)
+    stretches = np.append(0, np.cumsum(is_gap))
     return stretches, ((f"{gap_count} gaps in time: nothing is learned across them",) if gap_count else ())
 
 
 def _from_events(times: Floats, row_parts: Ints, steps: Steps) -> Ticks:
     """Make each row a tick. If many rows share a time, the period is the mean step, else the median step."""
-    is_coarse = float((steps.all == 0.0).mean()) > _MOST_DUPLICATES
-    period = float(steps.all.mean()) if is_coarse else steps.median
+    period = float(steps.all.mean()) if steps.is_coarse else steps.median
     stretches, notes = _stretches(times, row_parts, LONGEST_SILENCE * max(period, steps.median))
     return Ticks(np.arange(len(times), dtype=np.int64), stretches, period, False, notes)
 
@@ -187,13 +190,12 @@ def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | 
     is_gap = np.diff(stretches) > 0
     if (~is_gap * np.diff(times)).sum() / step > _MOST_TICKS:
         raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
-    min_ticks = 0 if period is not None else 1
-    tick_steps = np.where(is_gap, 1, np.maximum(min_ticks, np.round(np.diff(times) / step))).astype(np.int64)
-    if period is not None:  # steps that are no multiples would drift by their roundings
-        starts = np.flatnonzero(np.concatenate([[True], is_gap]))
-        ticks = np.round((times - np.repeat(times[starts], np.diff([*starts, len(times)]))) / step).astype(np.int64)
-        tick_steps = np.where(is_gap, 1, np.diff(ticks))
-    tick_of_row = np.concatenate([[0], np.cumsum(tick_steps)])
+    if period is None:
+        tick_steps = np.maximum(1.0, np.round(np.diff(times) / step))
+    else:  # steps that are no multiples would drift by their roundings
+        _, first_rows = np.unique(stretches, return_index=True)
+        tick_steps = np.diff(np.round((times - times[first_rows][stretches]) / step))
+    tick_of_row = np.append(0, np.cumsum(np.where(is_gap, 1, tick_steps).astype(np.int64)))
     rows = np.full(int(tick_of_row[-1]) + 1, -1, dtype=np.int64)
     rows[tick_of_row] = np.arange(len(times))
     segments = stretches[np.searchsorted(tick_of_row, np.arange(len(rows)), side="right") - 1]
@@ -204,24 +206,29 @@ def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | 
     return Ticks(rows, segments, step, True, notes)
 
 
-def _from_changes(times: Floats, row_parts: Ints, is_up: NDArray[np.bool_], period: float | None) -> Ticks:
+def look_at(times: Floats, first: int, end: int, step: float) -> tuple[Ints, Floats]:
+    """Look once a step at the rows from `first` to before `end`. Return the newest row of each look, and its time."""
+    look_times = times[first] + step * np.arange(int((times[end - 1] - times[first]) / step) + 1)
+    return first + np.searchsorted(times[first:end], look_times, side="right") - 1, look_times
+
+
+def _from_changes(times: Floats, row_parts: Ints, is_up: Bools, period: float | None) -> Ticks:
     """Turn a log of changes into ticks: the reading that holds at the end of each period.
 
     A row of a source that is down begins a gap until the next row. The default period is a minute, or a second for logs
     shorter than ten hours.
     """
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(row_parts) != 0]))
-    ends = np.concatenate([starts[1:], [len(times)]])
+    starts = np.flatnonzero(np.diff(row_parts, prepend=row_parts[0] - 1))
+    ends = np.append(starts[1:], len(times))
     span = float((times[ends - 1] - times[starts]).sum())
     step = period or (_MINUTE if span >= _LONG else 1.0)
     if span / step > _MOST_TICKS:
         raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
     rows, segments, moments, segment_count = [], [], [], 0
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        look_times = times[first] + step * np.arange(math.floor((times[end - 1] - times[first]) / step) + 1)
-        row_of_tick = first + np.searchsorted(times[first:end], look_times, side="right") - 1
+        row_of_tick, look_times = look_at(times, first, end, step)
         is_alive = is_up[row_of_tick]
-        is_start = np.concatenate([[True], is_alive[1:] != is_alive[:-1]])
+        is_start = np.append(True, is_alive[1:] != is_alive[:-1])
         rows.append(row_of_tick[is_alive])
         moments.append(look_times[is_alive])
         segments.append((segment_count + np.cumsum(is_start))[is_alive])

@@ -207,16 +207,17 @@ def test_one_reading_far_off_does_not_stretch_the_range(far: float) -> None:
 @pytest.mark.parametrize(("ticks", "baseline"), [(16_859, 300), (16_859, 100), (43_200, 0), (10_000, 30), (4_000, 0)])
 def test_sets_are_ten_baselines_apart_and_made_of_blocks(ticks: int, baseline: int) -> None:
     sets = three_sets(np.zeros(ticks, dtype=np.int64), baseline)
-    assert sets.apart == apart_ticks(baseline) >= BASELINES_APART * baseline
-    for first, second in combinations((sets.fit, sets.choose, sets.test), 2):
-        nearest = np.abs(first.rows[:, None] - second.rows[None, :: max(1, sets.apart // 3)]).min()
-        assert nearest > sets.apart / 2
+    apart = apart_ticks(baseline)
+    assert apart >= BASELINES_APART * baseline
+    for first, second in combinations(sets, 2):
+        nearest = np.abs(first.rows[:, None] - second.rows[None, :: max(1, apart // 3)]).min()
+        assert nearest > apart / 2
         edges = [part.rows[np.flatnonzero(np.diff(part.rows, prepend=-2) != 1)] for part in (first, second)]
         ends = [part.rows[np.flatnonzero(np.diff(part.rows, append=ticks + 2) != 1)] for part in (first, second)]
-        assert min(np.abs(edges[0][:, None] - ends[1]).min(), np.abs(ends[0][:, None] - edges[1]).min()) > sets.apart
-    used = sum(len(part.rows) for part in (sets.fit, sets.choose, sets.test))
+        assert min(np.abs(edges[0][:, None] - ends[1]).min(), np.abs(ends[0][:, None] - edges[1]).min()) > apart
+    used = sum(len(part.rows) for part in sets)
     assert used >= 0.25 * ticks
-    for part in (sets.fit, sets.choose, sets.test):
+    for part in sets:
         assert (np.diff(part.segments) == (np.diff(part.rows) != 1)).all()
 
 
@@ -228,7 +229,7 @@ def test_blocks_take_turns_where_there_is_room() -> None:
 def test_gaps_of_the_recording_stay_gaps() -> None:
     segments = np.repeat([0, 1, 2, 3], 3_000)
     sets = three_sets(segments, 0)
-    for part in (sets.fit, sets.choose, sets.test):
+    for part in sets:
         jump = (np.diff(part.rows) != 1) | (np.diff(segments[part.rows]) != 0)
         assert (np.diff(part.segments) == jump).all()
 

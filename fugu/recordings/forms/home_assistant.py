@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import Any
 
 from fugu.contract.errors import FuguError
@@ -108,23 +108,16 @@ def _change_table(table: Table, time: str) -> Table:
     means: dict[str, list[int]] = {entity: [] for entity in {*table.columns[_ENTITY]}}
     pending = {*means}
     for row, (entity, time_cell) in enumerate(zip(table.columns[_ENTITY], table.columns[time], strict=True)):
-        if entity in pending and _is_at_hour(time_cell):
+        if entity in pending and moment(time_cell) % _HOUR == 0.0:
             means[entity].append(row)
         elif entity in pending:
             pending.remove(entity)
             if not pending:
                 break
     mean_rows = [rows for entity, rows in means.items() if entity not in pending and len(rows) >= _FEWEST_MEANS]
-    removed_rows = {row for rows in mean_rows for row in rows}
+    removed_rows = {*chain.from_iterable(mean_rows)}
     if not removed_rows:
         return table
-    remaining_rows = [row for row in range(len(table.lines)) if row not in removed_rows]
     note = f"{len(removed_rows)} means of hours before the first change were left out"
-    return table.at(remaining_rows)._replace(
-        plain=False, notes=(*table.notes, note)
-    )  # an agent would begin with the means
-
-
-def _is_at_hour(cell: str) -> bool:
-    seconds = moment(cell)
-    return not math.isnan(seconds) and seconds % _HOUR == 0.0
+    # an agent would begin with the means
+    return table.without(removed_rows)._replace(plain=False, notes=(*table.notes, note))

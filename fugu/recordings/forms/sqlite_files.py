@@ -81,11 +81,6 @@ def _columns(database: sqlite3.Connection, table: str) -> set[str]:
 
 def _texts(cells: Sequence[Any]) -> Sequence[str]:
     """Return cells as texts, with numbers spelled exactly."""
-    match {*map(type, cells)}:
-        case kinds if kinds == {str}:
-            return cells
-        case kinds if kinds <= {float, int}:
-            return [*map(repr, cells)]
     return ["" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in cells]
 
 
@@ -101,13 +96,14 @@ def _read_recorder(database: sqlite3.Connection, file: File, row_filter: RowFilt
     if time is None or not {_STATE, key} <= columns:
         raise FuguError(f"{file.name} is a recorder's database of a version that is not known: export history.csv")
     names = dict(database.execute(f"SELECT metadata_id, {_ENTITY} FROM states_meta")) if has_names else {}
-    keys_wanted = (
-        [entity_wanted]
-        if not has_names
-        else [entity_key for entity_key, name in names.items() if name == entity_wanted]
-    )
-    condition = f"{key} IS NOT NULL" if entity_wanted is None else f"{key} IN ({', '.join('?' * len(keys_wanted))})"
-    values = () if entity_wanted is None else keys_wanted
+    condition, values = f"{key} IS NOT NULL", list[Any]()
+    if entity_wanted is not None:
+        values = (
+            [entity_key for entity_key, name in names.items() if name == entity_wanted]
+            if has_names
+            else [entity_wanted]
+        )
+        condition = f"{key} IN ({', '.join('?' * len(values))})"
     source = f"FROM states WHERE {condition} AND {time}"
     (untimed_rows,) = database.execute(f"SELECT COUNT(*) {source} IS NULL", values).fetchone()
     rows = database.execute(f"SELECT rowid, {key}, state, {time} {source} IS NOT NULL", values)
