@@ -150,9 +150,13 @@ class Recorder:
         if not isinstance(policy, Policy) or policy.table is not None or policy.windows:
             return  # the policy's frames give the timeline
         first = group.start + report.number * group.length
-        last, begin = first + group.length - 1, max(0, group.start + (report.previous + 1) * group.length)
+        last = first + group.length - 1
+        shift = self._load(device, stream).shifts.possible(first, last)[-1]
+        begin = max(0, group.start + (report.previous + 1) * group.length + (shift if report.previous >= 0 else 0))
         timeline = self._store.versions.timeline(device, stream)
-        timeline.add(Drawn(first, last, report.policy_version, begin, group.length - max(report.observed)))
+        timeline.add(
+            Drawn(first + shift, last + shift, report.policy_version, begin, group.length - max(report.observed))
+        )
         self._store.versions.put(device, stream, timeline, is_whole=True)
 
     @contextmanager

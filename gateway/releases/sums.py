@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -129,13 +130,29 @@ class SumReleases:
                 reasons[audience] = str(error)
         return releases, reasons
 
-    def _sum_release(self, audience: str, name: str, window: SumWindow, members: Sequence[CountedTicks]) -> _SumRelease:
-        """The release of a part of a window to an audience. Raises FuguError if the audience may not be told."""
+    def _sum_release(
+        self, audience: str, name: str, window: SumWindow, members: Sequence[Sequence[CountedTicks]]
+    ) -> _SumRelease:
+        """The release of a part of a window to an audience. Raises FuguError if the audience may not be told.
+
+        `members` has the counted ticks of each home, by each number that the window may have.
+        """
         group = window.group
-        job = _sum_job(group, audience, self._audiences[audience], name, [member.policy for member in members])
-        release = Release(
-            name=name,
-            audience=audience,
+        job = _sum_job(group, audience, self._audiences[audience], name, [ticks[0].policy for ticks in members])
+        if audience != SITE and self.site_only:
+            raise LedgerError(f"release {name}: audience {audience} waits for a policy that can be accounted for")
+        for index in reversed(range(max(map(len, members)))):
+            release = self._release_of(job, window, [ticks[min(index, len(ticks) - 1)] for ticks in members])
+            if audience != SITE:
+                self._maker.refuse_leaks(job, release)
+            self._maker.ledger.refuse(release)
+        return _SumRelease(job, release, job.promise([*chain.from_iterable(members)]))
+
+    def _release_of(self, job: Job, window: SumWindow, members: Sequence[CountedTicks]) -> Release:
+        group = window.group
+        return Release(
+            name=job.name,
+            audience=job.plan.audience,
             stream=group.stream,
             first=window.first,
             last=window.first + group.length - 1,
@@ -148,20 +165,15 @@ class SumReleases:
             topic=job.topic,
             reason=CHARGED_BEFORE,
         )
-        if audience != SITE:
-            if self.site_only:
-                raise LedgerError(f"release {name}: audience {audience} waits for a policy that can be accounted for")
-            self._maker.refuse_leaks(job, release)
-        self._maker.ledger.refuse(release)
-        return _SumRelease(job, release, job.promise(members))
 
-    def _member_ticks(self, policy: Policy, window: SumWindow) -> CountedTicks:
-        """The window in a home's own tick numbers, or in wall ticks if the store does not know its shift."""
+    def _member_ticks(self, policy: Policy, window: SumWindow) -> list[CountedTicks]:
+        """The window in a home's own tick numbers, all that it may have, or in wall ticks if nothing says its shift."""
         maker, last = self._maker, window.first + window.group.length - 1
-        number = maker.store.stream_id(policy.device, policy.stream)
-        shift, _ = maker.store.shifts(number).owner(window.first, last)
-        ahead = shift or 0
-        return maker.counted_ticks(policy, window.first + ahead, last + ahead)
+        shifts = maker.store.shifts(maker.store.stream_id(policy.device, policy.stream))
+        return [
+            maker.counted_ticks(policy, window.first + shift, last + shift)
+            for shift in shifts.possible(window.first, last)
+        ]
 
     def _content_writer(
         self, window: SumWindow, sum_release: _SumRelease, total: int, observed: int

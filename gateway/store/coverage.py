@@ -224,6 +224,20 @@ class Shifts:
         is_whole = newest_span.wall <= first or newest_span is self._spans[0]
         return newest_span.shift if is_whole else None, newest_span.first
 
+    def possible(self, first: int, last: int) -> list[int]:
+        """The shifts under which a device may have drawn all of the wall ticks first..last, in order; 0 if unknown.
+
+        After a clock was set back, wall ticks come once more: nobody knows which of the two shifts a window had.
+        """
+        spans = self._spans
+        possible = []
+        for index, span in enumerate(spans):
+            low = spans[index - 1].last if index else -1
+            high = spans[index + 1].first if index + 1 < len(spans) else MAX_TICK + 1
+            if low < first + span.shift and last + span.shift < high:
+                possible.append(span.shift)
+        return possible or [span.shift for span in spans] or [0]
+
     def stretches(self, first_wall: int) -> Iterator[tuple[int, int, int]]:
         """Yield the first number, last number and shift of each stretch of wall ticks from `first_wall` on.
 

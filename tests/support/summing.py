@@ -107,14 +107,21 @@ class Site:
         self.sums.pump()  # what was due before the group came is nobody's
 
     def report(
-        self, place: int, helper: Helper, count: int, number: int = NUMBER, previous: int = -1, key: int | None = None
+        self,
+        place: int,
+        helper: Helper,
+        count: int,
+        number: int = NUMBER,
+        previous: int = -1,
+        key: int | None = None,
+        version: int = 1,
     ) -> None:
         """Let a home report a count, with the key of another if that is said; a generator gives its mask."""
         home = HOMES[place] if key is None else Member(HOMES[place].name, HOMES[key].key)
         mask = random.Random(place).getrandbits(64)
         sealed = home.sealed(helper.key, DOCUMENT, number, [mask])
         report = Report(
-            1, DOCUMENT.name, previous, number, DOCUMENT.digest, (10,), pack_numbers([count - mask]), sealed
+            version, DOCUMENT.name, previous, number, DOCUMENT.digest, (10,), pack_numbers([count - mask]), sealed
         )
         reports = self.shards[owner(home.name, len(self.shards))]
         reports.heard(Message(topic_of("report", "home", home.name, "power"), report.encode()))
@@ -145,9 +152,9 @@ def take(helper: Helper, asked: Sequence[OpeningRequest]) -> bytes:
     return answer
 
 
-def settled(site: Site, helper: Helper, homes: int = 5) -> list[OpeningRequest]:
+def settled(site: Site, helper: Helper, homes: int = 5, version: int = 1) -> list[OpeningRequest]:
     """A window that is due, with so many reports; what was asked."""
     for place in range(homes):
-        site.report(place, helper, place)
+        site.report(place, helper, place, version=version)
     site.now_us = DUE
     return site.round()

@@ -16,7 +16,10 @@ from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import sequence_name
 from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, pack_numbers
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Adversary
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.timeline import Drawn
 from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError
 from gateway.parts import Message
@@ -28,6 +31,7 @@ from gateway.releases.entries import Entry, Release
 from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
 from gateway.releases.sums import SumReleases
+from gateway.store.coverage import Span
 from gateway.store.engine import LedgerError
 from gateway.store.location import Server
 from tests.support.groups import HELPER, group, member_policy
@@ -407,3 +411,35 @@ def test_reports_that_no_policy_has_are_refused(site: Site, helper: Helper) -> N
     site.reports.pump()
     assert site.owed == []
     assert site.store.sums.waiting_windows(DOCUMENT.digest, NUMBER) == []
+
+
+def test_a_sum_states_the_worst_of_what_its_window_may_have_been_when_a_clock_was_set_back(tmp_path: Path) -> None:
+    """Loud noise ends just before the window; the clock is then set back, so that its wall ticks come once more."""
+    home, epsilons = HOMES[0].name, []
+    quiet, promise = (Guarantee(epsilon=epsilon, adversary="informed") for epsilon in (2.4, 200.0))
+    loud = {"table": NoiseTable.binary(SCALE // 100, SCALE // 100), "guarantee": promise, "windows_guarantee": promise}
+    for name, spans in {"plain": [Span(0, 0, 99)], "back": [Span(0, 0, 59), Span(40, 60, 99)]}.items():
+        (tmp_path / name).mkdir()
+        with closing(Site(tmp_path / name)) as site:
+            for each in HOMES:
+                site.catalogue.add(member_policy(each.name, WINDOW, version=2, guarantee=quiet))
+            site.catalogue.add(member_policy(home, WINDOW, version=3, **loud))
+            with site.store.transaction():
+                site.store.put_shifts(site.store.number(home, "power"), spans, 0)
+                timeline = site.store.versions.timeline(home, "power")
+                timeline.add(Drawn(0, 49, 3, 0))
+                timeline.add(Drawn(50, 99, 2, 50))
+                site.store.versions.put(home, "power", timeline, is_whole=True)
+            site.answer(take(helper := Helper(), settled(site, helper, version=2)))
+            epsilons.append([frame.epsilon for frame in site.released()])
+    assert epsilons[0] == epsilons[1]
+
+
+def test_a_report_is_dated_in_the_numbers_of_its_stream(site: Site, helper: Helper) -> None:
+    home = HOMES[0].name
+    with site.store.transaction():
+        site.store.put_shifts(site.store.number(home, "power"), [Span(0, 0, 59), Span(40, 60, 109)], 0)
+    for number in (7, 8):
+        site.now_us = DOCUMENT.begins_us(number + 1)
+        site.report(0, helper, 1, number=number, previous=-1 if number == 7 else 7)
+    assert site.store.versions.timeline(home, "power").rows == [Drawn(110, 129, 1, 0)]
