@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from fugu.attackers.evaluation import Attack, success_bound
@@ -21,7 +22,7 @@ from fugu.library.guarantee import (
     stretch_table,
     stretch_words,
 )
-from fugu.library.report import Line, Table
+from fugu.library.report import Line, Part, Table
 from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import LEAST_JUDGED, Candidate
@@ -36,8 +37,10 @@ __all__ = [
     "candidate_document",
     "error_words",
     "percent",
+    "refusal_words",
     "thinned_words",
     "verdict",
+    "verdict_lines",
 ]
 
 
@@ -50,92 +53,86 @@ _NOT_SHOWN = ("table", "judged", "message", "bins", "stretch_ticks")
 """Fields of a candidate that are left out of its document."""
 
 
-def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> list[Line | Table]:
+def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> Iterator[Part]:
     """Report how the recording was read, the verdicts with reasons, the candidates, and the losses of stretches."""
-    readings, question = plan.readings, plan.question
-    usefulness, promise, *reasons = verdict(plan, policy)
-    lines = [line for facts in readings.facts for line in summary(readings.source, facts)]
-    report: list[Line | Table] = [*map(Line, [*lines, ""]), Line(usefulness, bold=True), Line(promise, bold=True)]
-    report += map(Line, reasons)
-    report += [Line(f"- {note}") for note in (*readings.notes, *plan.states.notes)]
+    readings, question, release = plan.readings, plan.question, plan.recommended
+    for facts in readings.facts:
+        yield from map(Line, summary(readings.source, facts))
+    yield Line("")
+    yield from verdict_lines(verdict(plan, policy))
+    for note in (*readings.notes, *plan.states.notes):
+        yield Line(f"- {note}")
     if plan.gaps is not None:
-        report.append(Line(f"- {_gaps_note(plan.gaps)}"))
+        yield Line(f"- {_gaps_note(plan.gaps)}")
     if plan.stay is not None:
         stay_note = f"99 % of stays in a state are no longer than {_span(plan, plan.stay)}"
-        report.append(Line(f"- {stay_note} (of this recording; in no policy)"))
+        yield Line(f"- {stay_note} (of this recording; in no policy)")
     if plan.candidates:
         title = f"Compared, all at epsilon {question.epsilon:g}, {question.adversary} adversary"
-        report.append(Table(title, _COLUMNS, [_candidate_row(plan, candidate) for candidate in plan.candidates]))
-        report.append(
-            Line("Off by: mean absolute error. Guessing: always the usual answer. Test data: not used for planning.")
-        )
-        if plan.recommended.messages_per_day is not None:
-            latency, messages = plan.recommended.latency_seconds or 0.0, plan.recommended.messages_per_day
-            traffic = plan.recommended.bytes_per_day
-            report.append(
-                Line(f"* arrives after {time_words(latency)}, in {messages:.2g} messages ({traffic:.3g} bytes) a day.")
-            )
+        yield Table(title, _COLUMNS, [_candidate_row(plan, candidate) for candidate in plan.candidates])
+        yield Line("Off by: mean absolute error. Guessing: always the usual answer. Test data: not used for planning.")
+        if release.messages_per_day is not None:
+            traffic_words = f"{release.messages_per_day:.2g} messages ({release.bytes_per_day:.3g} bytes) a day"
+            yield Line(f"* arrives after {time_words(release.latency_seconds or 0.0)}, in {traffic_words}.")
     if isinstance(policy, Policy):
-        report.append(stretch_table(_stretches(policy), discretiser=policy.discretiser, changes=readings.changes))
-        period = policy.clock.period_us / 1_000_000
-        report.append(Line(change_words(policy.chains, policy.guarantee.epsilon, period)))
-    return report
+        yield stretch_table(_stretches(policy), discretiser=policy.discretiser, changes=readings.changes)
+        yield Line(change_words(policy.chains, policy.guarantee.epsilon, policy.clock.period_us / 1_000_000))
 
 
-def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
-    """List sentences on the plan: whether it is useful, whether it is private, then the reasons."""
-    release, question = plan.recommended, plan.question
-    stretches = _stretches(policy) if isinstance(policy, Policy) else ()
+def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> Iterator[str]:
+    """Yield sentences on the plan: whether it is useful, whether it is private, then the reasons."""
+    release, question, stretches = plan.recommended, plan.question, _stretches(policy)
     promise = promise_words(question.epsilon, question.protect or 0, stretches)
     if release.kind == "none":
         usefulness, *reasons = _useless_words(plan)
-        return [usefulness, promise, *reasons, *_adversary_note(plan)]
-    lines = [
-        f"Useful: {answer_words(plan, release)}, {quality_words(release)}.",
-        promise,
-        f"95 % of answers are off by at most {error_words(release.error_95)}.",
-    ]
-    if release.blocks is not None:
-        lines += _profile_words(plan, release.blocks)
-    if release.held_back_error is not None:
-        lines.append(f"Test data, not used for planning: off by {error_words(release.held_back_error)}.")
+        yield from (usefulness, promise, *reasons, *_adversary_note(plan))
+        return
+    yield f"Useful: {answer_words(plan, release)}, {quality_words(release)}."
+    yield promise
+    yield f"95 % of answers are off by at most {error_words(release.error_95)}."
     symbols = _best_candidate(plan, "symbols") if release.kind == "windows" else None
+    if symbols is not None and not symbols.useful:
+        yield f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(symbols)}."
+    if release.blocks is not None:
+        yield from _profile_words(plan, release.blocks)
+    if release.held_back_error is not None:
+        yield f"Test data, not used for planning: off by {error_words(release.held_back_error)}."
     if symbols is not None and symbols.useful:
-        lines.append(
-            f"The best symbol stream is useful too, over {_span(plan, symbols.window_ticks or 1)}: "
-            f"{quality_words(symbols)}."
-        )
-    elif symbols is not None:
-        lines.insert(
-            3, f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(symbols)}."
-        )
+        span = _span(plan, symbols.window_ticks or 1)
+        yield f"The best symbol stream is useful too, over {span}: {quality_words(symbols)}."
     if release.attack is not None:
-        lines.append(_attack_words(release.attack, release))
+        yield _attack_words(release.attack, release)
     if release.known_chain is not None:
-        lines.append(_odds_words(release.known_chain, release, stretches))
+        yield _odds_words(release.known_chain, release, stretches)
     if release.stretch is not None:
-        lines.append(_stretch_words(release.stretch, question.protect or 0, release.epsilon))
+        yield _stretch_words(release.stretch, question.protect or 0, release.epsilon)
     subject = protected_sentence(release.discretiser)
     stretch_note = f" about any {stretch_words(question.protect)}" if question.protect else ""
-    lines.append(
+    yield (
         f"{subject}. Epsilon {release.epsilon:g}{stretch_note} is proven against "
         f"the {release.adversary} adversary, if the readings are in the class of chains."
     )
     if release.every > 1:
-        lines.append(thinned_words(_interval(plan, release)))
+        yield thinned_words(_interval(plan, release))
     if release.chains is not None and release.chains.changes and plan.covered is not None:
-        lines.append(
+        yield (
             f"The class allows steps with odds ratios up to {release.chains.odds_bound:g}. It covers "
             f"{covered_words(plan.covered)} of this recording, of every length."
         )
     if plan.left_out:
-        lines.append(_left_out_words(plan))
-    if plan.question.missing == "ignore":
-        lines.append(
+        yield _left_out_words(plan)
+    if question.missing == "ignore":
+        yield (
             "Ticks without a reading have no state (--missing ignore). Which they are must not depend on states: "
             "no epsilon bounds what their pattern reveals."
         )
-    return [*lines, *_adversary_note(plan)]
+    yield from _adversary_note(plan)
+
+
+def verdict_lines(sentences: Iterable[str]) -> Iterator[Line]:
+    """Yield a verdict as lines; the sentences on usefulness and privacy, which come first, are bold."""
+    for number, sentence in enumerate(sentences):
+        yield Line(sentence, bold=number < 2)
 
 
 def thinned_words(interval: str) -> str:
@@ -178,8 +175,10 @@ def _stretch_words(attack: StretchAttack, seconds: int, epsilon: float) -> str:
     )
 
 
-def _profile_words(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
+def _profile_words(plan: AutoPlan, blocks: DayBlocks) -> Iterator[str]:
     """Say in which time zone the parts of the day lie, what guessing is, and why a profile was chosen."""
+    if plan.question.want is None:
+        yield f"No other answer is useful at epsilon {plan.question.epsilon:g}, so the plan is a profile over days."
     zone = plan.question.blocks.partition("/")[2]
     zone_words = f"Times of day are in {zone or 'UTC'}"
     if not zone:
@@ -187,27 +186,21 @@ def _profile_words(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
         length = f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
         zone_words += f", while the recording's times are at {offsets}" if offsets else ""
         zone_words += f". For another zone, add it as in --blocks {length}/Europe/Berlin"
-    lines = [
-        f"{zone_words}.",
+    yield f"{zone_words}."
+    yield (
         "Guessing gives every part of the day the same share, the best one. A profile shows habits, and a promise "
-        "about a stretch does not hide habits.",
-    ]
-    if plan.question.want is None:
-        lines.insert(
-            0, f"No other answer is useful at epsilon {plan.question.epsilon:g}, so the plan is a profile over days."
-        )
-    return lines
+        "about a stretch does not hide habits."
+    )
 
 
-def _adversary_note(plan: AutoPlan) -> list[str]:
-    """Say in one sentence that the adversary asked for makes no difference; an empty list if it does."""
+def _adversary_note(plan: AutoPlan) -> Iterator[str]:
+    """Yield a sentence that the adversary asked for makes no difference; nothing if it does."""
     classes = [candidate.chains for candidate in (plan.recommended, *plan.candidates) if candidate.chains is not None]
-    if plan.question.adversary == "universal" or not classes or not classes[0].changes:
-        return []
-    return [
-        f"--adversary {plan.question.adversary} changes nothing here. The chains of this recording change over time, "
-        "and then the bound of the universal adversary is used for every adversary."
-    ]
+    if plan.question.adversary != "universal" and classes and classes[0].changes:
+        yield (
+            f"--adversary {plan.question.adversary} changes nothing here. The chains of this recording change over "
+            "time, and then the bound of the universal adversary is used for every adversary."
+        )
 
 
 def _attack_words(attack: Attack, release: Candidate) -> str:
@@ -251,46 +244,49 @@ def _range_text(texts: Sequence[str]) -> str:
     return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
-def _useless_words(plan: AutoPlan) -> list[str]:
+def _useless_words(plan: AutoPlan) -> Iterator[str]:
     """Say that no answer is useful, which answer comes nearest, and what would have to change."""
     question = plan.question
     if plan.reasons:
-        return [
-            f"Not useful: {plan.reasons[0]}.",
-            *(f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]),
-        ]
+        yield from refusal_words(plan.reasons)
+        return
     kind = "symbols" if question.want == "now" else "windows"
-    best = _best_candidate(plan, kind, relative=True)
-    lines = [f"Not useful: nothing could be compared at epsilon {question.epsilon:g}."]
-    if best is not None:
-        lines = [f"Not useful: {answer_words(plan, best)}, {quality_words(best, at_least=True)}."]
+    if (best := _best_candidate(plan, kind, relative=True)) is None:
+        yield f"Not useful: nothing could be compared at epsilon {question.epsilon:g}."
+    else:
+        yield f"Not useful: {answer_words(plan, best)}, {quality_words(best, at_least=True)}."
         if question.within is not None and best.useful and best.expected_error > question.within:
-            lines.append(f"That is better than guessing, but not within {error_words(question.within)}.")
+            yield f"That is better than guessing, but not within {error_words(question.within)}."
         if question.window is not None:
-            lines.append("Only this length was compared. Without --window other lengths are, and one may be useful.")
+            yield "Only this length was compared. Without --window other lengths are, and one may be useful."
         if (error := _day_error(plan, _best_candidate(plan, kind) or best)) is not None:
-            lines.append(
-                f"Over a day the noise alone is off by {error_words(error)}. The recording is too short to judge that."
-            )
-    if question.protect and best is not None and best.blocks is None:
-        lines += _stretch_needs(plan, best)
-    if question.want == "now" and best is not None:
-        lines.append(_limit_words(best))
+            noise_words = f"Over a day the noise alone is off by {error_words(error)}"
+            yield f"{noise_words}. The recording is too short to judge that."
+        if question.protect and best.blocks is None:
+            yield from _stretch_needs(plan, best)
+        if question.want == "now":
+            yield _limit_words(best)
     if plan.least_epsilon is not None:
-        lines.append(
+        yield (
             f"The least epsilon compared at which an answer may be useful is {plan.least_epsilon:g}"
             f"{_LEVELS[privacy_of(plan.least_epsilon)]}{_answer_at(plan, plan.least_epsilon)}."
         )
     elif plan.too_few:
         candidate, epsilon = plan.too_few
         answers = f"{candidate.judged} answer{'s' * (candidate.judged != 1)}"
-        lines.append(
+        yield (
             f"The recording is too short to tell. By its {answers}, {answer_words(plan, candidate)} may be useful at "
             f"epsilon {epsilon:g}. A verdict needs {LEAST_JUDGED} answers."
         )
     elif plan.curves:
-        lines.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
-    return lines
+        yield f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}."
+
+
+def refusal_words(reasons: Sequence[str]) -> Iterator[str]:
+    """Yield as sentences why nothing can be useful."""
+    yield f"Not useful: {reasons[0]}."
+    for reason in reasons[1:]:
+        yield f"{reason[0].upper()}{reason[1:]}."
 
 
 def _limit_words(candidate: Candidate) -> str:
@@ -309,32 +305,31 @@ def _answer_at(plan: AutoPlan, epsilon: float) -> str:
     if plan.question.want != "now" or not curves:
         return ""
     best = min(curves, key=lambda curve: dict(curve.points)[epsilon] / max(curve.candidate.guess_error, 1e-9))
-    error = percent(dict(best.points)[epsilon])
-    return f": {answer_words(plan, best.candidate)}, off by {error}"
+    return f": {answer_words(plan, best.candidate)}, off by {percent(dict(best.points)[epsilon])}"
 
 
-def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
+def _stretch_needs(plan: AutoPlan, best: Candidate) -> Iterator[str]:
     """Say which window length the protected stretch needs, and for which stretch a compared window could be useful."""
     question, period = plan.question, plan.readings.period
     if best.scale is None or best.chains is None or best.window_ticks is None or best.devices > 1:
-        return []
+        return
     error_limit, ticks, epsilon = question.within or AIM, question.ticks(period), f"epsilon {question.epsilon:g}"
     stretch = stretch_words(question.protect or 0)
     length = math.ceil(float(best.scale) / error_limit)
     formula = f"noise of {float(best.scale):.3g} ticks / {error_limit:.2g}"
     if len(plan.bins) == 1 and best.chains.changes:  # the universal bound in closed form
         formula = f"({ticks} + {math.sqrt(best.chains.odds_bound):.3g} - 1)/{error_limit * question.epsilon:.2g} ticks"
-    sentences = [f"To protect any {stretch} at {epsilon}, an error of {percent(error_limit)} needs windows of "]
-    sentences[0] += f"{time_words(length * period)}: {formula}."
+    needed = f"windows of {time_words(length * period)}: {formula}"
+    yield f"To protect any {stretch} at {epsilon}, an error of {percent(error_limit)} needs {needed}."
     windows = [candidate for candidate in plan.candidates if candidate.kind == "windows" and candidate.devices == 1]
     longest_ticks, window_ticks = max((longest_useful(plan, window), window.window_ticks or 0) for window in windows)
     if longest_ticks < 1:
-        return [*sentences, f"No window that was compared could be useful and protect even a single tick at {epsilon}."]
-    return [
-        *sentences,
-        f"Windows of {_span(plan, window_ticks)} could be useful and protect stretches of at most "
-        f"{longest_ticks} tick{'s' * (longest_ticks > 1)} ({time_words(longest_ticks * period)}) at {epsilon}.",
-    ]
+        yield f"No window that was compared could be useful and protect even a single tick at {epsilon}."
+    else:
+        yield (
+            f"Windows of {_span(plan, window_ticks)} could be useful and protect stretches of at most "
+            f"{longest_ticks} tick{'s' * (longest_ticks > 1)} ({time_words(longest_ticks * period)}) at {epsilon}."
+        )
 
 
 def _day_error(plan: AutoPlan, candidate: Candidate) -> float | None:
@@ -359,11 +354,8 @@ def _best_candidate(plan: AutoPlan, kind: str, *, relative: bool = False) -> Can
         if candidate.kind == kind and candidate.devices in (1, plan.question.devices)
     ]
     candidates = [candidate for candidate in candidates if candidate.blocks is None] or candidates
-    if relative or kind == "symbols":
-        return min(
-            candidates, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9), default=None
-        )
-    return min(candidates, key=lambda candidate: candidate.expected_error, default=None)
+    is_relative = relative or kind == "symbols"
+    return min(candidates, key=attrgetter("relative_error" if is_relative else "expected_error"), default=None)
 
 
 def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
@@ -427,22 +419,23 @@ def _candidate_row(plan: AutoPlan, candidate: Candidate) -> list[str]:
     ]
 
 
-def _stretches(policy: Policy) -> tuple[Stretch, ...]:
+def _stretches(policy: AnyPolicy | None) -> tuple[Stretch, ...]:
+    if not isinstance(policy, Policy):
+        return ()
     return policy.bound(policy.verify()).rows(policy.clock.period_us, policy.guarantee.epsilon)
 
 
-def auto_document(plan: AutoPlan, policy: AnyPolicy | None = None) -> dict[str, Any]:
+def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
-    readings, question = plan.readings, plan.question
+    readings, question, stretches = plan.readings, plan.question, _stretches(policy)
     ticks = question.ticks(readings.period * plan.recommended.every)
-    stretches = _stretches(policy) if isinstance(policy, Policy) else ()
     return {
         "useful": plan.recommended.kind != "none",
         **promise_document(question.epsilon, question.protect or 0, ticks, stretches),
         "stay_99_ticks": plan.stay,
         "recommended": candidate_document(plan.recommended),
         "candidates": [candidate_document(candidate) for candidate in plan.candidates],
-        "verdict": verdict(plan, policy),
+        "verdict": [*verdict(plan, policy)],
         "least_epsilon": plan.least_epsilon,
         "covered": plan.covered,
         "gaps": None if plan.gaps is None else plan.gaps._asdict(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fugu.contract.chains import ChainClass
@@ -31,7 +31,7 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _COLUMNS = ("stretch", "ticks", "epsilon", "if the rest is known")
 
 
-def promise_words(epsilon: float | None, seconds: int, stretches: Sequence[Stretch] = ()) -> str:
+def promise_words(epsilon: float | None, seconds: int, stretches: Sequence[Stretch]) -> str:
     """The verdict on privacy for a promise about any stretch of `seconds`, with the losses of other stretches."""
     return privacy_sentence(epsilon, stretch_words(seconds), stretches)
 
@@ -54,9 +54,7 @@ def promise_document(epsilon: float | None, seconds: int, ticks: int, rows: Sequ
     }
 
 
-def change_words(
-    chains: ChainClass, epsilon: float, period_seconds: float | None = None, slack: float | None = None
-) -> str:
+def change_words(chains: ChainClass, epsilon: float, period_seconds: float | None, slack: float | None = None) -> str:
     """Say after how many ticks a promise holds on a device that had another policy before.
 
     `slack` is the part of epsilon that the policy leaves unused; by default the slack of a plan.
@@ -105,17 +103,15 @@ def _loss_cells(stretch: Stretch) -> tuple[str, str]:
     return loss_words(stretch.epsilon, ""), loss_words(stretch.floor, "")
 
 
-def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None = None) -> list[str]:
-    """List what is lost about stretches as lines of text; an empty list if there are no stretches."""
-    if not stretches:
-        return []
-    lines = []
+def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None) -> Iterator[str]:
+    """Yield what is lost about stretches as lines of text; nothing if there are no stretches."""
+    if stretches:
+        yield f"for whole stretches{_memory_warning(discretiser)}:"
     for stretch in stretches:
         epsilon, floor = _loss_cells(stretch)
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
         floor_words = f"; {floor} if the attacker already knows the rest" if floor != epsilon else ""
-        lines.append(f"  {stretch.name} ({ticks}): {epsilon}{floor_words}")
-    return [f"for whole stretches{_memory_warning(discretiser)}:", *lines]
+        yield f"  {stretch.name} ({ticks}): {epsilon}{floor_words}"
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:

@@ -30,12 +30,8 @@ _MOST_CORNERS = 8
 
 def planned_measurement(plan: MeasurePlan) -> Result:
     """Describe a plan of points; in JSON errors are in lattice steps, and an unknown number is null."""
-    return Result(_measure_document(plan), _measure_report(plan))
-
-
-def _measure_document(plan: MeasurePlan) -> dict[str, Any]:
     spec, stream = plan.spec, plan.stream
-    return {
+    document = {
         "states": spec.states,
         "names": list(spec.names),
         "resolution": list(spec.resolution),
@@ -63,8 +59,9 @@ def _measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "different_sets": len(set(map(bytes, plan.schedule.constraints))),
         "sets": [_set_document(planned) for planned in plan.sets],
         "delta_set": None if plan.delta is None else _set_document(plan.delta),
-        "notes": _notes(plan),
+        "notes": [*_notes(plan)],
     }
+    return Result(document, _measure_report(plan))
 
 
 def _set_document(set_plan: SetPlan) -> dict[str, Any]:
@@ -86,53 +83,54 @@ def _set_document(set_plan: SetPlan) -> dict[str, Any]:
     }
 
 
-def _notes(plan: MeasurePlan) -> list[str]:
-    """List sentences on what the numbers of a plan mean."""
+def _notes(plan: MeasurePlan) -> Iterator[str]:
+    """Yield sentences on what the numbers of a plan mean."""
     spec, worst, stream = plan.spec, plan.worst, plan.stream
-    notes = _graph_sentences(plan)
+    yield from _graph_sentences(plan)
     if worst.fallback:
-        notes.append(
+        yield (
             "The states that remain possible would all be measured the same, so only the fallback table is used. An "
             "adversary who knows the chain knows the measurement without it."
         )
     if worst.protection.capped:
-        notes.append(
+        yield (
             "The hull of the graph is flat: points would have told for certain which part of the states it was. It was "
             f"widened, so that no two possible states are further apart than {float(plan.factor):g} epsilon."
         )
     if stream.epsilon is not None and stream.epsilon > _NOTABLE * plan.epsilon_any:
-        notes.append(
+        yield (
             f"Each point loses {spec.epsilon:g}, but neighbouring ticks tell of one another: all points together lose "
             f"up to {stream.epsilon:.10g} about one tick. Measuring less often, or a smaller epsilon, brings that down."
         )
     if plan.delta is not None:
-        notes.append(
+        yield (
             "Delta-location sets depend on what was released; an example is that of the distribution before the first "
             f"point: {int(plan.delta.likely.sum())} of {int(plan.delta.possible.sum())} states likely."
         )
-    return [*notes, *spec.notes]
+    yield from spec.notes
 
 
-def _graph_sentences(plan: MeasurePlan) -> list[str]:
+def _graph_sentences(plan: MeasurePlan) -> Iterator[str]:
     """Say what a policy graph given by names hides, and what it lets points tell; empty for another graph."""
     spec = plan.spec
     pair, other = (f"by a factor of up to {math.exp(epsilon):.3g}" for epsilon in (spec.epsilon, plan.epsilon_any))
     if groups := spec.wording.get("apart"):
         other_states = [name for name in spec.names if not any(name in group for group in groups)]
         group_words = "; ".join(_names(group) for group in (*groups, other_states) if group)
-        return [
+        yield (
             f"Hidden: which state of its group it is ({group_words}). One point changes the odds of two of a group "
-            f"{pair}.",
+            f"{pair}."
+        )
+        yield (
             f"May be told: which group it is; one point changes those odds {other}, and all together may tell it. To "
-            f"hide that as well: --hide {','.join(groups[0])}",
-        ]
-    if hidden := spec.wording.get("hidden"):
-        return [
+            f"hide that as well: --hide {','.join(groups[0])}"
+        )
+    elif hidden := spec.wording.get("hidden"):
+        yield (
             f"Hidden: whether it is {', and whether it is '.join(hidden)}. One point changes the odds of such a state "
-            f"and any other {pair}.",
-            f"May be told: which of the others it is; one point changes those odds {other}.",
-        ]
-    return []
+            f"and any other {pair}."
+        )
+        yield f"May be told: which of the others it is; one point changes those odds {other}."
 
 
 def _measure_report(plan: MeasurePlan) -> Iterator[Part]:
@@ -161,7 +159,7 @@ def _measure_report(plan: MeasurePlan) -> Iterator[Part]:
     yield Table("Protection" + ("" if len(plan.sets) == 1 else " once it repeats"), ("", ""), _protection_rows(plan))
     yield Table("Epsilon", ("", ""), _epsilon_rows(plan))
     if stretches := plan.stream.stretches:
-        yield Table(*stretch_table(stretches))
+        yield stretch_table(stretches)
     yield from _error_parts(plan)
     if plan.named is not None:
         yield Line(
@@ -286,11 +284,7 @@ def _names(names: Sequence[str]) -> str:
 
 def planned_network(spec: NetworkSpec, plan: NetworkPlan) -> Result:
     """Describe the noise of each mechanism for a release over a network, with the least noise marked."""
-    return Result(_network_document(spec, plan), _network_report(spec, plan))
-
-
-def _network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
-    return {
+    document = {
         "epsilon": spec.epsilon,
         "adversary": "ignorant",
         "variables": len(spec.values),
@@ -310,6 +304,7 @@ def _network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
         ],
         "refused": plan.refused,
     }
+    return Result(document, _network_report(spec, plan))
 
 
 def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Iterator[Part]:

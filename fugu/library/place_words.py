@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.stretches import Stretch
-from fugu.library.auto_words import candidate_document, thinned_words
+from fugu.library.auto_words import candidate_document, refusal_words, thinned_words, verdict_lines
 from fugu.library.guarantee import promise_document, promise_words, stretch_documents, stretch_table
-from fugu.library.report import Line, Table
+from fugu.library.report import Line, Part, Table
 from fugu.places.composition import measured_stretches
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
@@ -20,61 +22,54 @@ __all__ = ["place_document", "place_report", "place_verdict", "place_words"]
 _COLUMNS = ("a point", "cells of", "of one", "off by", "95 % within", "test data", "guessing")
 
 
-def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> list[Line | Table]:
+def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> Iterator[Part]:
     """Report how the recording was read, the verdicts with reasons, the candidates, and the losses of stretches."""
-    usefulness, promise, *reasons = place_verdict(plan, policy)
-    report: list[Line | Table] = [*map(Line, [*summary(plan.traces.source, plan.traces.facts), ""])]
-    report += [Line(usefulness, bold=True), Line(promise, bold=True), *map(Line, reasons)]
-    report.append(Line(f"- {len(plan.traces.places)} places{_interval(plan, 1, ', one ')}"))
+    yield from map(Line, [*summary(plan.traces.source, plan.traces.facts), ""])
+    yield from verdict_lines(place_verdict(plan, policy))
+    yield Line(f"- {len(plan.traces.places)} places, one {_interval(plan, 1)}")
     if plan.candidates:
         title = f"Compared, at epsilon {plan.question.epsilon:g} for all points together"
-        report += [
-            Table(title, _COLUMNS, [_candidate_row(plan, index) for index in range(len(plan.candidates))]),
-            Line("Of one: epsilon of a single point. Off by: mean distance of the best guess from all points so far."),
-            Line("Guessing: always the most central cell. Test data: rows that were not used for planning."),
-        ]
+        yield Table(title, _COLUMNS, [_candidate_row(plan, index) for index in range(len(plan.candidates))])
+        yield Line("Of one: epsilon of a single point. Off by: mean distance of the best guess from all points so far.")
+        yield Line("Guessing: always the most central cell. Test data: rows that were not used for planning.")
     if isinstance(policy, MeasurePolicy):
-        report.append(stretch_table(_stretches(policy)))
-    return report
+        yield stretch_table(_stretches(policy))
 
 
-def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
-    """List sentences on the plan: whether it is useful, whether it is private, then the reasons."""
-    recommended, epsilon = plan.recommended, plan.question.epsilon
-    stretches = _stretches(policy) if isinstance(policy, MeasurePolicy) else ()
-    promise = promise_words(epsilon, 0, stretches)
+def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> Iterator[str]:
+    """Yield sentences on the plan: whether it is useful, whether it is private, then the reasons."""
+    recommended = plan.recommended
+    promise = promise_words(plan.question.epsilon, 0, _stretches(policy))
     if recommended.kind == "points":
-        lines = [
-            f"Useful: {place_words(plan, recommended)}, {_quality_words(recommended)}.",
-            promise,
-            f"95 % of places are off by at most {recommended.error_95:.0f} m.",
-            f"Test data, not used for planning: off by {recommended.held_back_error:.0f} m.",
-        ]
-        if recommended.attack is not None:
-            lines.append(
-                f"Test data: the strongest attacker that was run ({recommended.attack.attacker}) named "
-                f"{recommended.attack.success:.1%} of cells right with the release and {recommended.attack.guess:.1%} "
-                f"without it. Epsilon {recommended.epsilon:g} allows {recommended.attack.ceiling:.1%}."
+        yield f"Useful: {place_words(plan, recommended)}, {_quality_words(recommended)}."
+        yield promise
+        yield f"95 % of places are off by at most {recommended.error_95:.0f} m."
+        yield f"Test data, not used for planning: off by {recommended.held_back_error:.0f} m."
+        if (attack := recommended.attack) is not None:
+            yield (
+                f"Test data: the strongest attacker that was run ({attack.attacker}) named {attack.success:.1%} of "
+                f"cells right with the release and {attack.guess:.1%} without it. Epsilon {recommended.epsilon:g} "
+                f"allows {attack.ceiling:.1%}."
             )
-        return [
-            *lines,
+        yield (
             f"Protected: the cell at a tick. Epsilon {recommended.epsilon:g} is for all points together, and "
             f"{recommended.point_epsilon:.3g} for one. It is proven against any side information about places, if "
-            "places are in the class of chains. Habits are not protected.",
-            *([thinned_words(_interval(plan, recommended.every))] if recommended.every > 1 else []),
-        ]
-    if plan.reasons:
-        reasons = [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]]
-        return [f"Not useful: {plan.reasons[0]}.", promise, *reasons]
-    best_candidate = min(plan.candidates, key=lambda candidate: candidate.expected_error)
-    lines = [
-        f"Not useful: {place_words(plan, best_candidate)}, {_quality_words(best_candidate, at_least=True)}.",
-        promise,
-        f"95 % of places are off by at most {best_candidate.error_95:.0f} m.",
-    ]
-    if plan.least_epsilon is not None:
-        return [*lines, f"Nothing useful below epsilon {plan.least_epsilon:g}."]
-    return [*lines, f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}."]
+            "places are in the class of chains. Habits are not protected."
+        )
+        if recommended.every > 1:
+            yield thinned_words(_interval(plan, recommended.every))
+    elif plan.reasons:
+        usefulness, *reasons = refusal_words(plan.reasons)
+        yield from (usefulness, promise, *reasons)
+    else:
+        best_candidate = min(plan.candidates, key=attrgetter("expected_error"))
+        yield f"Not useful: {place_words(plan, best_candidate)}, {_quality_words(best_candidate, at_least=True)}."
+        yield promise
+        yield f"95 % of places are off by at most {best_candidate.error_95:.0f} m."
+        if plan.least_epsilon is not None:
+            yield f"Nothing useful below epsilon {plan.least_epsilon:g}."
+        else:
+            yield f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}."
 
 
 def _quality_words(candidate: Candidate, *, at_least: bool = False) -> str:
@@ -91,13 +86,13 @@ def place_words(plan: PlacePlan, candidate: Candidate) -> str:
 
 def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
-    stretches = _stretches(policy) if isinstance(policy, MeasurePolicy) else ()
+    stretches = _stretches(policy)
     return {
         "useful": plan.recommended.kind != "none",
         **promise_document(plan.question.epsilon, 0, 1, stretches),
         "recommended": candidate_document(plan.recommended),
         "candidates": [candidate_document(candidate) for candidate in plan.candidates],
-        "verdict": place_verdict(plan, policy),
+        "verdict": [*place_verdict(plan, policy)],
         "least_epsilon": plan.least_epsilon,
         "protected": "the cell at a tick",
         "stretches": stretch_documents(stretches),
@@ -110,7 +105,9 @@ def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> dict[str, Any]:
     }
 
 
-def _stretches(policy: MeasurePolicy) -> tuple[Stretch, ...]:
+def _stretches(policy: AnyPolicy | None) -> tuple[Stretch, ...]:
+    if not isinstance(policy, MeasurePolicy):
+        return ()
     assert policy.stream_loss.epsilon is not None
     return measured_stretches(policy.measurement, policy.stream_loss.epsilon, policy.clock.period_us)
 
@@ -127,5 +124,5 @@ def _candidate_row(plan: PlacePlan, index: int) -> list[str]:
     ]
 
 
-def _interval(plan: PlacePlan, every: int, prefix: str = "") -> str:
-    return f"{prefix}every {time_words(every * plan.period)}"
+def _interval(plan: PlacePlan, every: int) -> str:
+    return f"every {time_words(every * plan.period)}"

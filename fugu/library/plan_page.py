@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -44,7 +44,7 @@ def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
     return page(plan.readings.source, verdict(plan, policy), sections)
 
 
-def page(source: str, sentences: Sequence[str], sections: Sequence[str]) -> str:
+def page(source: str, sentences: Iterable[str], sections: Sequence[str]) -> str:
     """Write an HTML page: the first sentence as headline, the others as paragraphs, then the sections."""
     headline, *reasons = sentences
     head = [

@@ -87,7 +87,7 @@ class _Kind(NamedTuple):
 
     policy: Callable[[Any, Target], AnyPolicy]
     words: Callable[[Any, Candidate], str]
-    verdict: Callable[[Any, AnyPolicy | None], list[str]]
+    verdict: Callable[[Any, AnyPolicy | None], Iterator[str]]
     report: Callable[[Any, AnyPolicy | None], Report]
     document: Callable[[Any, AnyPolicy | None], dict[str, Any]]
     page: Callable[[Any, AnyPolicy | None], str]
@@ -135,7 +135,7 @@ class Plan:
     @property
     def verdict(self) -> list[str]:
         """Sentences on the plan: whether it is useful, whether it is private, then the reasons."""
-        return self._kind.verdict(self.details, self.policy)
+        return [*self._kind.verdict(self.details, self.policy)]
 
     @property
     def privacy(self) -> Privacy:
@@ -166,12 +166,13 @@ class Plan:
         often. Epsilon bounds `knows the habits`, but not `learns the habits`. `about a stretch` knows all other days.
         """
         recommended = self.recommended
-        attacks = zip(
-            ("strongest", "knows the habits", "learns the habits", "about a stretch"),
-            (recommended.attack, recommended.known_chain, recommended.learner, recommended.stretch),
-            strict=True,
-        )
-        return {name: attack for name, attack in attacks if attack is not None}
+        attacks = {
+            "strongest": recommended.attack,
+            "knows the habits": recommended.known_chain,
+            "learns the habits": recommended.learner,
+            "about a stretch": recommended.stretch,
+        }
+        return {name: attack for name, attack in attacks.items() if attack is not None}
 
     def __repr__(self) -> str:
         return f"<Plan: {' '.join(self.verdict[:2])}>"
@@ -182,7 +183,7 @@ class Plan:
     @property
     def report(self) -> Report:
         """The plan as lines and tables; as text it is `str(plan)`."""
-        return self._kind.report(self.details, self.policy)
+        return [*self._kind.report(self.details, self.policy)]
 
     def _repr_html_(self) -> str:
         return self.html()

@@ -76,7 +76,7 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
         ],
         "better_every": None if plan.better is None else plan.better.every,
         "unaware": None if plan.unaware is None else plan.unaware._asdict(),
-        "advice": _advice(plan),
+        "advice": [*_advice(plan)],
         "notes": list(source.notes),
         "warnings": list(source.warnings),
     }
@@ -112,7 +112,7 @@ def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser
         yield Line(between)
     yield Line(protected_sentence(discretiser))
     yield Table("The stream", ("", ""), _stream_facts(plan))
-    yield Table(*stretch_table(chosen.stretches, discretiser=discretiser))
+    yield stretch_table(chosen.stretches, discretiser=discretiser)
     period = request.period_seconds and chosen.every * request.period_seconds
     yield Line(change_words(chosen.release.chains, request.epsilon, period))
     yield Table(
@@ -135,23 +135,19 @@ def _between_words(plan: StreamPlan) -> str:
     )
 
 
-def _advice(plan: StreamPlan) -> list[str]:
+def _advice(plan: StreamPlan) -> Iterator[str]:
     option = plan.chosen
-    sentences = []
     if option.utility.bits_per_reading < _FEW_BITS:
-        sentences.append(
+        yield (
             f"At this period a symbol carries only {option.utility.bits_per_reading:.2g} bits. Neighbouring readings "
             "reveal so much of one another that each must be hidden almost entirely."
         )
     if plan.better is not None:
-        sentences.append(_recommendation(plan, plan.better))
+        yield _recommendation(plan, plan.better)
     elif any(isinstance(o, Option) and o.utility.accuracy > option.utility.accuracy + 0.01 for o in plan.periods):
-        sentences.append(
-            "Sampling less often makes each estimate better, but an hour of estimates carries less information."
-        )
+        yield "Sampling less often makes each estimate better, but an hour of estimates carries less information."
     elif len(plan.periods) > 1:
-        sentences.append("Sampling less often gains nothing here.")
-    return sentences
+        yield "Sampling less often gains nothing here."
 
 
 def _recommendation(plan: StreamPlan, better: Option) -> str:
@@ -222,7 +218,7 @@ def compared_noise(
     notes: Sequence[str],
     planned_noises: Sequence[PlannedNoise],
     best: PlannedNoise,
-    refusals: Mapping[Mechanism, str] | None = None,
+    refusals: Mapping[Mechanism, str] | None,
 ) -> Result:
     """Describe the noise of mechanisms. `refusals` say why other mechanisms have none; `None` if one was asked for."""
     documents = [_noise_document(request, plan) for plan in planned_noises]
@@ -254,7 +250,7 @@ def _noise_report(
         f"With the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and 95 % "
         f"of the time by at most {error.count_95}{share_words}."
     )
-    yield Table(*stretch_table(best.stretches, f" ({best.noise.mechanism})"))
+    yield stretch_table(best.stretches, f" ({best.noise.mechanism})")
     yield Line(
         "Scale: of the Laplace noise on every number, in ticks, as in a policy. Further: whether the same epsilon "
         "covers a stream of such windows that do not overlap. Start: the distributions that the first tick may have."
@@ -311,14 +307,37 @@ def planned_windows(
     plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
 ) -> Result:
     """Describe the windows of a policy, with the errors of their answers; `protect` and `period` are in seconds."""
-    details = plan, protect, period, notes, discretiser
-    return Result(_joint_document(*details), _joint_report(*details))
+    stretches, period_us = _stretches(plan, period), microseconds(period)
+    document = {
+        **promise_document(plan.guarantee.epsilon, protect, plan.guarantee.stretch_ticks, stretches),
+        "settling_ticks": settling_ticks(plan.chains, plan.guarantee.epsilon),
+        "protected": protected_sentence(discretiser),
+        "epsilon": plan.guarantee.epsilon,
+        "adversary": plan.guarantee.adversary,
+        "start": plan.start,
+        "chains": plan.chains.model_dump(mode="json"),
+        "loss": plan.loss._asdict(),
+        "windows_loss": None if plan.windows_loss is None else plan.windows_loss._asdict(),
+        "weights": None if plan.table is None else plan.table.weights(),
+        "windows": [
+            {
+                **window.model_dump(mode="json"),
+                "seconds": None if period is None else window.length * period,
+                "error": error_of(window, period_us)._asdict(),
+            }
+            for window in plan.windows
+        ],
+        "stretches": stretch_documents(stretches),
+        "notes": notes,
+    }
+    return Result(document, _joint_report(plan, protect, period, notes, discretiser))
 
 
 def _joint_report(
     plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
 ) -> Iterator[Part]:
-    yield Line(promise_words(plan.guarantee.epsilon, protect, _stretches(plan, period)), bold=True)
+    stretches, period_us = _stretches(plan, period), microseconds(period)
+    yield Line(promise_words(plan.guarantee.epsilon, protect, stretches), bold=True)
     for note in notes:
         yield Line(note)
     yield Line(protected_sentence(discretiser))
@@ -326,7 +345,7 @@ def _joint_report(
     setting = f"{plan.guarantee.adversary} adversary, {plan.start} start"
     rows, lines = [], []
     for window in plan.windows:
-        error = error_of(window, microseconds(period))
+        error = error_of(window, period_us)
         states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
         noise = f"{float(Fraction(window.scale)):.6g}", f"{error.count_mean:.3g}", str(error.count_95)
         rows.append((window.name, str(window.length), states, *noise, *map(_percent, error[2:])))
@@ -349,35 +368,8 @@ def _joint_report(
             yield Line(
                 f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g} of a tick"
             )
-    yield Table(*stretch_table(_stretches(plan, period), discretiser=discretiser))
+    yield stretch_table(stretches, discretiser=discretiser)
     yield Line(change_words(plan.chains, plan.guarantee.epsilon, period))
-
-
-def _joint_document(
-    plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
-) -> dict[str, Any]:
-    return {
-        **promise_document(plan.guarantee.epsilon, protect, plan.guarantee.stretch_ticks, _stretches(plan, period)),
-        "settling_ticks": settling_ticks(plan.chains, plan.guarantee.epsilon),
-        "protected": protected_sentence(discretiser),
-        "epsilon": plan.guarantee.epsilon,
-        "adversary": plan.guarantee.adversary,
-        "start": plan.start,
-        "chains": plan.chains.model_dump(mode="json"),
-        "loss": plan.loss._asdict(),
-        "windows_loss": None if plan.windows_loss is None else plan.windows_loss._asdict(),
-        "weights": None if plan.table is None else plan.table.weights(),
-        "windows": [
-            {
-                **window.model_dump(mode="json"),
-                "seconds": None if period is None else window.length * period,
-                "error": error_of(window, microseconds(period))._asdict(),
-            }
-            for window in plan.windows
-        ],
-        "stretches": stretch_documents(_stretches(plan, period)),
-        "notes": notes,
-    }
 
 
 def _percent(share: float) -> str:
@@ -391,12 +383,39 @@ def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
 
 def planned_streams(plan: StreamsPlan) -> Result:
     """Describe a plan of streams; in JSON `apart` is null if it was not computed, and "infinite" without a bound."""
-    return Result(_streams_document(plan), _streams_report(plan))
+    request = plan.request
+    period_us = microseconds(request.period_seconds)
+    stretches = plan.bound.rows(period_us, request.epsilon)
+    document = {
+        **promise_document(request.epsilon, request.protect, request.stretch_ticks, stretches),
+        "settling_ticks": settling_ticks(plan.chains, request.epsilon),
+        "epsilon": request.epsilon,
+        "adversary": request.adversary,
+        "epsilon_achieved": plan.bound.epsilon(request.stretch_ticks),
+        "stretches": stretch_documents(stretches),
+        "bound": plan.loss.bound,
+        "chains": plan.chains.model_dump(mode="json"),
+        "notes": list(_class_notes(plan)),
+        "apart": "infinite" if plan.apart == math.inf else plan.apart,
+        "streams": [
+            {
+                "name": stream.name,
+                "rate": stream.rate,
+                "rate_alone": stream.alone,
+                "table": None if stream.table is None else [list(row) for row in stream.table.weights()],
+                "windows": [window.model_dump(mode="json") for window in stream.windows],
+                "errors": [error_of(window, period_us)._asdict() for window in stream.windows],
+                **({} if stream.utility is None else stream.utility._asdict()),
+            }
+            for stream in plan.streams
+        ],
+    }
+    return Result(document, _streams_report(plan, stretches))
 
 
-def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
+def _streams_report(plan: StreamsPlan, stretches: Sequence[Stretch]) -> Iterator[Part]:
     request, chains, epsilon = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
-    yield Line(promise_words(request.epsilon, request.protect, _joint_stretches(plan)), bold=True)
+    yield Line(promise_words(request.epsilon, request.protect, stretches), bold=True)
     states_words = "joint states, steps" if chains.steps == 1 else "pairs of states, two steps"
     odds_words = f"of odds ratios up to {chains.odds_ratio:.4g}"
     yield Line(f"Class: {chains.states} {states_words} {odds_words}, which may change from tick to tick.")
@@ -443,53 +462,14 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
             bold=True,
         )
     discretisers = (stream.discretiser for stream in request.model.streams)
-    yield Table(
-        *stretch_table(
-            _joint_stretches(plan),
-            discretiser=next((discretiser for discretiser in discretisers if discretiser.remembers), None),
-        )
-    )
+    remembering = next((discretiser for discretiser in discretisers if discretiser.remembers), None)
+    yield stretch_table(stretches, discretiser=remembering)
     yield Line(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
 
 
 def _class_notes(plan: StreamsPlan) -> tuple[str, ...]:
     """Say what it costs that devices know only odds ratios; empty unless the chain is taken as it is, or of order 2."""
     return cost_words(plan.chains, plan.chains.typical) if plan.request.known or plan.chains.steps > 1 else ()
-
-
-def _joint_stretches(plan: StreamsPlan) -> tuple[Stretch, ...]:
-    """The losses of all streams together about stretches."""
-    return plan.bound.rows(microseconds(plan.request.period_seconds), plan.request.epsilon)
-
-
-def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
-    request = plan.request
-    return {
-        **promise_document(request.epsilon, request.protect, request.stretch_ticks, _joint_stretches(plan)),
-        "settling_ticks": settling_ticks(plan.chains, request.epsilon),
-        "epsilon": request.epsilon,
-        "adversary": request.adversary,
-        "epsilon_achieved": plan.bound.epsilon(request.stretch_ticks),
-        "stretches": stretch_documents(_joint_stretches(plan)),
-        "bound": plan.loss.bound,
-        "chains": plan.chains.model_dump(mode="json"),
-        "notes": list(_class_notes(plan)),
-        "apart": "infinite" if plan.apart == math.inf else plan.apart,
-        "streams": [
-            {
-                "name": stream.name,
-                "rate": stream.rate,
-                "rate_alone": stream.alone,
-                "table": None if stream.table is None else [list(row) for row in stream.table.weights()],
-                "windows": [window.model_dump(mode="json") for window in stream.windows],
-                "errors": [
-                    error_of(window, microseconds(request.period_seconds))._asdict() for window in stream.windows
-                ],
-                **({} if stream.utility is None else stream.utility._asdict()),
-            }
-            for stream in plan.streams
-        ],
-    }
 
 
 def releases_loss(

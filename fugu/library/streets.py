@@ -99,8 +99,8 @@ class Street:
         """
         if self.group is None:
             return {}
-        names, policies = self._home_names(), self.details.policies(self.group, self._home_names())
-        return dict(zip(names, policies, strict=True))
+        names = self._home_names()
+        return dict(zip(names, self.details.policies(self.group, names), strict=True))
 
     def _home_names(self) -> list[str]:
         sources = [home.source for home in self.details.recordings]
@@ -129,7 +129,9 @@ class Street:
                 f"{error_words(size.habit)}. The sum tells {comparison}."
             )
         least_homes = {"useful": plan.least_useful, "better than habit": plan.least_beside_habit}
-        sentences += [self._least_homes(verdict, homes) for verdict, homes in least_homes.items()]
+        for verdict, homes in least_homes.items():
+            none_words = f"No {SIZES[0]} to {SIZES[-1]:,} homes are {verdict}."
+            sentences.append(f"From {homes} homes on it is {verdict}." if homes else none_words)
         if not plan.shared_dates:
             sentences.append(
                 "Homes were days of the recording, drawn by the kind of weekday. Real homes have more in common (the "
@@ -141,11 +143,6 @@ class Street:
         else:
             sentences.append(f"A home needs {noise}.")
         return sentences
-
-    def _least_homes(self, verdict: str, least_homes: int | None) -> str:
-        if least_homes:
-            return f"From {least_homes} homes on it is {verdict}."
-        return f"No {SIZES[0]} to {SIZES[-1]:,} homes are {verdict}."
 
     def _promise_document(self) -> dict[str, Any]:
         question = self.details.question
@@ -179,13 +176,18 @@ class Street:
             return values | {"useful": size.useful, "beats_habit": size.beats_habit}
 
         return {
-            **{"useful": self.useful, **self._promise_document(), "condition": self.condition, "homes": plan.homes},
-            **{"honest": plan.honest, "colluding": plan.colluding, "noise": plan.noise},
+            "useful": self.useful,
+            **self._promise_document(),
+            "condition": self.condition,
+            **{name: getattr(plan, name) for name in ("homes", "honest", "colluding", "noise")},
             "may_be_missing": plan.homes - plan.honest - plan.colluding,
-            **{"least_useful": plan.least_useful, "least_better_than_habit": plan.least_beside_habit},
-            **{"error": row(plan.size), "errors": [row(size) for size in plan.sizes]},
+            "least_useful": plan.least_useful,
+            "least_better_than_habit": plan.least_beside_habit,
+            "error": row(plan.size),
+            "errors": [row(size) for size in plan.sizes],
             "homes_alone": {home.source: float(home.scale) for home in plan.recordings},
-            **{"group": self.fields, "verdict": self.verdict},
+            "group": self.fields,
+            "verdict": self.verdict,
         }
 
     def save(self, folder: str | Path, *, force: bool = False, not_private: bool = False) -> tuple[Path, ...]:
@@ -230,7 +232,7 @@ def street_of(
     options: ReadOptions,
     homes: int,
     *,
-    group: SharedWindow | None = None,
+    group: SharedWindow | None,
     **plan_options: Any,
 ) -> Street:
     """Read recordings and plan a group; `plan_options` are arguments of `plan_street`. Errors as for `street`."""

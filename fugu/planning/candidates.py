@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -143,6 +144,11 @@ class Candidate:
     def same_release(self, other: Candidate) -> bool:
         """True if another candidate makes the same release; errors and attacks may differ."""
         return all(getattr(self, name) == getattr(other, name) for name in _RELEASE_FIELDS)
+
+    @property
+    def relative_error(self) -> float:
+        """The expected error as a multiple of the error of guessing."""
+        return self.expected_error / max(self.guess_error, 1e-9)
 
     @property
     def useful(self) -> bool:
@@ -322,9 +328,7 @@ def best_symbols(
         if (errors := candidate.assess(samples, samples.choose, rng)) is not None:
             latency = ticks * seconds + (length or 0) * task.period
             candidates.append(replace(candidate, **errors._asdict(), **traffic(ticks * seconds, latency, message, 1)))
-    return min(
-        candidates, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9), default=None
-    )
+    return min(candidates, key=attrgetter("relative_error"), default=None)
 
 
 def traffic(message_seconds: float, latency: float, message: Callable[[], bytes], devices: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +249,7 @@ def _show_nearest(page: Page, plan: Plan) -> None:
     if not plan.useful:
         device_rows = [row for row in details.candidates if row.kind in ("windows", "symbols") and row.devices == 1]
         near_rows = [row for row in device_rows if math.isfinite(row.expected_error)]
-    for nearest in sorted(near_rows, key=lambda candidate: candidate.expected_error / max(candidate.guess_error, 1e-9)):
+    for nearest in sorted(near_rows, key=attrgetter("relative_error")):
         with suppress(FuguError):
             plan_of_nearest = replace(plan, details=details._replace(recommended=nearest))
             if _draw_plan(page, 0, plan_of_nearest, _PREPARED if plan.useful else _NEAREST):

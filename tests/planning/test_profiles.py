@@ -74,7 +74,7 @@ def test_a_profile_is_recommended_where_nothing_else_is_useful(profile_plan: Aut
     assert recommended.held_back_error <= recommended.error_95
     assert {other.answers for other in profile_plan.candidates} == {"share", "profile"}
     assert not any(2.0 * o.expected_error <= o.guess_error for o in profile_plan.candidates if o.answers == "share")
-    assert "share of 'on' in each 4 h of the day (UTC) over 14 d" in verdict(profile_plan)[0]
+    assert "share of 'on' in each 4 h of the day (UTC) over 14 d" in next(verdict(profile_plan))
     assert any("No other answer is useful at epsilon 1" in sentence for sentence in verdict(profile_plan))
 
 
@@ -108,7 +108,7 @@ def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> No
     by_hours = {candidate.blocks.seconds // 3600: candidate for candidate in plan.candidates if candidate.blocks}
     assert [(hours, by_hour.useful) for hours, by_hour in by_hours.items()] == [(4, False), (6, True)]
     assert plan.recommended.blocks == by_hours[6].blocks
-    assert "in each 6 h of the day (UTC)" in verdict(plan)[0]
+    assert "in each 6 h of the day (UTC)" in next(verdict(plan))
     assert any("For another zone, add it as in --blocks 6h/Europe/Berlin" in sentence for sentence in verdict(plan))
     assert {curve.candidate.blocks.seconds // 3600 for curve in plan.curves if curve.candidate.blocks} == {4, 6}
     [window] = auto_policy(plan, Target(epoch=SINCE)).windows
