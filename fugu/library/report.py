@@ -12,6 +12,7 @@ from fugu.contract.errors import FuguError
 __all__ = ["NOTHING", "Line", "Part", "Report", "Result", "Table", "newest", "plain"]
 
 
+_NEWEST = 20
 NOTHING = 3
 """Exit code: the answer is no."""
 
@@ -67,11 +68,11 @@ class Result:
         return replace(self, report=(*self.report, *map(Line, lines)), warnings=tuple(warnings))
 
 
-def newest(table: Table, limit: int, noun: str = "") -> Iterator[Part]:
+def newest(table: Table, noun: str = "") -> Iterator[Part]:
     """Yield the last rows of a long table, and a line that says how many of all rows they are."""
-    yield table._replace(rows=table.rows[-limit:])
-    if len(table.rows) > limit:
-        yield Line(f"The newest {limit} of {len(table.rows)}{noun}; --json shows all.")
+    yield table._replace(rows=table.rows[-_NEWEST:])
+    if len(table.rows) > _NEWEST:
+        yield Line(f"The newest {_NEWEST} of {len(table.rows)}{noun}; --json shows all.")
 
 
 def plain(report: Report) -> str:

@@ -20,7 +20,7 @@ from fugu.host.files import is_held, write_secret
 from fugu.library.report import Line, Result, Table
 from fugu_cli.app import CeilingOption, PointCeilingOption, command, command_group, output_option
 from fugu_cli.commands import fleet_keys, fleet_rollout
-from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, enrolments_in, now_us, operator
+from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, by_operator, dry_run_of, enrolments_in
 from fugu_cli.view import fleet as view
 from fugu_cli.view.fleet import read_document
 from fugu_cli.view.terminal import say, warn
@@ -155,7 +155,7 @@ def new_enrolment(
 def enter_device(registry: Registry, enrolment: Enrolment, output: Path) -> None:
     """Enter a device into a registry, and write its enrolment with the key from the registry."""
     with registry.transaction():
-        key = registry.enrol(enrolment.device, enrolment.groups, actor=operator(), time_us=now_us())
+        key = registry.enrol(enrolment.device, enrolment.groups, **by_operator())
         write_secret(output, _enrolment_text(enrolment.model_copy(update={"key": key.hex()})))
 
 
@@ -176,7 +176,7 @@ def remove(
       fugu fleet remove watch --registry home-fleet.db
     """
     with closing(Registry(registry)) as registry_db:
-        registry_db.remove(device, actor=operator(), time_us=now_us())
+        registry_db.remove(device, **by_operator())
     print(f"{device} is no device of fleet {registry_db.fleet} any more")
 
 
@@ -204,7 +204,7 @@ def groups(
                 if missing := set(removed_groups or ()) - groups_before:
                     raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing))}")
                 groups_after = (groups_before - set(removed_groups or ())) | set(add or ())
-                registry_db.set_groups(device, groups_after, actor=operator(), time_us=now_us())
+                registry_db.set_groups(device, groups_after, **by_operator())
         members = {name: [device.name for device in registry_db.devices(name)] for name in registry_db.groups()}
     rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
     warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
@@ -243,9 +243,9 @@ def push(
         refuse_other_ticks(registry_db, signed_document.document)
         with registry_db.transaction():
             devices = [device.name for device in addressed_devices(registry_db, signed_document.document.to)]
-            record = enter_document(registry_db, signed_document, actor=operator(), time_us=now_us())
+            record = enter_document(registry_db, signed_document, **by_operator())
             view.warn_of_rollouts(registry_db, devices)
-            registry_db.desire(devices, record.version, actor=operator(), time_us=now_us())
+            registry_db.desire(devices, record.version, **by_operator())
     restore_words = "" if record.restores is None else f", which brings version {record.restores} back"
     line = f"version {record.version}{restore_words}: {len(devices)} devices should have it; the gateway sends it"
     return Result({"version": record.version, "devices": devices, "restores": record.restores}, [Line(line)])
@@ -306,5 +306,5 @@ def history(
     with closing(Registry(registry)) as registry_db:
         refusal_rows = list(view.every_entry(registry_db.refusals)) if refusals else []
         events = [] if refusals else list(view.every_entry(registry_db.history))
-    report = view.shown_refusals(refusal_rows, _SHOWN) if refusals else view.shown_events(events, _SHOWN)
-    return Result([event._asdict() for event in (refusal_rows or events)], list(report))
+    report = view.shown_refusals(refusal_rows) if refusals else view.shown_events(events)
+    return Result([event._asdict() for event in (refusal_rows or events)], [*report])

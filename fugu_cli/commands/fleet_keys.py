@@ -45,11 +45,10 @@ __all__ = [
     "PassphraseFiles",
     "RegistryOption",
     "app",
+    "by_operator",
     "dry_run_of",
     "enrolments_in",
     "init",
-    "now_us",
-    "operator",
     "passphrases_in",
 ]
 
@@ -75,11 +74,6 @@ _VARIABLE = "FUGU_PASSPHRASE"
 _OPERATOR = "FUGU_OPERATOR"
 
 
-def now_us() -> int:
-    """Return the Unix time in microseconds."""
-    return time.time_ns() // 1000
-
-
 def enrolments_in(files: list[Path] | None) -> list[Enrolment]:
     """Read enrolments, with the limits of devices' owners.
 
@@ -93,14 +87,14 @@ def enrolments_in(files: list[Path] | None) -> list[Enrolment]:
     return enrolments
 
 
-def operator() -> str:
-    """Return the name of the user for the history: FUGU_OPERATOR, or the login name.
+def by_operator() -> dict[str, Any]:
+    """Return who does something and when, for the history: FUGU_OPERATOR or the login name, and the time.
 
     Raises:
-        FuguError: both are unknown.
+        FuguError: both names are unknown.
     """
     try:
-        return os.environ.get(_OPERATOR) or getpass.getuser()
+        return {"actor": os.environ.get(_OPERATOR) or getpass.getuser(), "time_us": time.time_ns() // 1000}
     except (OSError, KeyError):
         raise FuguError(f"the login name is not known: say who does it with {_OPERATOR}") from None
 

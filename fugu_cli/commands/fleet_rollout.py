@@ -26,10 +26,9 @@ from fugu_cli.commands.fleet_keys import (
     KeysOption,
     PassphraseFiles,
     RegistryOption,
+    by_operator,
     dry_run_of,
     enrolments_in,
-    now_us,
-    operator,
     passphrases_in,
 )
 from fugu_cli.view.fleet import content_document, read_document, shown_content, shown_rollout, watch
@@ -363,9 +362,9 @@ def start(
         with registry_db.transaction():
             refuse_other_ticks(registry_db, signed.document if signed else document_in(registry_db, plan.version))
             if signed is not None:
-                enter_document(registry_db, signed, actor=operator(), time_us=now_us())
-            rollout_number = rollouts.draft(plan, actor=operator(), time_us=now_us())
-            rollouts.start(rollout_number, actor=operator(), time_us=now_us())
+                enter_document(registry_db, signed, **by_operator())
+            rollout_number = rollouts.draft(plan, **by_operator())
+            rollouts.start(rollout_number, **by_operator())
         return shown_rollout(registry_db, rollout_number)
 
 
@@ -408,7 +407,7 @@ def _add_command(operation: str, help_text: str) -> None:
     def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
         with closing(Registry(registry)) as registry_db:
             rollout_number = _active_number(registry_db) if number is None else number
-            Rollouts(registry_db).operate(rollout_number, operation, actor=operator(), time_us=now_us())
+            Rollouts(registry_db).operate(rollout_number, operation, **by_operator())
             show_result(shown_rollout(registry_db, rollout_number))
 
 

@@ -26,6 +26,7 @@ from gateway.config import GatewayConfig, PageConfig, PageFile, PageSettings, Pl
 
 if TYPE_CHECKING:
     from gateway.history.stored import Span
+    from gateway.history.tasks import Source
 
 
 DeviceArgument = Annotated[str, Argument(help="The device.")]
@@ -305,6 +306,12 @@ class StreamOptions:
     stream: Annotated[str | None, Option(help="Only streams of this name.")] = None
     device: Annotated[list[str] | None, Option(help="Only this device; repeatable.")] = None
 
+    def source(self, store: str, time: SpanOptions) -> Source:
+        """Return the symbols of these streams that a store or an export has of a time."""
+        from gateway.history.tasks import Source
+
+        return Source(Place.of(store).store, time.span(), tuple(self.device or ()), self.stream)
+
 
 @command(app, "export", shows=True)
 def export(
@@ -350,9 +357,11 @@ def smooth(
     """
     from gateway.history import smoothing, tasks
 
-    span, location = time.span(), Place.of(source).store
-    symbol_source = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
-    with tasks.open_tasks(ray) as task_runner, working(f"smoothing {location.name}", measured=True) as progress:
+    symbol_source = streams.source(source, time)
+    with (
+        tasks.open_tasks(ray) as task_runner,
+        working(f"smoothing {symbol_source.path.name}", measured=True) as progress,
+    ):
         rows = smoothing.smooth_history(symbol_source, output, tasks=task_runner, progress=progress)
     return _row_counts(output, rows)
 
@@ -377,9 +386,8 @@ def learn(
     """
     from gateway.history import learning, tasks
 
-    span, location = time.span(), Place.of(source).store
-    symbol_source = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
-    with tasks.open_tasks(ray) as task_runner, working(f"learning from {location.name}") as progress:
+    symbol_source = streams.source(source, time)
+    with tasks.open_tasks(ray) as task_runner, working(f"learning from {symbol_source.path.name}") as progress:
         model = learning.learn_class(symbol_source, tasks=task_runner, progress=progress)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")

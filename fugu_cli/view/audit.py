@@ -189,21 +189,19 @@ def _device_parts(draw_tests: Sequence[DrawTest], problem: str, false_alarms: fl
 
 def attacked_stream(audit: StreamAudit) -> Result:
     """Show the success of attackers on a stream, by audience and on published outputs; exit code 1 with findings."""
-    return Result(_stream_document(audit), _stream_parts(audit), 1 if audit.findings else 0)
-
-
-def _stream_document(audit: StreamAudit) -> dict[str, Any]:
     audiences = []
     for audience in audit.audiences:
-        bounds = {"promised": _finite_or_none(audience.promised), "certified": _finite_or_none(audience.certified)}
-        audiences.append({**audience._asdict(), **bounds, "refuted": audience.refuted})
-    return {
+        bounds = {name: getattr(audience, name) for name in ("promised", "certified")}
+        finite_bounds = {name: bound if math.isfinite(bound) else None for name, bound in bounds.items()}
+        audiences.append({**audience._asdict(), **finite_bounds, "refuted": audience.refuted})
+    document = {
         "confirmed": not audit.findings,
         "audiences": audiences,
         **_attacks_document(audit.trials, audit.stretches, audit.conditions),
         "findings": [finding._asdict() for finding in audit.findings],
         "not_attacked": list(audit.unattacked),
     }
+    return Result(document, _stream_parts(audit), 1 if audit.findings else 0)
 
 
 def _stream_parts(audit: StreamAudit) -> Iterator[Part]:
@@ -253,10 +251,6 @@ def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
         if trial.why:
             window = f"{trial.ticks} ticks, {trial.source}: {trial.released}"
             yield Line(f"NOTE not-attacked: stretches of {window}: {trial.why}")
-
-
-def _finite_or_none(epsilon: float) -> float | None:
-    return epsilon if math.isfinite(epsilon) else None
 
 
 def _bound_text(bound: float | None) -> str:

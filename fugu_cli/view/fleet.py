@@ -127,13 +127,12 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
     rows = []
     for device in devices:
         refusal = refusals.get(device.name)
+        document = device_document(device, refusal)
         reason = "" if refusal is None else f"{refusal.version}: {refusal.reason}"
         last_seen = moment_text(device.last_seen_us) if device.last_seen_us else "never seen"
-        last_seen = "online" if device.online else last_seen
-        version_in_force = None if device.reported is None else device.reported.in_force
-        desired_version = None if device.desired is None else device.desired.version
-        versions = ("-" if version is None else str(version) for version in (desired_version, version_in_force))
-        rows.append((device.name, " ".join(sorted(device.groups)), last_seen, *versions, state_of(device), reason))
+        versions = ("-" if document[name] is None else str(document[name]) for name in ("desired", "in_force"))
+        seen_words = "online" if device.online else last_seen
+        rows.append((device.name, " ".join(document["groups"]), seen_words, *versions, document["state"], reason))
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
     yield Table("Devices", columns, rows)
     counts = Counter(state_of(device) for device in devices)
@@ -146,31 +145,32 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
         )
 
 
-def shown_events(events: Sequence[Event], limit: int) -> Iterator[Part]:
+def shown_events(events: Sequence[Event]) -> Iterator[Part]:
     """Show the newest events."""
     rows = [
         (str(event.number), moment_text(event.time_us), event.who, event.what, event.subject, _shortened(event.detail))
         for event in events
     ]
-    return newest(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows), limit)
+    return newest(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows))
 
 
-def shown_refusals(refusals: Sequence[Refusal], limit: int) -> Iterator[Part]:
+def shown_refusals(refusals: Sequence[Refusal]) -> Iterator[Part]:
     """Show the newest refusals."""
     rows = [
         (str(number), moment_text(time_us), device, str(version), outcome, reason)
         for number, time_us, device, version, outcome, reason in refusals
     ]
-    return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows), limit)
+    return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows))
 
 
 def content_document(document: PolicyDocument, previous: PolicyDocument | None) -> dict[str, Any]:
     """Return the content of a document as JSON, beside that of the previous document."""
-    fields = {"content": content_lines(document)}
-    if previous is None:
-        return {**fields, "former": None, "former_content": None, "weaker": []}
-    former_content = {"former": previous.version, "former_content": content_lines(previous)}
-    return {**fields, **former_content, "weaker": weaker(previous, document)}
+    return {
+        "content": content_lines(document),
+        "former": None if previous is None else previous.version,
+        "former_content": None if previous is None else content_lines(previous),
+        "weaker": [] if previous is None else weaker(previous, document),
+    }
 
 
 def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> Iterator[Part]:
@@ -194,15 +194,16 @@ def dry_run(
     document: PolicyDocument,
     previous: PolicyDocument | None,
     changes: Sequence[Change],
-    plan: RolloutPlan | None = None,
-    stages: tuple[tuple[str, ...], ...] = (),
+    plan: RolloutPlan | None,
+    stages: tuple[tuple[str, ...], ...],
 ) -> Result:
     """Show the changes on devices that would get a document, and for a rollout the devices of each stage."""
-    stage_fields = {} if plan is None else {"stages": stages}
-    fields = {**_changes_document(changes, document.version), **content_document(document, previous), **stage_fields}
+    fields = {**_changes_document(changes, document.version), **content_document(document, previous)}
     report = [*shown_content(document, previous), *_show_changes(changes, document.version)]
-    report = report if plan is None else [*_show_plan(plan, stages), *report]
-    return Result(fields, report, warnings=() if previous is None else weaker(previous, document))
+    if plan is not None:
+        fields["stages"] = stages
+        report = [*_show_plan(plan, stages), *report]
+    return Result(fields, report, warnings=fields["weaker"])
 
 
 def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
@@ -307,16 +308,12 @@ _COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", "pending", "a
 def shown_rollout(registry: Registry, number: int) -> Result:
     """Show a rollout; times in JSON are microseconds of Unix time."""
     rollout = Rollouts(registry).show(number)
-    return Result(_rollout_document(rollout, number), _rollout_parts(rollout, number))
-
-
-def _rollout_document(rollout: Rollout, number: int) -> dict[str, Any]:
     plan, state = rollout.plan, rollout.state
     stages = [
         {"of": _scope(stage), "success": float(stage.success), "gate": stage.gate, **(count._asdict() if count else {})}
         for stage, count in zip_longest(plan.stages, rollout.tallies)
     ]
-    return {
+    document = {
         "rollout": number,
         "version": plan.version,
         "phase": state.phase,
@@ -329,6 +326,7 @@ def _rollout_document(rollout: Rollout, number: int) -> dict[str, Any]:
         "stages": stages,
         "way_back": [{"former": former, "devices": names} for former, names in state.way_back().items()],
     }
+    return Result(document, _rollout_parts(rollout, number))
 
 
 def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> Iterator[Part]:
@@ -341,7 +339,7 @@ def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> Iterat
     yield _plan_line(plan)
 
 
-def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time.sleep) -> str:
+def watch(registry: Registry, number: int) -> str:
     """Show a rollout until it has ended; in a pipe, print a line at each change.
 
     Returns:
@@ -357,7 +355,7 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
                 print(previous := line, flush=True)
             if rollout.state.phase not in ACTIVE:
                 return rollout.state.phase
-            sleep(_LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)
 
 
 def _rollout_parts(rollout: Rollout, number: int) -> Iterator[Part]:
@@ -371,15 +369,11 @@ def _rollout_parts(rollout: Rollout, number: int) -> Iterator[Part]:
     end_words = "" if rollout.ended_us is None else f" at {moment_text(rollout.ended_us)} UTC"
     yield _plan_line(plan)
     yield Line(f"{state.phase}{end_words}{f': {state.cause}' if state.cause else ''}", bold=True)
-    if state.phase in ("stopped", "aborted"):
-        yield from (Line(_way_back_words(former, len(names))) for former, names in state.way_back().items())
-
-
-def _way_back_words(version: int | None, count: int) -> str:
-    devices = device_count(count)
-    if version is None:
-        return f"{devices} had no document before: sign one for them without this content"
-    return f"{devices} had version {version}: the way back is 'fugu fleet sign --restores {version}', then push"
+    for version, names in state.way_back().items() if state.phase in ("stopped", "aborted") else ():
+        way_back = f"version {version}: the way back is 'fugu fleet sign --restores {version}', then push"
+        if version is None:
+            way_back = "no document before: sign one for them without this content"
+        yield Line(f"{device_count(len(names))} had {way_back}")
 
 
 def _plan_line(plan: RolloutPlan) -> Line:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["audited_ledger", "shown_ledger", "shown_releases"]
 
-_SHOWN = 20
-
 
 def shown_ledger(ledger: Ledger) -> Result:
     """Show the nats that are allowed, spent and left, and the newest releases.
@@ -80,7 +78,7 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part
         for e in entries
     ]
     heads = ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)")
-    yield from newest(Table("Releases", heads, releases), _SHOWN, " releases")
+    yield from newest(Table("Releases", heads, releases), " releases")
 
 
 def _frame_of(entry: Entry) -> ReleaseFrame | None:
@@ -112,19 +110,13 @@ def shown_releases(frames: Sequence[ReleaseFrame]) -> Iterator[Part]:
 
 def audited_ledger(audit: LedgerAudit, name: str) -> Result:
     """Show the audit of a ledger of this name; JSON is in nats. Exit code 1 with problems."""
-    return Result(_ledger_document(audit), _audit_parts(audit, name), 1 if audit.problems else 0)
-
-
-def _ledger_document(audit: LedgerAudit) -> dict[str, Any]:
     streams = [
         {**stream.key._asdict(), **_flat_row(stream, "promise", "promised"), "charge": nats(stream.charge)}
         for stream in audit.streams
     ]
-    return {
-        **audit._asdict(),
-        "streams": streams,
-        "readers": [_flat_row(reader, "limit", "limit") for reader in audit.readers],
-    }
+    readers = [_flat_row(reader, "limit", "limit") for reader in audit.readers]
+    document = {**audit._asdict(), "streams": streams, "readers": readers}
+    return Result(document, _audit_parts(audit, name), 1 if audit.problems else 0)
 
 
 def _flat_row(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -46,51 +46,43 @@ _ANSWERS = {
 }
 
 
-def description_lines(description: Description) -> list[str]:
-    """Return the lines of a description: a headline, and indented facts."""
+def description_lines(description: Description) -> Iterator[str]:
+    """Yield the lines of a description: a headline, and indented facts."""
     states = description.states
     names = ", ".join(states) if len(states) <= _MOST_NAMES else f"{len(states)} states"
     note = "" if description.confirmed else " (not confirmed)"
-    lines = [
-        f"{description.device}/{description.stream}, version {description.version}{note}: {_SENT[description.kind]}",
-        f"  states: {names}; a tick every {_seconds(description.period_seconds)}, tick 0 at {description.epoch}",
-    ]
+    yield f"{description.device}/{description.stream}, version {description.version}{note}: {_SENT[description.kind]}"
+    yield f"  states: {names}; a tick every {_seconds(description.period_seconds)}, tick 0 at {description.epoch}"
     for window in description.windows:
         length, stride = (_seconds(ticks * description.period_seconds) for ticks in (window.length, window.stride))
         question = window.query.about(window.states)
-        lines.append(f"  window {window.name}: {question} over {length}, every {stride}, noise of scale {window.scale}")
-    if description.table is not None:
-        lines += [f"  {name}: {value}" for name, value in NoiseTable(description.table).flips]
+        yield f"  window {window.name}: {question} over {length}, every {stride}, noise of scale {window.scale}"
+    for name, value in () if description.table is None else NoiseTable(description.table).flips:
+        yield f"  {name}: {value}"
     if description.point_epsilon is not None:
-        lines.append(f"  a point: {loss_words(description.point_epsilon)}")
-    lines += _promise_lines(description.guarantee, "everything")
+        yield f"  a point: {loss_words(description.point_epsilon)}"
+    yield from _promise_lines(description.guarantee, "everything")
     if description.windows_guarantee is not None:
-        lines += _promise_lines(description.windows_guarantee, "the windows alone")
-    return [
-        *lines,
-        f"  {description.protects}",
-        f"  {description.does_not_protect}",
-        f"  holds for {description.chain_class}",
-        f"  good for {_ANSWERS[description.useful_for]}",
-    ]
+        yield from _promise_lines(description.windows_guarantee, "the windows alone")
+    yield f"  {description.protects}"
+    yield f"  {description.does_not_protect}"
+    yield f"  holds for {description.chain_class}"
+    yield f"  good for {_ANSWERS[description.useful_for]}"
 
 
-def _promise_lines(promise: Described, outputs: str) -> list[str]:
-    """Return the lines of a promise: its loss, stretch and adversary, then the losses about other stretches."""
+def _promise_lines(promise: Described, outputs: str) -> Iterator[str]:
+    """Yield the lines of a promise: its loss, stretch and adversary, then the losses about other stretches."""
     ticks = promise.stretch_ticks
     stretch_words = "a single tick" if ticks == 1 else f"any {ticks} ticks in a row"
-    lines = [
-        f"  {outputs}: {loss_words(promise.epsilon)} for {stretch_words}, {promise.adversary} adversary "
-        f"({_KNOWS[promise.adversary]})"
-    ]
+    adversary_words = f"{promise.adversary} adversary ({_KNOWS[promise.adversary]})"
+    yield f"  {outputs}: {loss_words(promise.epsilon)} for {stretch_words}, {adversary_words}"
     if promise.when:
-        lines.append(f"    {promise.when}")
+        yield f"    {promise.when}"
     for stretch in promise.stretches:
         if stretch.ticks > 1 or ticks > 1:
             loss, floor = loss_words(stretch.epsilon), loss_words(stretch.floor, "")
             floor_words = "" if loss == floor else f"; {floor} if the attacker already knows the rest"
-            lines.append(f"    {stretch.name}: {loss}{floor_words}")
-    return lines
+            yield f"    {stretch.name}: {loss}{floor_words}"
 
 
 def _seconds(seconds: float) -> str:

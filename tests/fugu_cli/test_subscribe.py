@@ -292,7 +292,7 @@ def test_a_description_says_which_stretch_is_promised_since_when_and_both_number
     description = describe(draft.model_copy(update={"version": 2}), history=unknown)
     assert description.guarantee.since == 1007
     assert Description.decode(description.encode()) == description
-    lines = description_lines(description)
+    lines = [*description_lines(description)]
     assert any(
         line.startswith("  everything: epsilon 1 for any 61 ticks in a row, universal adversary") for line in lines
     )
