@@ -116,8 +116,9 @@ class Page:
 
     def show_replay(self, index: int, **fields: Any) -> None:
         """Change some fields of a replay; the next free index adds a replay."""
-        replays = [*self._state["replays"], {}][: max(index + 1, len(self._state["replays"]))]
-        self.show(replays=[*replays[:index], {**replays[index], **fields}, *replays[index + 1 :]])
+        replays = dict(enumerate(self._state["replays"]))
+        replays[index] = {**replays.get(index, {}), **fields}
+        self.show(replays=[*replays.values()])
 
     def draw(self, index: int, document: dict[str, Any]) -> None:
         """Replace the drawn lanes of a replay."""

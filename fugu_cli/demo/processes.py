@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 from fugu.contract.errors import FuguError
 from fugu.contract.topics import Topic, parse_topic
@@ -22,7 +22,20 @@ from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker, Link
 from fugu_cli.view.terminal import say
 
-__all__ = ["Listener", "end", "find_mosquitto", "gateway", "kill", "launch", "program", "start_broker", "wait_for"]
+__all__ = [
+    "Listener",
+    "Process",
+    "end",
+    "find_mosquitto",
+    "gateway",
+    "kill",
+    "launch",
+    "program",
+    "start_broker",
+    "wait_for",
+]
+
+Process: TypeAlias = subprocess.Popen[bytes]
 
 
 class Listener:
@@ -107,7 +120,7 @@ def _free_port() -> int:
     return port
 
 
-def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _await_listening(process: Process, port: int, log: Path) -> None:
     """Wait until a broker accepts connections; FuguError if the broker does not start."""
     deadline = time.monotonic() + _BROKER_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
@@ -154,7 +167,7 @@ def wait_for(goal_words: str, condition: Callable[[], bool], seconds: float) -> 
 
 
 @contextmanager
-def program(module: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def program(module: str, arguments: Sequence[str], log: Path) -> Iterator[Process]:
     """Run a program, such as `fugu`, in a process of its own, and stop it in order when the context ends."""
     log.unlink(missing_ok=True)
     process = launch(module, arguments, log)
@@ -166,19 +179,19 @@ def program(module: str, arguments: Sequence[str], log: Path) -> Iterator[subpro
         process.kill()
 
 
-def launch(module: str, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def launch(module: str, arguments: Sequence[str], log: Path) -> Process:
     """Start a module as a program whose output is added to a log."""
     with log.open("ab") as output:
         return subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=output, stderr=output)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: Process) -> None:
     """Kill a process at once, as a power cut would."""
     process.kill()
     process.wait()
 
 
-def end(process: subprocess.Popen[bytes], name: str, log: Path) -> int:
+def end(process: Process, name: str, log: Path) -> int:
     """Terminate a process, and return its exit code. If it does not end, kill it, print that, and return 0."""
     process.terminate()
     try:
@@ -199,7 +212,7 @@ def gateway(
     wait: bool = True,
     home_assistant: bool = False,
     releases: bool = False,
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[Process]:
     """Run a gateway with the policies in a folder's `policies`; with `wait`, wait until it has started.
 
     With `releases` the gateway makes the releases of the folder's file `releases.toml`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from fugu.mqtt import Broker
 from fugu.recordings.values import Cells
 from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_home, load_night, read_night, summary
 from fugu_cli.demo.page import Page, write_pictures
-from fugu_cli.demo.processes import Listener, gateway, kill, launch, start_broker
+from fugu_cli.demo.processes import Listener, Process, gateway, kill, launch, start_broker
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
 from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.terminal import say, working
@@ -85,9 +84,7 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
             say(f"\n{night.replay.name}", style="bold")
             for sentence in summary(night):
                 say(sentence)
-        arrivals, expected = (
-            sum(counts) for counts in zip(*((n.live, n.replay.expected) for n in nights), strict=True)
-        )
+        arrivals, expected = sum(night.live for night in nights), sum(night.replay.expected for night in nights)
         say(f"\n{arrivals} of {expected} numbers came in {seconds:.0f} s by {name}; pictures of all are in {folder}")
         for sentence in failures:
             say(f"missing: {sentence}")
@@ -108,8 +105,7 @@ def _night_lanes(night: Results) -> list[Lane]:
 
 def show_recording(page: Page, index: int, values: Cells, hours: float, quantity: str) -> None:
     """Draw a recording before its replay, with empty lanes below it."""
-    stays = readings_lane(values, hours, 0, quantity)
-    stays = stays._replace(number=f"{len(values):,}")
+    stays = readings_lane(values, hours, 0, quantity)._replace(number=f"{len(values):,}")
     leaves = shares_lane("0", "nothing yet", "", 174, stays.span)
     attacker = certainty_lane("–", "nothing yet", "", 190, stays.span, marks=time_marks(stays.span[1]))
     page.draw_lanes(index, [stays, leaves, attacker], waiting=True)
@@ -138,11 +134,8 @@ class Subscriber(Listener):
         self.devices = {replay.device: _Device(0.0, 0, 0, "", {}) for replay in replays}
         self._replays = {replay.device: replay for replay in replays}
         fleet = replays[0].policy.fleet
-        topics = (
-            topic_of("status", fleet, "+"),
-            *(topic_of(kind, fleet, "+", "+") for kind in sorted({replay.topic for replay in replays})),
-        )
-        super().__init__(broker, *topics)
+        kinds = sorted({replay.topic for replay in replays})
+        super().__init__(broker, topic_of("status", fleet, "+"), *(topic_of(kind, fleet, "+", "+") for kind in kinds))
 
     def take(self, topic: Topic, payload: bytes) -> None:
         """Handle a status or a frame of a device of the replays."""
@@ -211,7 +204,7 @@ def run_replays(
 
 def _start_processes(
     stack: ExitStack, replays: Sequence[Replay], folder: Path, logs: Path, port: int, *, home_assistant: bool
-) -> tuple[subprocess.Popen[bytes], dict[str, subprocess.Popen[bytes]]]:
+) -> tuple[Process, dict[str, Process]]:
     """Start a gateway and the devices; return their processes."""
     (folder / "policies").mkdir()
     for replay in replays:
@@ -220,15 +213,13 @@ def _start_processes(
     gateway_process = stack.enter_context(
         gateway(port, fleet, folder, logs / "gateway.log", wait=False, home_assistant=home_assistant)
     )
-    devices, broker = dict[str, subprocess.Popen[bytes]](), Broker(port=port)
+    devices, broker = dict[str, Process](), Broker(port=port)
     for replay in replays:
         device_folder, policy = folder / replay.device, replay.policy
         device_folder.mkdir()
         (device_folder / "policy.json").write_text(policy.to_json())
-        options = {
-            **{"fleet": fleet, "device": replay.device, "outbox": "outbox.sqlite"},
-            **{"ceiling": policy.guarantee.epsilon, "status_seconds": 0.5, "drain_seconds": _MOST_SECONDS},
-        }
+        options = {"fleet": fleet, "device": replay.device, "outbox": "outbox.sqlite", "status_seconds": 0.5}
+        options |= {"ceiling": policy.guarantee.epsilon, "drain_seconds": _MOST_SECONDS}
         config = write_config(device_folder, options, broker, {"policy.json": dict(replay.sensor)})
         tick_seconds, log = min(_TICK_SECONDS, _REPLAY_SECONDS / replay.states.size), logs / f"{replay.device}.log"
         log.unlink(missing_ok=True)
@@ -238,11 +229,7 @@ def _start_processes(
 
 
 def _watch_replays(
-    page: Page,
-    subscriber: Subscriber,
-    gateway_process: subprocess.Popen[bytes],
-    devices: dict[str, subprocess.Popen[bytes]],
-    replays: Sequence[Replay],
+    page: Page, subscriber: Subscriber, gateway_process: Process, devices: dict[str, Process], replays: Sequence[Replay]
 ) -> list[str]:
     """Show arrivals until all devices have ended. Name devices without progress, and kill them after a minute.
 
@@ -268,10 +255,9 @@ def _watch_replays(
                 if is_late or silence > _GIVEN_UP_SECONDS:
                     failures.append(f"{device} stood still for {silence:.0f} s and was ended: {position}")
                     kill(devices.pop(device))
-            device_states = [subscriber.devices[replay.device] for replay in replays]
-            if not any(state.ticks for state in device_states):
+            pairs = [(subscriber.devices[replay.device], replay) for replay in replays]
+            if not any(state.ticks for state, _ in pairs):
                 replay_start = time.monotonic()
-            pairs = [*zip(device_states, replays, strict=True)]
             done_share = sum(min(state.ticks, replay.states.size) for state, replay in pairs) / ticks
             elapsed = time.monotonic() - replay_start
             seconds_left = elapsed * (1.0 - done_share) / done_share if done_share >= _TOLD_FROM else None
@@ -288,9 +274,7 @@ def _watch_replays(
     return failures
 
 
-def _are_done(
-    subscriber: Subscriber, gateway_process: subprocess.Popen[bytes], devices: Mapping[str, subprocess.Popen[bytes]]
-) -> bool:
+def _are_done(subscriber: Subscriber, gateway_process: Process, devices: Mapping[str, Process]) -> bool:
     """Return whether all devices have ended; FuguError if a device or the gateway has failed."""
     codes = [process.poll() for process in devices.values()]
     if any(codes):

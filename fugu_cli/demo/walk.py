@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
 from fugu_cli.demo.page import Page, write_pictures
-from fugu_cli.demo.processes import Listener, end, gateway, kill, launch, start_broker
+from fugu_cli.demo.processes import Listener, Process, end, gateway, kill, launch, start_broker
 from fugu_cli.view.terminal import say, show_table
 
 __all__ = ["run"]
@@ -212,39 +212,43 @@ def _true_states(policy: MeasurePolicy, ticks: int) -> list[int]:
     return states
 
 
+@dataclass
 class _Course:
     """The processes of a walk, and the page that shows them."""
 
-    def __init__(self, page: Page, listener: _Listener, folder: Path, out: Path, expected: int) -> None:
-        self._page, self._listener, self._folder, self._out, self._expected = page, listener, folder, out, expected
-        self.device: subprocess.Popen[bytes]
+    page: Page
+    listener: _Listener
+    folder: Path
+    out: Path
+    expected: int
+    device: Process = field(init=False)
 
     def run(self, stack: ExitStack, broker: Broker, states: list[int]) -> None:
         """Run all processes until the expected points have arrived."""
-        policy, folder = self._listener.walk().policy, self._folder
+        policy, folder = self.listener.walk().policy, self.folder
         (folder / "policies").mkdir()
-        (folder / "policies" / "place.json").write_text(policy.to_json())
-        (folder / "policy.json").write_text(policy.to_json())
+        for name in ("policies/place.json", "policy.json"):
+            (folder / name).write_text(policy.to_json())
         simulate_recording(folder / "walk.csv", policy, states)
-        options = {"fleet": FLEET, "device": DEVICE, "outbox": "outbox.sqlite", "ceiling": 1.0}
-        options |= {"measurement_ceiling": policy.epsilon, "status_seconds": 0.5, "grace_seconds": 0.0}
+        options = {"fleet": FLEET, "device": DEVICE, "outbox": "outbox.sqlite", "status_seconds": 0.5}
+        options |= {"ceiling": 1.0, "measurement_ceiling": policy.epsilon, "grace_seconds": 0.0, "drain_seconds": 10.0}
         sensor: dict[str, object] = {"kind": "replay", "file": str(folder / "walk.csv"), "column": "value"}
-        config = write_config(folder, {**options, "drain_seconds": 10.0}, broker, {"policy.json": sensor})
-        self._page.draw_lanes(0, _lanes(self._listener.walk(), self._expected))
-        self._page.show(stage="starting a gateway and a device")
-        log = self._out / "device.log"
+        config = write_config(folder, options, broker, {"policy.json": sensor})
+        self.page.draw_lanes(0, _lanes(self.listener.walk(), self.expected))
+        self.page.show(stage="starting a gateway and a device")
+        log = self.out / "device.log"
         start = partial(launch, "edge_agent", [str(config)], log)
-        with gateway(broker.port, FLEET, folder, self._out / "gateway.log"):
+        with gateway(broker.port, FLEET, folder, self.out / "gateway.log"):
             self.device = start()
             stack.callback(lambda: kill(self.device))
-            self._follow(self._expected // 3, "the device sends a point at every step")
+            self._follow(self.expected // 3, "the device sends a point at every step")
             kill(self.device)
             self._follow(0, "the device was killed", _DOWN_SECONDS)
             self.device = start()
-            self._follow(self._expected // 2, "the device has begun anew")
+            self._follow(self.expected // 2, "the device has begun anew")
         self._follow(0, "the gateway was stopped", _DOWN_SECONDS)
-        with gateway(broker.port, FLEET, folder, self._out / "gateway-2.log"):
-            self._follow(self._expected, "both are back")
+        with gateway(broker.port, FLEET, folder, self.out / "gateway-2.log"):
+            self._follow(self.expected, "both are back")
             if end(self.device, "the device", log) != 0:
                 raise FuguError(f"the device ended with an error: see {log}")
 
@@ -255,30 +259,30 @@ class _Course:
             FuguError: the device has ended.
             _StoodStillError: no point has arrived for long.
         """
-        walk = self._listener.walk()
+        walk = self.listener.walk()
         clock, start_time = walk.policy.clock, time.monotonic()
         last_arrival = start_time + max(clock.epoch_us / 1e6 - time.time(), 0.0)
-        deadline = last_arrival + self._expected * _MOST_TICKS * PERIOD_SECONDS
+        deadline = last_arrival + self.expected * _MOST_TICKS * PERIOD_SECONDS
         previous_count, standstill = 0, ""
         while len(walk.released) < count or time.monotonic() < start_time + seconds:
             arrivals = len(walk.released)
             if not seconds and self.device.poll() is not None:
-                raise FuguError(f"the device ended before {count} points arrived: see {self._out / 'device.log'}")
+                raise FuguError(f"the device ended before {count} points arrived: see {self.out / 'device.log'}")
             if arrivals > previous_count:
                 previous_count, last_arrival, standstill = arrivals, time.monotonic(), ""
             silence = time.monotonic() - last_arrival
-            position = f"{arrivals} of {self._expected} points have arrived, the device is process {self.device.pid}"
+            position = f"{arrivals} of {self.expected} points have arrived, the device is process {self.device.pid}"
             if silence > _STILL_SECONDS and not standstill:
                 standstill = f"the walk has stood still for {silence:.0f} s: {position}"
                 say(standstill)
             if silence > _GIVEN_UP_SECONDS or time.monotonic() > deadline:
                 raise _StoodStillError(
-                    f"the walk stood still for {silence:.0f} s: {position}; see the logs in {self._out}"
+                    f"the walk stood still for {silence:.0f} s: {position}; see the logs in {self.out}"
                 )
-            self._page.draw_lanes(0, _lanes(walk, self._expected))
-            self._page.show(stage=stage, done=arrivals / self._expected, stalled=standstill)
+            self.page.draw_lanes(0, _lanes(walk, self.expected))
+            self.page.show(stage=stage, done=arrivals / self.expected, stalled=standstill)
             time.sleep(0.2)
-            walk = self._listener.walk()
+            walk = self.listener.walk()
 
 
 def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:

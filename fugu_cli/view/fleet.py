@@ -339,7 +339,7 @@ def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> Iterat
     yield _plan_line(plan)
 
 
-def watch(registry: Registry, number: int) -> str:
+def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time.sleep) -> str:
     """Show a rollout until it has ended; in a pipe, print a line at each change.
 
     Returns:
@@ -355,7 +355,7 @@ def watch(registry: Registry, number: int) -> str:
                 print(previous := line, flush=True)
             if rollout.state.phase not in ACTIVE:
                 return rollout.state.phase
-            time.sleep(_LOOK_SECONDS)
+            sleep(_LOOK_SECONDS)
 
 
 def _rollout_parts(rollout: Rollout, number: int) -> Iterator[Part]:
