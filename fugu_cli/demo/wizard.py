@@ -163,8 +163,8 @@ class _Wizard:
             self._last_number += 1
             path = self._folder / str(self._last_number) / file_name
             path.parent.mkdir(0o700)
-            self._uploads[path] = length
             file = path.open("wb")
+            self._uploads[path] = length  # only of a file that is there
         try:
             with file:
                 while length and (block := body.read(min(length, _BLOCK))):

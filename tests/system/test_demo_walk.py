@@ -67,7 +67,7 @@ def test_a_walk_that_stands_still_ends_with_a_picture_of_what_came(
 
     def stop() -> None:
         wait_until(lambda: walks, "the walk")
-        wait_until(lambda: len(walks[0]._listener._walk.released) >= 40, "forty points")
+        wait_until(lambda: len(walks[0].listener._walk.released) >= 40, "forty points")
         walks[0].device.send_signal(signal.SIGSTOP)
 
     monkeypatch.setattr(walk._Course, "run", run)

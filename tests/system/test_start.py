@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -187,6 +188,17 @@ def test_an_error_that_nobody_thought_of_ends_nothing_and_tells_no_reading(
         monkeypatch.setattr(wizard._Wizard, "_receive_upload", broken)
         status, _, body = visitor.ask("POST", "/upload?name=b.csv", b"x")
         assert (status, b"ArithmeticError" in body, SECRET.encode() in body) == (500, True, False)
+
+
+def test_an_upload_whose_file_cannot_be_made_ends_nothing(tmp_path: Path) -> None:
+    with wizard_in(tmp_path) as visitor:
+        too_long = quote("\N{CJK UNIFIED IDEOGRAPH-20000}" * 80)
+        assert visitor.ask("POST", f"/upload?name={too_long}", b"t,value\n0,1\n")[0] == 500
+        for name in ("a.csv", "b.csv"):  # each upload, and each plan, looks at the uploads before
+            assert visitor.ask("POST", f"/upload?name={name}", b"t,value\n0,1\n60,2\n")[0] == 201
+        assert visitor.do("plan") == 202
+        wait_until(lambda: visitor.state()["stage"] == "b.csv is here.", "what a plan says of so few readings")
+        assert len(data_files(tmp_path)) == 1
 
 
 def test_a_topic_is_recorded_at_the_rate_that_comes_and_goes_on_in_a_new_file(
