@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from math import ceil
@@ -66,8 +66,8 @@ class Vacancies:
     seconds. Raises FuguError if the channel cannot be opened.
     """
 
-    def __init__(self, channel: Server, parts: Sequence[str]) -> None:
-        self._parts = parts
+    def __init__(self, channel: Server, parts: Iterable[str]) -> None:
+        self._lease_names = {part: _lease_of(part).name for part in parts}
         self._db = PostgresDatabase(channel, KIND, create=True)
         self._silences: dict[str, float] = {}
         self._not_before = float("-inf")
@@ -82,13 +82,18 @@ class Vacancies:
         `now` is the time before the call, in seconds of a steady clock.
         """
         try:
-            silence = self._db.silence([_lease_of(p).name for p in self._parts])
+            silence = self._db.silence(self._lease_names.values())
         except DatabaseError:
             self._silences, self._not_before = {}, now + _AGAIN_SECONDS
             return []
-        silent_parts = [p for p in self._parts if silence.get(_lease_of(p).name, _SILENT_SECONDS) >= _SILENT_SECONDS]
-        self._silences = {p: self._silences.get(p, now) for p in silent_parts}
-        return [p for p in silent_parts if now - self._silences[p] >= _SURE_SECONDS + grace and now >= self._not_before]
+        self._silences = {
+            part: self._silences.get(part, now)
+            for part, lease_name in self._lease_names.items()
+            if silence.get(lease_name, _SILENT_SECONDS) >= _SILENT_SECONDS
+        }
+        if now < self._not_before:
+            return []
+        return [part for part, since in self._silences.items() if now - since >= _SURE_SECONDS + grace]
 
 
 class Claim:

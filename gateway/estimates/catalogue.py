@@ -166,15 +166,17 @@ class Catalogue:
 
     def charged_policies(self, device: str, stream: str) -> list[Policy]:
         """Return the policies that a stream of symbols ran or may run: audiences are charged for these."""
-        versions_run = self._versions_run.get((device, stream), ())
-        policies = self.policies(device, stream)
-        return [policy for policy in policies if policy.version in versions_run or self.may_run(device, policy.version)]
+        return self._policies_run(device, stream, self.may_run)
 
     def running_policies(self, device: str, stream: str) -> list[Policy]:
         """Return the policies of a stream of symbols that its device ran, or that are in files, even if refused."""
-        versions = self._versions_run.get((device, stream), ())
+        return self._policies_run(device, stream, lambda device, version: not self.pushed(device, version))
+
+    def _policies_run(self, device: str, stream: str, counts: Callable[[str, int], bool]) -> list[Policy]:
+        """Return the policies of a stream of symbols that its device ran, and those whose version `counts` anyway."""
+        versions_run = self._versions_run.get((device, stream), ())
         policies = self.policies(device, stream)
-        return [policy for policy in policies if policy.version in versions or not self.pushed(device, policy.version)]
+        return [policy for policy in policies if policy.version in versions_run or counts(device, policy.version)]
 
     def planned_policies(self, device: str, stream: str) -> list[Policy]:
         """Return the charged policies; if the device may run none yet, all that it may get."""

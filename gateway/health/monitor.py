@@ -89,23 +89,21 @@ class Alarms:
         self._seconds = seconds
         self._wall = wall
         self._alarms: dict[tuple[AlarmCode, str], _Alarm] = {}
-        self._names: dict[AlarmCode, int] = {}
+        self._name_counts: Counter[AlarmCode] = Counter()
         self._begun: list[_Alarm] = []
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
         """Note an event of `age` seconds ago, or with `times` 0 a state that holds, which counts once in an alarm."""
-        key = (code, name)
-        if (alarm := self._alarms.get(key)) is None:
-            if self._names.get(code, 0) >= _MOST_NAMES and name:
-                return self.note(code, times=times, age=age)
-            self._names[code] = self._names.get(code, 0) + 1
-            now = self._seconds() - age
-            alarm = self._alarms[key] = _Alarm(code, name, self._wall() - age, 0, detail, now)
+        if (code, name) not in self._alarms and self._name_counts[code] >= _MOST_NAMES:
+            name, detail = "", ""
+        event_time = self._seconds() - age
+        if (alarm := self._alarms.get((code, name))) is None:
+            self._name_counts[code] += 1
+            alarm = self._alarms[code, name] = _Alarm(code, name, self._wall() - age, 0, detail, event_time)
             self._begun.append(alarm)
             times = max(times, 1)
         alarm.count += times
-        alarm.last = max(alarm.last, self._seconds() - age)
-        return None
+        alarm.last = max(alarm.last, event_time)
 
     def step(self) -> tuple[list[_Alarm], list[_Alarm]]:
         """Return the alarms that have begun since the last step, and remove and return those that are over."""
@@ -113,7 +111,7 @@ class Alarms:
         ended_alarms = [alarm for alarm in self._alarms.values() if now - alarm.last > KINDS[alarm.code].holds]
         for alarm in ended_alarms:
             del self._alarms[alarm.code, alarm.name]
-            self._names[alarm.code] -= 1
+            self._name_counts[alarm.code] -= 1
         begun_alarms, self._begun = self._begun, []
         return begun_alarms, ended_alarms
 

@@ -194,7 +194,7 @@ class PostgresDatabase:
         finally:
             self._roll_back()
 
-    def silence(self, names: Sequence[str]) -> dict[str, float]:
+    def silence(self, names: Iterable[str]) -> dict[str, float]:
         """By name, the silence in seconds of the session that holds a lease; without leases that no session holds."""
         keys = {self._lock_key(name): name for name in names}
         rows = self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}")

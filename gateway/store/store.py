@@ -77,10 +77,9 @@ CREATE TABLE versions (
     def put(self, device: str, stream: str, timeline: Timeline, *, is_whole: bool) -> None:
         """Store a stream's changed intervals; unless `is_whole`, a stored last interval keeps its stored end."""
         old_rows, new_rows = timeline.stored, {(row.first, row.version): row for row in timeline.rows}
-        newest_row = timeline.rows[-1]
-        stored_row = old_rows.get((newest_row.first, newest_row.version))
-        if not is_whole and stored_row is not None:
-            new_rows[newest_row.first, newest_row.version] = newest_row._replace(last=stored_row.last)
+        *_, newest_key = new_rows
+        if not is_whole and newest_key in old_rows:
+            new_rows[newest_key] = new_rows[newest_key]._replace(last=old_rows[newest_key].last)
         if old_rows == new_rows:
             return
         removed_keys = [(device, stream, *key) for key in old_rows if key not in new_rows]
@@ -90,9 +89,8 @@ CREATE TABLE versions (
             "ON CONFLICT (device, stream, first, version) DO UPDATE SET last=excluded.last, begin=excluded.begin, "
             "absent=excluded.absent"
         )
-        self._db.executemany(
-            query, [(device, stream, *row) for key, row in new_rows.items() if old_rows.get(key) != row]
-        )
+        changed_rows = [(device, stream, *row) for key, row in new_rows.items() if old_rows.get(key) != row]
+        self._db.executemany(query, changed_rows)
         timeline.stored = new_rows
         self.changed.add((device, stream))
 
@@ -567,9 +565,8 @@ class Store:
         if absorbed == (after,):
             self._db.execute("UPDATE coverage SET through=? WHERE stream=? AND after=?", (through, stream, after))
             return
-        self._db.executemany(
-            "DELETE FROM coverage WHERE stream=? AND after=?", [(stream, after_tick) for after_tick in absorbed]
-        )
+        removed_keys = [(stream, after_tick) for after_tick in absorbed]
+        self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", removed_keys)
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, after, through))
 
     def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
