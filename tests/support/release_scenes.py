@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fugu.contract.history import History
@@ -104,8 +104,8 @@ class Noted:
         """Something has happened."""
         self.notes.append((name, detail))
 
-    def hold(self, _code: AlarmCode, names: Iterable[str], details: Mapping[str, str]) -> None:
-        self.held = {name: details[name] for name in names}
+    def hold(self, _code: AlarmCode, details: Mapping[str, str]) -> None:
+        self.held = dict(details)
 
 
 def releasing(
