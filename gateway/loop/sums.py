@@ -17,6 +17,7 @@ from typing import NamedTuple
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError, Reason, RefusedError
 from fugu.contract.group_frames import (
+    MAX_REPORTS,
     NoSum,
     OpeningAnswer,
     OpeningRequest,
@@ -262,6 +263,8 @@ class Sums(Part):
             return "this gateway has no releases: say releases in its file"
         if len(members) < group.quorum:
             return f"fewer than {group.quorum} homes have reported"
+        if len(members) > MAX_REPORTS:
+            return f"more than {MAX_REPORTS} homes have reported, and a helper adds up no more"
         return self._releasing.refusal(_window(group, number, members))
 
     def _note_answer(self, group_name: str, envelope: Envelope) -> None:

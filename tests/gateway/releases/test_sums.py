@@ -258,6 +258,16 @@ def test_too_few_are_lost_and_nothing_is_asked(site: Site, helper: Helper, homes
     assert bool(site.store.sums.reports(DOCUMENT.digest, NUMBER)) == asks
 
 
+@pytest.mark.parametrize("most", [4, 5])
+def test_more_homes_than_a_helper_adds_up_are_lost_at_once(
+    site: Site, helper: Helper, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("gateway.loop.sums.MAX_REPORTS", most)
+    assert len(settled(site, helper, 5)) == most - 4
+    assert site.lost == [("street", "more than 4 homes have reported, and a helper adds up no more")][: 5 - most]
+    assert len(site.store.sums.reports(DOCUMENT.digest, NUMBER)) == 5 * (most - 4)
+
+
 def test_two_devices_of_one_key_are_one_member(site: Site, helper: Helper) -> None:
     for place in range(DOCUMENT.quorum - 1):
         site.report(place, helper, place)
