@@ -291,6 +291,19 @@ def test_no_name_says_nothing(package: str) -> None:
     assert sorted(wrong) == []
 
 
+def test_no_name_of_a_page_says_nothing() -> None:
+    """Variables, parameters, functions and fields of the scripts of pages."""
+    word = r"(?:one|found|known|told|made|given|said|kept|left(?!, right))"
+    name = re.compile(
+        rf"(?:const |let |function |class |get |this\.|(?<!\$)[(,[{{] ?|\.\.\.){word}(?= ?[,)=\]}};(]| =>)"
+    )
+    scripts = [
+        file for package in ("gateway/page", "fugu_cli/demo") for file in (ROOT / package / "assets").glob("*.js")
+    ]
+    assert len(scripts) > 10
+    assert [(file.name, names) for file in scripts if (names := name.findall(file.read_text()))] == []
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda file: file.stem)
 def test_a_benchmark_finds_what_is_not_installed(file: Path) -> None:
     """It is started by its path, so that the repository is not where Python looks, until it says so."""

@@ -187,7 +187,7 @@ def run_replays(
         processes = _start_processes(stack, replays, Path(folder), out, port, home_assistant=numbers is not None)
         failures = _watch_replays(page, subscriber, *processes, replays)
         seconds = time.monotonic() - start_time
-    page.show(stage="attacking what was released", left=None)
+    page.show(stage="attacking what was released", seconds_left=None)
     say("attacking what was released ...")
     results = []
     for index, replay in enumerate(replays):
@@ -263,7 +263,7 @@ def _watch_replays(
             seconds_left = elapsed * (1.0 - done_share) / done_share if done_share >= _TOLD_FROM else None
             arrivals = sum(replay.count_values(state.frames) for state, replay in pairs)
             stage = f"replaying: {arrivals} of {sum(replay.expected for replay in replays)} numbers sent"
-            page.show(stage=stage, done=done_share, left=seconds_left, stalled="; ".join(standstills.values()))
+            page.show(stage=stage, done=done_share, seconds_left=seconds_left, stalled="; ".join(standstills.values()))
             progress(stage.partition(": ")[2], done_share)
             for index, (state, replay) in enumerate(pairs):
                 if state.ticks > drawn_ticks.get(replay.device, 0):

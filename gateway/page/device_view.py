@@ -223,7 +223,7 @@ class DeviceView:
 
     def _report_fields(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
         numbers = report_numbers(report, self._latest[topic.stream].windows if topic.stream in self._latest else ())
-        return {**report.json_fields(), "said": numbers and numbers.event()}
+        return {**report.json_fields(), "numbers": numbers and numbers.event()}
 
     def _attack_view(self, topic: Topic) -> AttackView:
         return self._attack_views.setdefault(topic.stream, AttackView())

@@ -144,7 +144,7 @@ class FleetView:
         return {
             "total": len(all_rows),
             "counts": {condition: counts[condition] for condition in _CONDITIONS},
-            "found": len(rows),
+            "matching": len(rows),
             "page": page,
             "pages": pages,
             "rows": [_row_fields(*row) for row in rows[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],

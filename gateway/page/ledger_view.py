@@ -122,7 +122,7 @@ def _budget_fields(account: Account, promise: Promise | None) -> dict[str, Any]:
         **{"stream": account.key.stream, "audience": account.key.audience, "epsilon": epsilon},
         **{"adversary": adversary, "seconds": seconds},
         **{"allowance": nats(account.allowance), "base": nats(account.base), "spent": nats(account.spent_together)},
-        **{"left": nats(account.remaining), "first": account.first, "last": account.last},
+        **{"remaining": nats(account.remaining), "first": account.first, "last": account.last},
         "problem": standing_problem(account.key, account.allowance, account.base),
         **{"together": account.together, "alone": account.exclusive, "mechanism": account.mechanism},
     }

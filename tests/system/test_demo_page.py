@@ -163,7 +163,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         assert browser.run(TOPS) == pytest.approx(empty, abs=1), "nothing makes room for what comes"
         assert "token" not in browser.run("return location.href")
         assert browser.text(".leaves .number") == "0"
-        page.show(stage="replaying: 40 of 143 numbers sent", done=0.4, left=30)
+        page.show(stage="replaying: 40 of 143 numbers sent", done=0.4, seconds_left=30)
         session.draw_replay(page, 0, night, 12_300, night.results(some))
         wait_until(lambda: browser.text(".leaves .number") == "40", "what has come")
         assert "replaying: 40 of 143 numbers sent · 30 s left" in browser.text("#stage")

@@ -63,7 +63,7 @@ function card({ name, words, at, options }) {
   if (at !== null) {
     const lanes = new Lanes(["leaves"]);
     root.append(lanes.root);
-    fetch(`/lanes-${at}.json`).then((found) => found.json()).then((found) => lanes.show([{ ...found.lanes[1], head: "" }]));
+    fetch(`/lanes-${at}.json`).then((response) => response.json()).then((picture) => lanes.show([{ ...picture.lanes[1], head: "" }]));
   }
   if (Object.keys(options).length) root.append(make("button", { type: "button", onclick: choose(options) }, "Choose this instead"));
   return root;

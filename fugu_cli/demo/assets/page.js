@@ -43,30 +43,30 @@ function draw() {
   lanes.root.lastChild.classList.toggle("beyond", attackers[who].shapes.some(({ look, points }) => look === "beyond" && points.length));
 }
 
-function verdicts(all) {
-  element("verdicts").hidden = !all?.length;
-  if (element("verdicts").dataset.all === JSON.stringify(all)) return;
-  element("verdicts").dataset.all = JSON.stringify(all);
-  element("verdicts").replaceChildren(...(all ?? []).map(([look, first, more]) => make("div", { class: `verdict ${look}` }, make("b", {}, first), make("p", {}, more.replaceAll(" %", "\u00a0%")))));
+function verdicts(lines) {
+  element("verdicts").hidden = !lines?.length;
+  if (element("verdicts").dataset.all === JSON.stringify(lines)) return;
+  element("verdicts").dataset.all = JSON.stringify(lines);
+  element("verdicts").replaceChildren(...(lines ?? []).map(([look, first, more]) => make("div", { class: `verdict ${look}` }, make("b", {}, first), make("p", {}, more.replaceAll(" %", "\u00a0%")))));
 }
 
-function left(seconds) {
+function timeWords(seconds) {
   if (seconds === undefined || seconds === null) return "";
   return seconds < 90 ? ` · ${Math.ceil(seconds)} s left` : ` · ${Math.ceil(seconds / 60)} min left`;
 }
 
 async function show(state) {
-  put(element("stage"), `${state.ended ? "" : "● "}${state.stage ?? "starting …"}${state.ended ? "" : left(state.left)}`);
+  put(element("stage"), `${state.ended ? "" : "● "}${state.stage ?? "starting …"}${state.ended ? "" : timeWords(state.seconds_left)}`);
   element("done").value = state.ended ? 1 : state.done ?? 0;
   const replays = state.replays ?? [];
   if (chosen >= replays.length) chosen = 0;
-  const told = { ...state, ...(replays[chosen]?.title ? replays[chosen] : {}) };  // a recording may have words of its own
+  const texts = { ...state, ...(replays[chosen]?.title ? replays[chosen] : {}) };  // a recording may have words of its own
   if (!shown) lanes.root.classList.toggle("maps", Boolean(state.maps));
-  if (told.title) put(element("title"), told.title);
-  document.title = `${told.title ?? "Fugu"} – Fugu Edge`;
+  if (texts.title) put(element("title"), texts.title);
+  document.title = `${texts.title ?? "Fugu"} – Fugu Edge`;
   for (const id of ["about", "sub", "stalled"]) {
-    put(element(id), told[id] ?? "");
-    element(id).hidden = !told[id];
+    put(element(id), texts[id] ?? "");
+    element(id).hidden = !texts[id];
   }
   if (state.unhidden) put(element("hidden").querySelector("span"), state.unhidden);
   element("hidden").querySelector("a").hidden = element("habits").hidden = Boolean(state.unhidden);

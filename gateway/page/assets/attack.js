@@ -10,7 +10,7 @@ const sure = (epsilon) => 1 / (1 + Math.exp(-epsilon));
 export class Attack {
   constructor() {
     this.gauge = make("div", { class: "gauge" });
-    this.said = make("p", { class: "small" }, "Waiting for messages.");
+    this.words = make("p", { class: "small" }, "Waiting for messages.");
     this.beyond = make("p", { class: "bad", hidden: true }, "▲ It got beyond what the promise allows: the stream's description states a smaller epsilon than its table keeps. See fugu check statement.");
     this.chart = new Chart("How sure an attacker is: the promise keeps it between the dashed lines", { colour: 3, ends: true, height: 140 });
     this.chart.root.classList.add("guesses");
@@ -18,25 +18,25 @@ export class Attack {
     this.allowed = make("p", { class: "small" });
     this.who = make("p", { class: "small quiet" });
     this.more = make("details", { hidden: true }, make("summary", {}, "About this attacker"), this.allowed, this.who);
-    this.root = make("div", { class: "card attack" }, make("h3", {}, icon("attacker"), " Best guess of an attacker"), this.gauge, this.said, this.beyond, this.more);
+    this.root = make("div", { class: "card attack" }, make("h3", {}, icon("attacker"), " Best guess of an attacker"), this.gauge, this.words, this.beyond, this.more);
   }
 
   // Until an attacker has read something, the gauge has what the promise allows who began with even odds.
   describe({ guarantee }) {
     const { epsilon } = guarantee;
-    const held = epsilon !== null && epsilon <= LARGEST_PROTECTED;
-    if (this.told) return;
-    this.point(held ? [1 - sure(epsilon), sure(epsilon)] : [0, 1], null, "no", "yes");
-    put(this.said, held ? "Waiting for messages. The marks show what the promise allows, from even odds." : "Not protected. Waiting for messages.");
+    const isProtected = epsilon !== null && epsilon <= LARGEST_PROTECTED;
+    if (this.beliefs) return;
+    this.point(isProtected ? [1 - sure(epsilon), sure(epsilon)] : [0, 1], null, "no", "yes");
+    put(this.words, isProtected ? "Waiting for messages. The marks show what the promise allows, from even odds." : "Not protected. Waiting for messages.");
   }
 
   point([least, most], guess, no, yes) {
     const mark = (at, kind) => draw("path", { class: kind, d: `M${(100 * at).toFixed(1)} 0V16` });
-    const written = most - least < ROOM ? [[(least + most) / 2, between(least, most)]] : [[least, percent(least)], [most, percent(most)]];
-    const marks = (least > 0 || most < 1 ? written : []).map(([at, words]) => {
-      const made = make("span", { class: "at" }, words);
-      made.style.left = `${100 * Math.min(Math.max(at, ROOM / 2), 1 - ROOM / 2)}%`;
-      return made;
+    const texts = most - least < ROOM ? [[(least + most) / 2, between(least, most)]] : [[least, percent(least)], [most, percent(most)]];
+    const marks = (least > 0 || most < 1 ? texts : []).map(([at, words]) => {
+      const element = make("span", { class: "at" }, words);
+      element.style.left = `${100 * Math.min(Math.max(at, ROOM / 2), 1 - ROOM / 2)}%`;
+      return element;
     });
     this.gauge.replaceChildren(
       make("div", { class: "marks small quiet" }, ...marks),
@@ -46,39 +46,39 @@ export class Attack {
       make("div", { class: "scale small quiet" }, make("span", {}, no), make("span", {}, yes)));
   }
 
-  take(told) {
-    if (told.waits) return;
-    this.more.hidden = Boolean(told.none);
-    this.beyond.hidden = !told.beyond;
-    if (told.none) this.chart.root.hidden = true;
-    if (told.none) return put(this.said, `What the promise allows, from even odds. ${told.none}`);
-    const { states } = told;
-    const last = states.map((state, i) => [state, told.low[i].at(-1), told.high[i].at(-1), i]);
-    const [state, low, high, i] = last.reduce((best, one) => (one[2] > best[2] ? one : best));
-    const limit = told.epsilon === null || told.epsilon > LARGEST_PROTECTED ? "no useful limit" : `at most ${percent(told.most[i])}; had it been 50 % before, at most ${percent(sure(told.epsilon))}`;
-    const guess = told.guesses.length > 1 ? `${told.guesses.map(quoted).join(" or ")} (this depends on the chain)` : quoted(told.guesses[0]);
-    this.told = told;
+  take(beliefs) {
+    if (beliefs.waits) return;
+    this.more.hidden = Boolean(beliefs.none);
+    this.beyond.hidden = !beliefs.beyond;
+    if (beliefs.none) this.chart.root.hidden = true;
+    if (beliefs.none) return put(this.words, `What the promise allows, from even odds. ${beliefs.none}`);
+    const { states } = beliefs;
+    const last = states.map((state, i) => [state, beliefs.low[i].at(-1), beliefs.high[i].at(-1), i]);
+    const [state, low, high, i] = last.reduce((best, candidate) => (candidate[2] > best[2] ? candidate : best));
+    const limit = beliefs.epsilon === null || beliefs.epsilon > LARGEST_PROTECTED ? "no useful limit" : `at most ${percent(beliefs.most[i])}; had it been 50 % before, at most ${percent(sure(beliefs.epsilon))}`;
+    const guess = beliefs.guesses.length > 1 ? `${beliefs.guesses.map(quoted).join(" or ")} (this depends on the chain)` : quoted(beliefs.guesses[0]);
+    this.beliefs = beliefs;
     this.chart.root.hidden = false;
-    this.point([told.least[i], told.most[i]], [low, high], `not ${quoted(state)}`, quoted(state));
-    put(this.said, `Was it ${quoted(state)} at ${clock(told.times.at(-1) * 1000)}? An attacker who knows the habits says ${between(told.low_before[i], told.high_before[i])}; with what left this device, ${between(low, high)}, and guesses ${guess}. Promised: ${limit}.`);
-    put(this.allowed, told.epsilon === null ? "The promise has no bound for this stream."
-      : told.epsilon > LARGEST_PROTECTED ? "The promise protects nothing at a single tick."
-        : `The promise for a single tick, ${loss(told.epsilon)} (${odds(told.epsilon)}), keeps it (dashed): ${states.map((one, n) => `${quoted(one)} ${between(told.least[n], told.most[n])}`).join("; ")}.`);
-    const chains = told.believes === "the typical chain" ? "believes the typical chain of its class, the only one that it names"
-      : told.believes === 1 ? "believes the one chain of its class" : `believes one chain of its class: the band holds what ${told.believes} of them lead to, the ends of the class among them`;
-    const alone = states.map((one, n) => `${quoted(one)} ${between(told.low_alone[n], told.high_alone[n])}`).join("; ");
-    put(this.who, `Attacker “${told.attacker}” knows the public description, ${chains}, and weighs ${told.read}. It knows no true state. Attacker “${told.alone}” reads ${told.alone_read}: ${alone}. Attackers that learn are run over recordings, by fugu check attack.`);
+    this.point([beliefs.least[i], beliefs.most[i]], [low, high], `not ${quoted(state)}`, quoted(state));
+    put(this.words, `Was it ${quoted(state)} at ${clock(beliefs.times.at(-1) * 1000)}? An attacker who knows the habits says ${between(beliefs.low_before[i], beliefs.high_before[i])}; with what left this device, ${between(low, high)}, and guesses ${guess}. Promised: ${limit}.`);
+    put(this.allowed, beliefs.epsilon === null ? "The promise has no bound for this stream."
+      : beliefs.epsilon > LARGEST_PROTECTED ? "The promise protects nothing at a single tick."
+        : `The promise for a single tick, ${loss(beliefs.epsilon)} (${odds(beliefs.epsilon)}), keeps it (dashed): ${states.map((name, n) => `${quoted(name)} ${between(beliefs.least[n], beliefs.most[n])}`).join("; ")}.`);
+    const chains = beliefs.believes === "the typical chain" ? "believes the typical chain of its class, the only one that it names"
+      : beliefs.believes === 1 ? "believes the one chain of its class" : `believes one chain of its class: the band holds what ${beliefs.believes} of them lead to, the ends of the class among them`;
+    const alone = states.map((name, n) => `${quoted(name)} ${between(beliefs.low_alone[n], beliefs.high_alone[n])}`).join("; ");
+    put(this.who, `Attacker “${beliefs.attacker}” knows the public description, ${chains}, and weighs ${beliefs.read}. It knows no true state. Attacker “${beliefs.alone}” reads ${beliefs.alone_read}: ${alone}. Attackers that learn are run over recordings, by fugu check attack.`);
   }
 
-  get first() { return this.told?.times[0] ?? Infinity; }
-  get last() { return this.told?.times.at(-1) ?? -Infinity; }
+  get first() { return this.beliefs?.times[0] ?? Infinity; }
+  get last() { return this.beliefs?.times.at(-1) ?? -Infinity; }
 
   // Over a range of time, the same as of what was released.
   draw(from, to, gap) {
-    const { told } = this;
-    if (!told) return this.chart.empty(from, to);
-    const rows = told.times.map((time, t) => [time, ...told.states.flatMap((_, i) => [null, told.low[i][t], told.high[i][t]])]);
-    this.chart.show({ names: told.states, unit: "share", rows: rows.filter(([time]) => time >= from), edges: told.states.length === 1 ? [told.least[0], told.most[0]] : [], gap, from, to });
+    const { beliefs } = this;
+    if (!beliefs) return this.chart.empty(from, to);
+    const rows = beliefs.times.map((time, t) => [time, ...beliefs.states.flatMap((_, i) => [null, beliefs.low[i][t], beliefs.high[i][t]])]);
+    this.chart.show({ names: beliefs.states, unit: "share", rows: rows.filter(([time]) => time >= from), edges: beliefs.states.length === 1 ? [beliefs.least[0], beliefs.most[0]] : [], gap, from, to });
   }
 }
 

@@ -11,31 +11,31 @@ export class Budget {
   }
 
   describe({ guarantee, conditions, period_seconds: period }) {
-    const about = guarantee.stretch_ticks > 1 ? `any ${guarantee.stretches.find((one) => one.ticks === guarantee.stretch_ticks)?.name ?? duration(guarantee.stretch_ticks * period)}` : "a tick";
+    const about = guarantee.stretch_ticks > 1 ? `any ${guarantee.stretches.find((stretch) => stretch.ticks === guarantee.stretch_ticks)?.name ?? duration(guarantee.stretch_ticks * period)}` : "a tick";
     const promise = [`${loss(guarantee.epsilon)} of ${about}`, ...conditions].join("; ");
     this.site.replaceChildren(make("strong", {}, "site"), ` reads these messages: ${promise} by the policy, used in full by what left this device. Its other reports cost no budget.`);
   }
 
-  take(told) {
-    if (told.problem) return this.rows.replaceChildren(make("p", { class: "small quiet" }, told.problem));
-    const mine = told.budgets.filter((one) => one.stream === this.stream);
-    this.rows.replaceChildren(...(mine.length ? mine.map(row) : [make("p", { class: "small quiet" }, `The ledger ${told.view} has no account for this stream, so nothing can be released from it there.`)]));
+  take(message) {
+    if (message.problem) return this.rows.replaceChildren(make("p", { class: "small quiet" }, message.problem));
+    const budgets = message.budgets.filter((budget) => budget.stream === this.stream);
+    this.rows.replaceChildren(...(budgets.length ? budgets.map(row) : [make("p", { class: "small quiet" }, `The ledger ${message.view} has no account for this stream, so nothing can be released from it there.`)]));
   }
 }
 
-function row(one) {
-  const share = (value) => (one.allowance > 0 ? Math.min(1, value / one.allowance) : 1);
-  const used = share(one.base + one.spent);
-  const parts = [one.base ? `${round(one.base)} for what the device itself releases` : "", one.spent ? `${round(one.spent)} for releases` : ""].filter(Boolean);
-  const ticks = one.first >= 0 ? `, about ticks ${number(one.first)} to ${number(one.last)}` : "";
+function row(budget) {
+  const share = (value) => (budget.allowance > 0 ? Math.min(1, value / budget.allowance) : 1);
+  const used = share(budget.base + budget.spent);
+  const parts = [budget.base ? `${round(budget.base)} for what the device itself releases` : "", budget.spent ? `${round(budget.spent)} for releases` : ""].filter(Boolean);
+  const ticks = budget.first >= 0 ? `, about ticks ${number(budget.first)} to ${number(budget.last)}` : "";
   const words = [
-    `Used ${percent(used)}${parts.length ? `: ${parts.join(", ")}${ticks}` : ""}; left ${round(one.left)} of ${round(one.allowance)} nats at the tick that was charged most.`,
-    one.together ? ` Together with ${one.together}, which move together.` : "",
-    one.alone ? ` Entry ${one.alone} does not compose: nothing else is ever released here.` : "",
+    `Used ${percent(used)}${parts.length ? `: ${parts.join(", ")}${ticks}` : ""}; left ${round(budget.remaining)} of ${round(budget.allowance)} nats at the tick that was charged most.`,
+    budget.together ? ` Together with ${budget.together}, which move together.` : "",
+    budget.alone ? ` Entry ${budget.alone} does not compose: nothing else is ever released here.` : "",
   ];
   return make("div", { class: "used" },
-    make("p", {}, make("strong", {}, one.audience), one.epsilon === null ? "" : ` ${loss(one.epsilon)} of ${one.seconds ? `any ${duration(one.seconds)}` : "a tick"}, ${one.adversary}, by ${one.mechanism}`),
+    make("p", {}, make("strong", {}, budget.audience), budget.epsilon === null ? "" : ` ${loss(budget.epsilon)} of ${budget.seconds ? `any ${duration(budget.seconds)}` : "a tick"}, ${budget.adversary}, by ${budget.mechanism}`),
     draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
-      draw("rect", { width: 100 * share(one.base), height: 12 }), draw("rect", { class: "spent", x: 100 * share(one.base), width: 100 * (used - share(one.base)), height: 12 })),
-    make("p", { class: one.problem ? "small bad" : "small" }, one.problem ? `▲ ${one.problem}` : words.join("")));
+      draw("rect", { width: 100 * share(budget.base), height: 12 }), draw("rect", { class: "spent", x: 100 * share(budget.base), width: 100 * (used - share(budget.base)), height: 12 })),
+    make("p", { class: budget.problem ? "small bad" : "small" }, budget.problem ? `▲ ${budget.problem}` : words.join("")));
 }

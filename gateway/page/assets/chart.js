@@ -13,7 +13,7 @@ const MOST_MARKS = 13; // a week has one of each day
 function rounds(low, high) {
   const span = high - low || Math.abs(high) || 1;
   const power = 10 ** Math.floor(Math.log10(span));
-  const step = [0.5, 1, 2, 5].map((one) => one * power).find((one) => span / one <= 4) ?? span;
+  const step = [0.5, 1, 2, 5].map((factor) => factor * power).find((factor) => span / factor <= 4) ?? span;
   const first = Math.floor(low / step + 1e-9);
   const last = Math.max(Math.ceil(high / step - 1e-9), first + 1);
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(6)));
@@ -21,7 +21,7 @@ function rounds(low, high) {
 
 // Words along time, at round times of the clock that hangs on the wall: midnight has its date; no two are the same.
 function times([from, to]) {
-  const step = STEPS.find((one) => (to - from) / one <= MOST_MARKS) ?? STEPS.at(-1);
+  const step = STEPS.find((size) => (to - from) / size <= MOST_MARKS) ?? STEPS.at(-1);
   const text = step < 60 ? seconds : clock;
   const aside = new Date(from * 1000).getTimezoneOffset() * 60;
   const marks = [];
@@ -77,7 +77,7 @@ export class Chart {
 
   levels() {
     if (this.unit === "share") return [0, 0.5, 1].map((share) => [share, percent(share)]);
-    const numbers = [...this.edges, ...this.rows.flatMap(([, ...rest]) => rest)].filter((one) => one !== null && one !== undefined);
+    const numbers = [...this.edges, ...this.rows.flatMap(([, ...rest]) => rest)].filter((value) => value !== null && value !== undefined);
     return rounds(Math.min(...numbers, 0), Math.max(...numbers, 0)).map((value) => [value, number(value)]);
   }
 

@@ -4,7 +4,7 @@ import { Attack } from "./attack.js";
 import { Budget } from "./budget.js";
 import { between, Chart, written } from "./chart.js";
 import { ago, chances, clock, day, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, percent, PREFIX, put, round, troubles } from "./dom.js";
-import { Left, leaves, Messages } from "./left.js";
+import { leaves, MessageStrip, SentMessages } from "./messages.js";
 import { PlaceMap } from "./place.js";
 
 const POINTS = 300;
@@ -26,7 +26,7 @@ export function device(main, listen, name) {
   let view = null;
   let span = null;
   let chosen = false;
-  const left = new Left();
+  const sent = new SentMessages();
   const map = make("p", {}, make("a", { href: `${PREFIX}/place/${encodeURIComponent(name)}` }, "Where it may be, on a map"));
   const buttons = SPANS.map(([text], i) => make("button", { type: "button", "aria-pressed": "false", onclick: () => choose(i) }, text));
   const spans = make("div", { class: "spans", role: "group", "aria-label": "How far back", hidden: true }, ...buttons);
@@ -42,7 +42,7 @@ export function device(main, listen, name) {
   function look(i) {
     if (span === i) return;
     span = i;
-    buttons.forEach((one, n) => one.setAttribute("aria-pressed", String(n === i)));
+    buttons.forEach((button, n) => button.setAttribute("aria-pressed", String(n === i)));
     for (const stream of streams.values()) stream.look(i);
   }
 
@@ -55,27 +55,27 @@ export function device(main, listen, name) {
     facts.className = member.condition === "sick" ? "bad" : "quiet";
   }
 
-  function update(all) {
-    for (const one of all) {
-      if (one.kind === "description") left.describe(one.stream, one);
-      if (one.kind === "description" && one.place) facts.after(map);
-      if (leaves(one.kind)) left.take(one);
-      if (one.kind === "budget") {
-        budgets = { ...one, view };
+  function update(messages) {
+    for (const message of messages) {
+      if (message.kind === "description") sent.describe(message.stream, message);
+      if (message.kind === "description" && message.place) facts.after(map);
+      if (leaves(message.kind)) sent.take(message);
+      if (message.kind === "budget") {
+        budgets = { ...message, view };
         for (const stream of streams.values()) stream.budget.take(budgets);
       }
-      if (!one.stream) continue;
-      if (!streams.has(one.stream)) {
-        streams.set(one.stream, new Stream(one.stream, left));
-        shown.append(streams.get(one.stream).root);
-        if (budgets) streams.get(one.stream).budget.take(budgets);
+      if (!message.stream) continue;
+      if (!streams.has(message.stream)) {
+        streams.set(message.stream, new Stream(message.stream, sent));
+        shown.append(streams.get(message.stream).root);
+        if (budgets) streams.get(message.stream).budget.take(budgets);
       }
-      streams.get(one.stream).take(one);
+      streams.get(message.stream).take(message);
     }
-    if (!left.root.isConnected) main.append(left.root); // below the streams, which it would else be pushed by
+    if (!sent.root.isConnected) main.append(sent.root); // below the streams, which it would else be pushed by
     const series = [...streams.values()].flatMap((stream) => [...stream.series.values()]);
     spans.hidden = !series.length;
-    if (!chosen && series.length) look(series.some((one) => one.last - one.first > HOUR && one.tiers[0].length > FEW) ? 1 : 0);
+    if (!chosen && series.length) look(series.some(({ first, last, tiers }) => last - first > HOUR && tiers[0].length > FEW) ? 1 : 0);
   }
 }
 
@@ -125,9 +125,9 @@ class Series {
 }
 
 class Stream {
-  constructor(name, left) {
+  constructor(name, sent) {
     this.described = null;
-    this.messages = new Messages(left);
+    this.messages = new MessageStrip(sent);
     this.series = new Map();
     this.counts = new Map();
     this.newest = null;
@@ -154,16 +154,16 @@ class Stream {
       make("details", { class: "folded" }, make("summary", {}, "Technical"), this.class));
   }
 
-  take(one) {
-    if (one.kind === "description") this.describe(one);
-    else if (one.kind === "estimate" || one.kind === "count") this.report(one);
-    else if (one.kind === "history") Object.assign(this.of(one), { tiers: one.tiers });
-    else if (one.kind === "attack") this.attack.take(one);
-    else if (one.kind === "stored") {
-      for (const each of one.series) this.of(each).recall(each.rows);
-      for (const each of one.counts) this.report(each);
-      this.messages.take(one.messages);
-    } else if (leaves(one.kind)) this.messages.take([one]);
+  take(message) {
+    if (message.kind === "description") this.describe(message);
+    else if (message.kind === "estimate" || message.kind === "count") this.report(message);
+    else if (message.kind === "history") Object.assign(this.of(message), { tiers: message.tiers });
+    else if (message.kind === "attack") this.attack.take(message);
+    else if (message.kind === "stored") {
+      for (const part of message.series) this.of(part).recall(part.rows);
+      for (const part of message.counts) this.report(part);
+      this.messages.take(message.messages);
+    } else if (leaves(message.kind)) this.messages.take([message]);
     else return;
     if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
   }
@@ -174,72 +174,72 @@ class Stream {
   }
 
   // Room for all that is to come, so that nothing moves when it does.
-  expect(told) {
-    for (const { name, blocks } of told.windows) if (!blocks) this.of({ of: name, unit: "share" });
-    if (["symbols", "both"].includes(told.of) && !told.place) this.of({ of: "", unit: "share" });
-    this.attack.chart.root.hidden = told.of === "points" || told.windows.some(({ blocks }) => blocks);
+  expect(description) {
+    for (const { name, blocks } of description.windows) if (!blocks) this.of({ of: name, unit: "share" });
+    if (["symbols", "both"].includes(description.of) && !description.place) this.of({ of: "", unit: "share" });
+    this.attack.chart.root.hidden = description.of === "points" || description.windows.some(({ blocks }) => blocks);
     this.messages.root.hidden = false;
   }
 
   // The series of a report, by its window.
-  of(said) {
-    let found = this.series.get(said.of);
-    if (!found) {
-      found = new Series(said.of ? title(said, this.described) : said.unit === "share" ? "The gateway's estimate: probability over time" : "The gateway's estimate over time");
-      this.series.set(said.of, found);
-      if (said.of) this.charts.prepend(found.chart.root);
-      else this.charts.append(found.chart.root);
+  of(report) {
+    let series = this.series.get(report.of);
+    if (!series) {
+      series = new Series(report.of ? title(report, this.described) : report.unit === "share" ? "The gateway's estimate: probability over time" : "The gateway's estimate over time");
+      this.series.set(report.of, series);
+      if (report.of) this.charts.prepend(series.chart.root);
+      else this.charts.append(series.chart.root);
     }
-    if (said.names) found.begin(said);
-    return found;
+    if (report.names) series.begin(report);
+    return series;
   }
 
-  report(one) {
-    if (one.kind === "count") {
-      if (!(Date.parse(this.counts.get(one.window)?.time) > Date.parse(one.time))) this.counts.set(one.window, one);
-    } else this.newest = one;
-    if (one.said) this.of(one.said).add(one.said);
+  report(report) {
+    if (report.kind === "count") {
+      if (!(Date.parse(this.counts.get(report.window)?.time) > Date.parse(report.time))) this.counts.set(report.window, report);
+    } else this.newest = report;
+    if (report.numbers) this.of(report.numbers).add(report.numbers);
   }
 
-  describe(told) {
-    this.described = told;
-    this.budget.describe(told);
-    this.attack.describe(told);
-    this.expect(told);
-    put(this.class, `A tick every ${duration(told.period_seconds)}, ${number(told.frame_ticks)} to a message; policy ${told.version}${told.confirmed ? "" : " (not confirmed by the device)"}.`);
-    const [headline, more] = promised(told);
+  describe(description) {
+    this.described = description;
+    this.budget.describe(description);
+    this.attack.describe(description);
+    this.expect(description);
+    put(this.class, `A tick every ${duration(description.period_seconds)}, ${number(description.frame_ticks)} to a message; policy ${description.version}${description.confirmed ? "" : " (not confirmed by the device)"}.`);
+    const [headline, more] = promised(description);
     this.promise.replaceChildren(...more);
     this.longer.replaceChildren("What is promised ", make("span", {}, headline));
-    const bounds = told.bounds;
+    const bounds = description.bounds;
     put(this.who, bounds && bounds.high - bounds.low < 0.995
       ? `Dashed: whatever comes, the promise keeps the probability of “${bounds.state}” between ${percent(bounds.low)} and ${percent(bounds.high)} for ${ADVERSARIES.ignorant}.` : "");
   }
 
   draw() {
     this.drawing = 0;
-    const told = this.described;
+    const description = this.described;
     this.wait.hidden = this.counts.size > 0 || this.newest !== null;
-    if (told) this.wait.replaceChildren(...waiting(told));
-    this.counted.replaceChildren(...[...this.counts.values()].map((one) => counted(one)));
-    const one = this.newest;
-    this.now.classList.toggle("guess", one?.useful === false);
-    if (one && "state" in one) this.drawStates(one);
-    else if (one && "latitude" in one) this.drawPlace(one);
-    else if (one) this.drawValues(one);
+    if (description) this.wait.replaceChildren(...waiting(description));
+    this.counted.replaceChildren(...[...this.counts.values()].map(counted));
+    const estimate = this.newest;
+    this.now.classList.toggle("guess", estimate?.useful === false);
+    if (estimate && "state" in estimate) this.drawStates(estimate);
+    else if (estimate && "latitude" in estimate) this.drawPlace(estimate);
+    else if (estimate) this.drawValues(estimate);
     const range = this.range();
     const step = STEPS[Math.max(this.span - 1, 0)];
-    const frame = told ? told.frame_ticks * told.period_seconds : Infinity;
+    const frame = description ? description.frame_ticks * description.period_seconds : Infinity;
     for (const [of, series] of this.series) {
-      const window = told?.windows.find(({ name }) => name === of);
-      const bounds = !of && told?.bounds;
+      const window = description?.windows.find(({ name }) => name === of);
+      const bounds = !of && description?.bounds;
       series.edges = bounds ? [bounds.low, bounds.high] : [];
       if (bounds && !this.who.isConnected) series.chart.root.append(this.who);
       series.draw(this.span, range, 2.5 * Math.max(window?.every ?? frame, step));
     }
-    this.attack.draw(...range, 2.5 * Math.max(told?.windows[0]?.every ?? frame, step));
+    this.attack.draw(...range, 2.5 * Math.max(description?.windows[0]?.every ?? frame, step));
     const charts = [...[...this.series.values()].map(({ chart }) => chart), this.attack.chart];
-    const beside = Math.max(...charts.map((one) => one.needs()));
-    for (const one of charts) one.align(beside);
+    const beside = Math.max(...charts.map((chart) => chart.needs()));
+    for (const chart of charts) chart.align(beside);
     this.messages.align(range, beside);
   }
 
@@ -247,99 +247,99 @@ class Stream {
   range() {
     const all = [...this.series.values(), this.attack, this.messages];
     const seconds = SPANS[this.span][1];
-    const last = Math.max(...all.map((one) => one.last));
+    const last = Math.max(...all.map(({ last }) => last));
     const now = Date.now() / 1000;
     if (last === -Infinity) return [now - (seconds ?? HOUR), now];
     const to = seconds && Math.abs(now - last) < seconds ? Math.max(now, last) : last;
-    const begins = this.series.size ? [...this.series.values()].map((one) => one.newest()[0]?.[0] ?? Infinity) : all.map((one) => one.first);
+    const begins = this.series.size ? [...this.series.values()].map((series) => series.newest()[0]?.[0] ?? Infinity) : all.map(({ first }) => first);
     const from = seconds ? to - seconds : Math.min(...begins);
     return from < to ? [from, to] : [to - 30, to + 30];
   }
 
-  drawStates(one) {
-    this.now.replaceChildren(make("strong", {}, one.state), make("span", { class: "quiet" }, `with probability ${percent(one.probability)}, the gateway's estimate at ${clock(one.time)}${guess(one)} · `, ago(one.time)));
-    const shares = Object.keys(one).filter((key) => key.startsWith("share_")).map((key) => `${key.slice(6)} ${percent(one[key])}`);
-    put(this.shared, `Shares of the time in the last message, ${duration((Date.parse(one.time) - Date.parse(one.since)) / 1000)}: ${shares.slice(0, 8).join(", ")}`);
+  drawStates(estimate) {
+    this.now.replaceChildren(make("strong", {}, estimate.state), make("span", { class: "quiet" }, `with probability ${percent(estimate.probability)}, the gateway's estimate at ${clock(estimate.time)}${guess(estimate)} · `, ago(estimate.time)));
+    const shares = Object.keys(estimate).filter((key) => key.startsWith("share_")).map((key) => `${key.slice(6)} ${percent(estimate[key])}`);
+    put(this.shared, `Shares of the time in the last message, ${duration((Date.parse(estimate.time) - Date.parse(estimate.since)) / 1000)}: ${shares.slice(0, 8).join(", ")}`);
   }
 
-  drawPlace(one) {
-    this.now.replaceChildren(make("strong", {}, `${one.latitude.toFixed(5)}°, ${one.longitude.toFixed(5)}°`),
-      make("span", { class: "quiet" }, `within ${number(Math.round(one.accuracy))} m, hidden among ${one.protection} · `, ago(one.time)));
+  drawPlace(estimate) {
+    this.now.replaceChildren(make("strong", {}, `${estimate.latitude.toFixed(5)}°, ${estimate.longitude.toFixed(5)}°`),
+      make("span", { class: "quiet" }, `within ${number(Math.round(estimate.accuracy))} m, hidden among ${estimate.protection} · `, ago(estimate.time)));
     const place = this.described?.place;
     if (!place) return;
     if (this.map?.place !== place) this.charts.replaceChildren((this.map = new PlaceMap(place)).root);
-    this.map.show(one.where, []);
+    this.map.show(estimate.where, []);
   }
 
-  drawValues(one) {
-    const ends = Object.keys(one).filter((key) => key.startsWith("value")).map((key) => key.slice(5));
-    const text = (end) => `${round(one[`low${end}`])} to ${round(one[`high${end}`])}`;
-    this.now.replaceChildren(make("strong", {}, `${ends.map((end) => round(one[`value${end}`])).join(", ")}${one.unit ? ` ${one.unit}` : ""}`),
-      make("span", { class: "quiet" }, `${ends.map(text).join("; ")} with 95 %${guess(one)} · `, ago(one.time)));
+  drawValues(estimate) {
+    const ends = Object.keys(estimate).filter((key) => key.startsWith("value")).map((key) => key.slice(5));
+    const text = (end) => `${round(estimate[`low${end}`])} to ${round(estimate[`high${end}`])}`;
+    this.now.replaceChildren(make("strong", {}, `${ends.map((end) => round(estimate[`value${end}`])).join(", ")}${estimate.unit ? ` ${estimate.unit}` : ""}`),
+      make("span", { class: "quiet" }, `${ends.map(text).join("; ")} with 95 %${guess(estimate)} · `, ago(estimate.time)));
   }
 }
 
-const title = ({ of, unit }, told) => {
-  const window = told?.windows.find(({ name }) => name === of);
+const title = ({ of, unit }, description) => {
+  const window = description?.windows.find(({ name }) => name === of);
   return `${unit === "share" ? "Share" : `Counts in ${unit}`} of ${window ? `each ${duration(window.seconds)}` : "the time"} (window “${of}”)`;
 };
 
 // When the first value comes, of whatever kinds the stream has.
-function waiting(told) {
-  const windows = told.windows.map((one) => `The first count (window “${one.name}”) comes when the device has run for a whole ${duration(one.seconds)}: at most ${duration(one.every + one.seconds)} after its start, then one every ${duration(one.every)}.`);
-  const estimates = told.of === "windows" ? [] : [`The first estimate comes with the first message: one has ${number(told.frame_ticks)} ticks, so at most ${duration(told.frame_ticks * told.period_seconds)} after the device's start.`];
+function waiting(description) {
+  const windows = description.windows.map((window) => `The first count (window “${window.name}”) comes when the device has run for a whole ${duration(window.seconds)}: at most ${duration(window.every + window.seconds)} after its start, then one every ${duration(window.every)}.`);
+  const estimates = description.of === "windows" ? [] : [`The first estimate comes with the first message: one has ${number(description.frame_ticks)} ticks, so at most ${duration(description.frame_ticks * description.period_seconds)} after the device's start.`];
   return [...windows, ...estimates, "This page shows what has come since it began."].map((text) => make("span", { class: "line" }, text));
 }
 
 // The promise in odds, for the stretch that it is about and others; whom it holds against and epsilons are folded.
-function promised(told) {
-  const { epsilon, adversary, stretches, stretch_ticks: ticks } = told.guarantee;
-  const span = (length) => (length === 1 ? `${duration(told.period_seconds)} (one tick)` : duration(length * told.period_seconds));
+function promised(description) {
+  const { epsilon, adversary, stretches, stretch_ticks: ticks } = description.guarantee;
+  const span = (length) => (length === 1 ? `${duration(description.period_seconds)} (one tick)` : duration(length * description.period_seconds));
   const lines = epsilon === null ? [] : [[ticks, epsilon]];
-  for (const one of stretches) if (one.ticks !== ticks && one.ticks > 1) lines.push([one.ticks, one.epsilon]);
-  const isHeld = (loss) => loss !== null && loss <= LARGEST_PROTECTED;
-  const held = lines.filter(([, loss]) => isHeld(loss));
-  const [bare] = lines.filter(([, loss]) => !isHeld(loss)).map(([length]) => `${span(length)} or longer`);
-  const facts = [["against", ADVERSARIES[adversary]], ["for", told.chain_class]];
-  if (told.point_epsilon !== null) facts.unshift(["epsilon of a point", loss(told.point_epsilon, "")]);
-  facts.push(...told.flips);
-  if (told.guarantee.when) facts.push(["when", told.guarantee.when]);
-  for (const one of stretches) if (isHeld(one.floor)) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if the attacker already knows the rest`]);
-  const headline = held.length ? `Any ${span(held[0][0])}: ${chances(held[0][1])}.` : "Not protected.";
-  return [`${headline} Not hidden: ${["habits", ...(bare ? [bare] : [])].join(", and ")}.`, [
-    ...held.map(([length, loss]) => make("p", { class: "small" }, `Any ${span(length)}: ${chances(loss)} (${odds(loss)})`)),
-    bare ? make("p", { class: "bad small" }, `Not protected: ${bare}`) : null,
-    told.guarantee.when ? make("p", { class: "bad small" }, `This is ${told.guarantee.when}.`) : null,
-    make("p", { class: "small" }, told.protects), make("p", { class: "small bad" }, told.does_not_protect),
+  for (const stretch of stretches) if (stretch.ticks !== ticks && stretch.ticks > 1) lines.push([stretch.ticks, stretch.epsilon]);
+  const isProtected = (loss) => loss !== null && loss <= LARGEST_PROTECTED;
+  const protectedLines = lines.filter(([, loss]) => isProtected(loss));
+  const [unprotected] = lines.filter(([, loss]) => !isProtected(loss)).map(([length]) => `${span(length)} or longer`);
+  const facts = [["against", ADVERSARIES[adversary]], ["for", description.chain_class]];
+  if (description.point_epsilon !== null) facts.unshift(["epsilon of a point", loss(description.point_epsilon, "")]);
+  facts.push(...description.flips);
+  if (description.guarantee.when) facts.push(["when", description.guarantee.when]);
+  for (const stretch of stretches) if (isProtected(stretch.floor)) facts.push([stretch.name, `${loss(stretch.epsilon)}; ${loss(stretch.floor, "")} if the attacker already knows the rest`]);
+  const headline = protectedLines.length ? `Any ${span(protectedLines[0][0])}: ${chances(protectedLines[0][1])}.` : "Not protected.";
+  return [`${headline} Not hidden: ${["habits", ...(unprotected ? [unprotected] : [])].join(", and ")}.`, [
+    ...protectedLines.map(([length, loss]) => make("p", { class: "small" }, `Any ${span(length)}: ${chances(loss)} (${odds(loss)})`)),
+    unprotected ? make("p", { class: "bad small" }, `Not protected: ${unprotected}`) : null,
+    description.guarantee.when ? make("p", { class: "bad small" }, `This is ${description.guarantee.when}.`) : null,
+    make("p", { class: "small" }, description.protects), make("p", { class: "small bad" }, description.does_not_protect),
     make("dl", { class: "small" }, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])),
   ].filter(Boolean)];
 }
 
-const guess = (one) => (one.useful ? "" : "; maybe no better than a guess");
+const guess = (report) => (report.useful ? "" : "; maybe no better than a guess");
 
 // The newest count of a window: shares of the time with their bands.
-function counted(one) {
-  const confidence = `${percent(one.confidence)} intervals`;
-  const end = Date.parse(one.time) - Date.parse(one.since) < 12 * HOUR * 1000 ? clock(one.time) : day(one.time);
-  const when = make("p", { class: "small quiet" }, `From ${day(one.since)} to ${end} (window “${one.window}”), with ${confidence}${guess(one)} · `, ago(one.time));
-  const look = `counted${one.useful ? "" : " guess"}`;
-  if (one.blocks?.length) return make("div", { class: look }, ...profile(one), when);
-  const shown = one.said;
-  if (!shown) return make("div", { class: "counted" }, when);
-  return make("div", { class: look }, ...shown.names.map((name, i) => {
-    const [value, low, high] = shown.row.slice(1 + 3 * i, 4 + 3 * i);
-    return make("div", { class: "now" }, make("strong", {}, written(value, shown.unit)), make("span", { class: "quiet" }, `${shown.unit === "share" ? "of the time " : ""}“${name}” (${between(low, high, shown.unit)})`));
+function counted(report) {
+  const confidence = `${percent(report.confidence)} intervals`;
+  const end = Date.parse(report.time) - Date.parse(report.since) < 12 * HOUR * 1000 ? clock(report.time) : day(report.time);
+  const when = make("p", { class: "small quiet" }, `From ${day(report.since)} to ${end} (window “${report.window}”), with ${confidence}${guess(report)} · `, ago(report.time));
+  const look = `counted${report.useful ? "" : " guess"}`;
+  if (report.blocks?.length) return make("div", { class: look }, ...profile(report), when);
+  const numbers = report.numbers;
+  if (!numbers) return make("div", { class: "counted" }, when);
+  return make("div", { class: look }, ...numbers.names.map((name, i) => {
+    const [value, low, high] = numbers.row.slice(1 + 3 * i, 4 + 3 * i);
+    return make("div", { class: "now" }, make("strong", {}, written(value, numbers.unit)), make("span", { class: "quiet" }, `${numbers.unit === "share" ? "of the time " : ""}“${name}” (${between(low, high, numbers.unit)})`));
   }), when);
 }
 
 // A bar for each part of the day: its share of the time, and the band that holds it.
-function profile(one) {
-  const title = make("p", { class: "small" }, `${one.states.join(" or ")}, share of each part of the day`);
-  if (!one.observed) return [title, make("p", { class: "small quiet" }, "The device was off the whole time.")];
-  const part = one.observed / one.blocks.length;
-  const of = (ticks) => Math.min(Math.max(ticks / part, 0), 1);
-  return [title, ...one.blocks.map((block) => {
-    const [value, low, high] = ["value", "low", "high"].map((name) => of(one[`${name}_${block}`]));
+function profile(report) {
+  const title = make("p", { class: "small" }, `${report.states.join(" or ")}, share of each part of the day`);
+  if (!report.observed) return [title, make("p", { class: "small quiet" }, "The device was off the whole time.")];
+  const part = report.observed / report.blocks.length;
+  const shareOf = (ticks) => Math.min(Math.max(ticks / part, 0), 1);
+  return [title, ...report.blocks.map((block) => {
+    const [value, low, high] = ["value", "low", "high"].map((name) => shareOf(report[`${name}_${block}`]));
     return make("div", { class: "share parts" }, make("span", {}, block),
       draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" }, draw("rect", { width: 100 * value, height: 12 }),
         draw("path", { d: `M${100 * low} 6H${100 * high}`, class: "band" })),

@@ -84,9 +84,9 @@ export const day = (time) => DAY.format(new Date(time));
 
 // How long ago something was, which goes on by itself; the day and time where one points at it.
 export function ago(time) {
-  const made = make("time", { datetime: new Date(time).toISOString(), title: day(time) });
-  age(made);
-  return made;
+  const element = make("time", { datetime: new Date(time).toISOString(), title: day(time) });
+  age(element);
+  return element;
 }
 
 function age(element) {
@@ -95,7 +95,7 @@ function age(element) {
 }
 
 function coarse(passed) {
-  const [unit, name] = UNITS.find(([one]) => passed >= one) ?? [1, "s"];
+  const [unit, name] = UNITS.find(([size]) => passed >= size) ?? [1, "s"];
   return `${number(Math.floor(passed / unit))} ${name}`;
 }
 setInterval(() => document.querySelectorAll("time").forEach(age), 5000);
@@ -108,11 +108,11 @@ const TROUBLES = {
   "gateway-clock": "the gateway's clock is a day ahead of its own",
 };
 // What is wrong with a device, in words: codes that it said, documents that it refused or has not answered.
-export function troubles(one) {
-  const document = one.wanted ? `document ${one.wanted}` : "the newest document";
-  return [...one.codes.map((code) => `${TROUBLES[code] ?? code} (${code})`),
-    one.refusal && `it refused ${document} (${one.refusal}) and goes on with ${one.running ? `document ${one.running}` : "none"}`,
-    one.waits && `it has not answered ${document} yet`, one.stale && "its policy is out of date"].filter(Boolean);
+export function troubles(device) {
+  const document = device.wanted ? `document ${device.wanted}` : "the newest document";
+  return [...device.codes.map((code) => `${TROUBLES[code] ?? code} (${code})`),
+    device.refusal && `it refused ${document} (${device.refusal}) and goes on with ${device.running ? `document ${device.running}` : "none"}`,
+    device.waits && `it has not answered ${document} yet`, device.stale && "its policy is out of date"].filter(Boolean);
 }
 
 const CONDITIONS = { sick: ["▲", "needs attention"], away: ["○", "away"], well: ["●", "well"] };

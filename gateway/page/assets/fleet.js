@@ -12,7 +12,7 @@ export function fleet(main, listen) {
     const count = make("strong", {}, "–");
     const choose = () => {
       Object.assign(query, { condition, page: 0 });
-      for (const one of tiles) one.button.setAttribute("aria-pressed", String(one.condition === condition));
+      for (const tile of tiles) tile.button.setAttribute("aria-pressed", String(tile.condition === condition));
       ask();
     };
     const words = make("span", {}, text);
@@ -38,7 +38,7 @@ export function fleet(main, listen) {
   } });
   main.append(
     make("h1", {}, "Fleet"),
-    make("div", { class: "tiles", role: "group", "aria-label": "Filter by health" }, ...tiles.map((one) => one.button)),
+    make("div", { class: "tiles", role: "group", "aria-label": "Filter by health" }, ...tiles.map((tile) => tile.button)),
     make("div", { class: "bar" }, make("div", {}, make("label", { for: "search" }, "Search by name"), search), make("div", {}, place)),
     nobody,
     gateway,
@@ -50,27 +50,27 @@ export function fleet(main, listen) {
   );
   ask();
 
-  function show(told) {
+  function show(state) {
     for (const { condition, count, words, text } of tiles) {
-      put(count, number(condition ? told.counts[condition] : told.total));
-      put(words, condition === "well" && told.unnamed ? `${text}, or with an alarm that names none` : text);
+      put(count, number(condition ? state.counts[condition] : state.total));
+      put(words, condition === "well" && state.unnamed ? `${text}, or with an alarm that names none` : text);
     }
-    const first = told.page * 50;
-    put(place, told.found ? `${number(first + 1)}–${number(first + told.rows.length)} of ${number(told.found)}` : "no device");
-    query.page = told.page;
+    const first = state.page * 50;
+    put(place, state.matching ? `${number(first + 1)}–${number(first + state.rows.length)} of ${number(state.matching)}` : "no device");
+    query.page = state.page;
     table.hidden = pages.hidden = false;
-    back.disabled = told.page === 0;
-    on.disabled = told.page + 1 >= told.pages;
-    gateway.replaceChildren(...complaints(told.gateway));
-    const shares = told.policies.map((one) => `${number(one.devices)} ${one.devices === 1 ? "device runs" : "devices run"} policy document ${one.version}`);
-    put(rollout, [...shares, ...(told.waiting ? [`${number(told.waiting)} have not answered the newest`] : [])].join(" · "));
-    nobody.hidden = told.total > 0;
-    unnamed.hidden = !told.unnamed;
-    put(unnamed, `▲ At least ${number(told.unnamed)} more devices have an alarm. The report does not name them, so they are not counted or marked here. fugu gateway status names more of them.`);
-    waves.hidden = !told.waves.length;
-    waves.replaceChildren(...told.waves.map((one) => wave(one, told.total)));
+    back.disabled = state.page === 0;
+    on.disabled = state.page + 1 >= state.pages;
+    gateway.replaceChildren(...complaints(state.gateway));
+    const shares = state.policies.map((policy) => `${number(policy.devices)} ${policy.devices === 1 ? "device runs" : "devices run"} policy document ${policy.version}`);
+    put(rollout, [...shares, ...(state.waiting ? [`${number(state.waiting)} have not answered the newest`] : [])].join(" · "));
+    nobody.hidden = state.total > 0;
+    unnamed.hidden = !state.unnamed;
+    put(unnamed, `▲ At least ${number(state.unnamed)} more devices have an alarm. The report does not name them, so they are not counted or marked here. fugu gateway status names more of them.`);
+    waves.hidden = !state.waves.length;
+    waves.replaceChildren(...state.waves.map((version) => wave(version, state.total)));
     const focused = document.activeElement?.closest?.("tr")?.dataset.name;
-    rows.replaceChildren(...told.rows.map(row));
+    rows.replaceChildren(...state.rows.map(row));
     if (focused) rows.querySelector(`tr[data-name="${CSS.escape(focused)}"] a`)?.focus();
   }
 }
@@ -78,16 +78,16 @@ export function fleet(main, listen) {
 function complaints(gateway) {
   if (!gateway) return [];
   if (!gateway.online) return [make("p", { class: "alarm" }, "The gateway is not connected: nothing is estimated.")];
-  return gateway.alarms.map((one) => {
-    const names = one.names.join(", ") + (one.others ? ` and ${number(one.others)} more` : "");
-    return make("p", { class: "alarm" }, make("strong", {}, `▲ ${one.code}`), names ? ` ${names}. ` : " ", one.advice);
+  return gateway.alarms.map((alarm) => {
+    const names = alarm.names.join(", ") + (alarm.others ? ` and ${number(alarm.others)} more` : "");
+    return make("p", { class: "alarm" }, make("strong", {}, `▲ ${alarm.code}`), names ? ` ${names}. ` : " ", alarm.advice);
   });
 }
 
 // A version that devices were sent: how many follow it, in words, and as a bar of all devices.
-function wave(one, total) {
-  const others = total - one.sent;
-  const parts = [["runs", one.runs, "run it"], ["refused", one.refused, "refused it"], ["silent", one.silent, "have not answered"], ["away", one.away, "are away"]];
+function wave(version, total) {
+  const others = total - version.sent;
+  const parts = [["runs", version.runs, "run it"], ["refused", version.refused, "refused it"], ["silent", version.silent, "have not answered"], ["away", version.away, "are away"]];
   const words = parts.filter(([, count]) => count).map(([, count, text]) => `${number(count)} ${text}`);
   let from = 0;
   const bars = parts.map(([name, count]) => {
@@ -96,41 +96,41 @@ function wave(one, total) {
     return bar;
   });
   return make("div", { class: "wave" },
-    make("p", { class: "small" }, make("strong", {}, `Document ${one.version}`), `, sent to ${number(one.sent)} of ${number(total)} devices: ${words.join(", ")}${others > 0 ? `; ${number(others)} were sent another or none` : ""}`),
+    make("p", { class: "small" }, make("strong", {}, `Document ${version.version}`), `, sent to ${number(version.sent)} of ${number(total)} devices: ${words.join(", ")}${others > 0 ? `; ${number(others)} were sent another or none` : ""}`),
     draw("svg", { viewBox: `0 0 ${Math.max(1, total)} 10`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...bars));
 }
 
 const COLUMNS = ["Device", "Health", "Newest value", "What is promised", "Policy", "Heard"];
 
-function row(one) {
-  const wrong = troubles(one);
-  const running = one.running ?? [...new Set(one.streams.map(([, version]) => version))].join(", ");
+function row(device) {
+  const wrong = troubles(device);
+  const running = device.running ?? [...new Set(device.streams.map(([, version]) => version))].join(", ");
   const cells = [
-    [make("a", { href: `${PREFIX}/device/${encodeURIComponent(one.name)}` }, one.name)],
-    [mark(one.condition), ...wrong.map((text) => make("div", { class: `small ${one.condition === "sick" ? "bad" : "quiet"}` }, text))],
-    one.newest.map(newest),
-    one.newest.map(promise),
-    [running ? `policy ${running}` : "none", one.outbox ? make("div", { class: "small quiet" }, `${number(one.outbox)} frames unsent`) : null],
-    [one.seen ? ago(one.seen * 1000) : ""],
+    [make("a", { href: `${PREFIX}/device/${encodeURIComponent(device.name)}` }, device.name)],
+    [mark(device.condition), ...wrong.map((text) => make("div", { class: `small ${device.condition === "sick" ? "bad" : "quiet"}` }, text))],
+    device.newest.map(newest),
+    device.newest.map(promise),
+    [running ? `policy ${running}` : "none", device.outbox ? make("div", { class: "small quiet" }, `${number(device.outbox)} frames unsent`) : null],
+    [device.seen ? ago(device.seen * 1000) : ""],
   ];
-  return tableRow(COLUMNS, { "data-name": one.name }, ...cells);
+  return tableRow(COLUMNS, { "data-name": device.name }, ...cells);
 }
 
 // A stream's newest value: of several names the largest.
-function newest({ stream, newest: said, place, state }) {
+function newest({ stream, newest: numbers, place, state }) {
   if (place) return make("div", {}, `${stream}: within ${number(Math.round(place.accuracy))} m, `, make("span", { class: "small quiet" }, ago(place.time * 1000)));
-  if (!said) return make("div", { class: "quiet small" }, `${stream}: no value yet`);
-  const all = state && !said.of ? [[state.state, state.probability, null]] : said.names.map((name, i) => [name, ...said.row.slice(1 + 3 * i, 4 + 3 * i)]);
-  const [name, value, low, high] = all.reduce((best, one) => (one[1] > best[1] ? one : best));
-  const of = said.of || said.unit !== "share" ? "" : " likely";
-  return make("div", { class: said.useful ? "" : "guess" }, `${stream}: `, make("strong", {}, name && `${name} `, make("span", { class: "whole" }, `${written(value, said.unit)}${of}`)),
-    low === null ? "" : make("span", { class: "whole" }, ` (${between(low, high, said.unit)})`), make("span", { class: "small quiet" }, said.useful ? " " : " maybe no better than a guess · ", ago(said.row[0] * 1000)));
+  if (!numbers) return make("div", { class: "quiet small" }, `${stream}: no value yet`);
+  const all = state && !numbers.of ? [[state.state, state.probability, null]] : numbers.names.map((name, i) => [name, ...numbers.row.slice(1 + 3 * i, 4 + 3 * i)]);
+  const [name, value, low, high] = all.reduce((best, candidate) => (candidate[1] > best[1] ? candidate : best));
+  const of = numbers.of || numbers.unit !== "share" ? "" : " likely";
+  return make("div", { class: numbers.useful ? "" : "guess" }, `${stream}: `, make("strong", {}, name && `${name} `, make("span", { class: "whole" }, `${written(value, numbers.unit)}${of}`)),
+    low === null ? "" : make("span", { class: "whole" }, ` (${between(low, high, numbers.unit)})`), make("span", { class: "small quiet" }, numbers.useful ? " " : " maybe no better than a guess · ", ago(numbers.row[0] * 1000)));
 }
 
-function promise({ stream, promise: told }) {
-  if (!told) return make("div", { class: "quiet small" }, `${stream}: not described`);
-  const about = told.ticks > 1 ? `any ${(told.name ?? duration(told.ticks * told.period)).replace(/^1 /, "")}` : `any ${duration(told.period)}`;
-  const when = told.when ? make("div", { class: "bad small" }, told.when) : null;
-  const conditions = told.conditions.map((text) => make("div", { class: "bad small" }, text));
-  return make("div", { title: `${loss(told.epsilon)}; ${odds(told.epsilon)}` }, `${about}: ${chances(told.epsilon)}`, when, ...conditions);
+function promise({ stream, promise: guarantee }) {
+  if (!guarantee) return make("div", { class: "quiet small" }, `${stream}: not described`);
+  const about = guarantee.ticks > 1 ? `any ${(guarantee.name ?? duration(guarantee.ticks * guarantee.period)).replace(/^1 /, "")}` : `any ${duration(guarantee.period)}`;
+  const when = guarantee.when ? make("div", { class: "bad small" }, guarantee.when) : null;
+  const conditions = guarantee.conditions.map((text) => make("div", { class: "bad small" }, text));
+  return make("div", { title: `${loss(guarantee.epsilon)}; ${odds(guarantee.epsilon)}` }, `${about}: ${chances(guarantee.epsilon)}`, when, ...conditions);
 }

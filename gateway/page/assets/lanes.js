@@ -68,7 +68,7 @@ export class Plot {
     return [
       ...levels.flatMap(([value, words]) => [draw("path", { class: "grid", d: `M${places([LEFT, this.y(value)], [this.right, this.y(value)])}` }), text(this.right + 8, this.y(value) + 4, words)]),
       ...this.marks().map(([x, words]) => text(x, this.height - 8, words, "mark")),
-      ...shapes.map((one) => draw("path", { class: `shape ${one.look}`, d: this.path(one) })),
+      ...shapes.map((shape) => draw("path", { class: `shape ${shape.look}`, d: this.path(shape) })),
       ...shapes.filter(({ words }) => words).map(({ points, words, look }) => {
         const [value, at] = [...points[0]].reverse();
         const [x, y] = [at === undefined ? LEFT : this.x(at) + 3, this.y(value)];

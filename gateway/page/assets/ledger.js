@@ -27,34 +27,34 @@ export function ledger(main, listen) {
     table, make("div", { class: "bar" }, back, on));
   ask();
 
-  function show(told) {
-    problem.hidden = !told.problem;
-    put(problem, told.problem ?? "");
-    limit.hidden = !told.limit;
-    put(limit, told.limit ? `N${told.limit.slice(1)}.` : "");
-    if (told.about.ledger) put(view, `The ledger ${told.about.ledger}. Every charge of a release stands here before it is published.`);
-    if (told.problem) return;
-    const known = [...filter.options].slice(1).map((one) => one.value);
-    if (known.join() !== told.audiences.join()) {
-      filter.replaceChildren(make("option", { value: "" }, "all"), ...told.audiences.map((name) => make("option", { value: name }, name)));
+  function show(page) {
+    problem.hidden = !page.problem;
+    put(problem, page.problem ?? "");
+    limit.hidden = !page.limit;
+    put(limit, page.limit ? `N${page.limit.slice(1)}.` : "");
+    if (page.about.ledger) put(view, `The ledger ${page.about.ledger}. Every charge of a release stands here before it is published.`);
+    if (page.problem) return;
+    const audiences = [...filter.options].slice(1).map((option) => option.value);
+    if (audiences.join() !== page.audiences.join()) {
+      filter.replaceChildren(make("option", { value: "" }, "all"), ...page.audiences.map((name) => make("option", { value: name }, name)));
       filter.value = query.audience;
     }
-    const { entries } = told;
+    const { entries } = page;
     put(place, entries.length ? `entries ${number(entries.at(-1).number)} to ${number(entries[0].number)}, ${entries.length} of them shown` : "no entry");
     back.disabled = !newer.length;
-    on.disabled = !told.more;
+    on.disabled = !page.more;
     rows.replaceChildren(...entries.map(row));
   }
 }
 
-function row(one) {
-  const whom = one.device || (one.devices === 1 ? "one device" : `${number(one.devices)} devices`);
-  const charged = one.charge ? `${round(one.charge)} nats a tick` : "nothing";
-  return tableRow(COLUMNS, { "data-number": one.number },
-    [`#${one.number}`],
-    [make("strong", {}, one.audience), make("div", { class: "small quiet" }, whom)],
-    [one.stream, make("div", { class: "small quiet" }, `ticks ${number(one.first)} to ${number(one.last)}`)],
-    [charged, one.reason ? make("div", { class: "small quiet" }, one.reason) : null],
-    [day(one.time), make("div", { class: "small quiet" }, STATES[one.state] ?? one.state)],
-    [make("strong", {}, one.name), make("div", { class: "small quiet" }, `${one.mechanism}; noise ${one.noise} of scale ${one.scale}`)]);
+function row(entry) {
+  const whom = entry.device || (entry.devices === 1 ? "one device" : `${number(entry.devices)} devices`);
+  const charged = entry.charge ? `${round(entry.charge)} nats a tick` : "nothing";
+  return tableRow(COLUMNS, { "data-number": entry.number },
+    [`#${entry.number}`],
+    [make("strong", {}, entry.audience), make("div", { class: "small quiet" }, whom)],
+    [entry.stream, make("div", { class: "small quiet" }, `ticks ${number(entry.first)} to ${number(entry.last)}`)],
+    [charged, entry.reason ? make("div", { class: "small quiet" }, entry.reason) : null],
+    [day(entry.time), make("div", { class: "small quiet" }, STATES[entry.state] ?? entry.state)],
+    [make("strong", {}, entry.name), make("div", { class: "small quiet" }, `${entry.mechanism}; noise ${entry.noise} of scale ${entry.scale}`)]);
 }

@@ -32,27 +32,27 @@ function listen(path, handlers) {
 
 // A stream that is refused does not say why: asked once more, the server does.
 async function check(path) {
-  const looked = source;
+  const asked = source;
   const asking = new AbortController();
   try {
     const { status } = await fetch(PREFIX + path, { cache: "no-store", signal: asking.signal });
     asking.abort();
-    if (source !== looked) return;
+    if (source !== asked) return;
     if (status === 401) location.assign(`${PREFIX}/login#expired`);
     else if (status === 404) missing();
-    else setTimeout(() => source === looked && show(), 3000);
+    else setTimeout(() => source === asked && show(), 3000);
   } catch {
-    setTimeout(() => source === looked && check(path), 3000);
+    setTimeout(() => source === asked && check(path), 3000);
   }
 }
 
-function say(told) {
-  about = told;
-  put(document.getElementById("fleet"), ` / ${told.fleet}`);
-  if (!told.connected) return lost(`No connection to the broker (${told.error || "connecting"}). What you see is old.`);
+function say(state) {
+  about = state;
+  put(document.getElementById("fleet"), ` / ${state.fleet}`);
+  if (!state.connected) return lost(`No connection to the broker (${state.error || "connecting"}). What you see is old.`);
   view.className = "";
-  const account = told.account ? `● live, as account ${told.account} may read it` : "● live, no login";
-  put(view, told.ledger ? `${account}; ledger ${told.ledger}` : account);
+  const account = state.account ? `● live, as account ${state.account} may read it` : "● live, no login";
+  put(view, state.ledger ? `${account}; ledger ${state.ledger}` : account);
 }
 
 function lost(text) {
@@ -68,9 +68,9 @@ function show() {
   }
   main.replaceChildren();
   const pages = { "/": fleet, "/releases": releases, "/ledger": ledger };
-  const found = path.match(/^\/(device|place)\/([^/]+)$/);
-  const name = found && decoded(found[2]);
-  if (name) (found[1] === "device" ? device : place)(main, listen, name);
+  const match = path.match(/^\/(device|place)\/([^/]+)$/);
+  const name = match && decoded(match[2]);
+  if (name) (match[1] === "device" ? device : place)(main, listen, name);
   else if (pages[path]) pages[path](main, listen);
   else missing();
   document.title = `${main.querySelector("h1").textContent} – Fugu`;

@@ -13,30 +13,30 @@ export function place(main, listen, name) {
   main.append(make("h1", {}, `Where ${name} may be`), make("p", {}, make("a", { href: `${PREFIX}/device/${encodeURIComponent(name)}` }, "All of this device")), facts);
   listen(`/events/device/${encodeURIComponent(name)}`, { state: () => {}, update });
 
-  function update(all) {
-    for (const one of all) {
-      if (one.kind === "description") describe(one);
-      streams.get(one.stream)?.take(one);
+  function update(messages) {
+    for (const message of messages) {
+      if (message.kind === "description") describe(message);
+      streams.get(message.stream)?.take(message);
     }
   }
 
-  function describe(one) {
-    streams.get(one.stream)?.root.remove();
-    streams.delete(one.stream);
-    if (one.place) {
-      streams.set(one.stream, new Stream(one));
-      main.append(streams.get(one.stream).root);
+  function describe(description) {
+    streams.get(description.stream)?.root.remove();
+    streams.delete(description.stream);
+    if (description.place) {
+      streams.set(description.stream, new Stream(description));
+      main.append(streams.get(description.stream).root);
     }
     put(facts, streams.size ? "From what left the device and what the gateway says; the true place is on the device only." : "No stream of this device that this account may read is one of places.");
   }
 }
 
 class Stream {
-  constructor(told) {
-    this.told = told;
+  constructor(description) {
+    this.description = description;
     this.where = null;
     this.points = [];
-    this.map = new PlaceMap(told.place);
+    this.map = new PlaceMap(description.place);
     this.now = make("div", { class: "now" }, make("span", { class: "quiet" }, "No estimate since this page was opened."));
     this.outline = make("p", { class: "outline" });
     this.released = make("ol", { class: "small newest" });
@@ -44,34 +44,34 @@ class Stream {
     this.rest = make("p", { class: "small quiet" });
     this.likely = make("div", { class: "card", hidden: true }, make("h3", {}, "Cells, the likeliest first"),
       make("table", {}, make("thead", {}, make("tr", {}, ...["Cell", "Probability", "Its middle"].map((text) => make("th", { scope: "col" }, text)))), this.rows), this.rest);
-    const what = told.of === "points" ? "points" : "symbols";
-    this.root = make("section", { class: "stream", "aria-label": `Stream ${told.stream}` }, make("h2", {}, told.stream), this.now, this.outline, this.map.root,
+    const what = description.of === "points" ? "points" : "symbols";
+    this.root = make("section", { class: "stream", "aria-label": `Stream ${description.stream}` }, make("h2", {}, description.stream), this.now, this.outline, this.map.root,
       make("p", { class: "small quiet legend" },
-        key(draw("rect", { class: "cell", width: 10, height: 10 }), `one of ${number(told.place.cells.length)} cells${what === "symbols" ? ", greener where a place is likelier, with its percentage" : "; the gateway publishes no probability of each"}`),
+        key(draw("rect", { class: "cell", width: 10, height: 10 }), `one of ${number(description.place.cells.length)} cells${what === "symbols" ? ", greener where a place is likelier, with its percentage" : "; the gateway publishes no probability of each"}`),
         key(draw("path", { class: "middle", d: "M0 5h10M5 0v10" }), "the estimate"), key(draw("ellipse", { class: "where", cx: 5, cy: 5, rx: 4.5, ry: 3 }), "its ellipse"),
         key(draw("circle", { class: "released", cx: 5, cy: 5, r: 4 }), `${what} that left the device`), key(draw("circle", { class: "released newest", cx: 5, cy: 5, r: 4 }), "the newest")),
       make("div", { class: "sides" }, this.likely,
         make("div", { class: "card" }, make("h3", {}, `What left the device: ${what}`), make("p", { class: "small quiet" }, "The newest first. Each is random; it says where the device may be, not where it is."), this.released)));
   }
 
-  take(one) {
-    if (one.kind === "estimate") this.estimate(one);
-    else if (one.newest?.length && one.newest[0].latitude !== undefined) {
-      for (const point of one.newest) this.points.push({ ...point, time: one.time });
+  take(message) {
+    if (message.kind === "estimate") this.estimate(message);
+    else if (message.newest?.length && message.newest[0].latitude !== undefined) {
+      for (const point of message.newest) this.points.push({ ...point, time: message.time });
       this.points.splice(0, this.points.length - POINTS);
     } else return;
     if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
   }
 
-  estimate(one) {
-    if (one.where.latitude === undefined) return;
-    this.where = { ...one.where, time: one.time, ticks: one.ticks };
+  estimate(message) {
+    if (message.where.latitude === undefined) return;
+    this.where = { ...message.where, time: message.time, ticks: message.ticks };
   }
 
   draw() {
     this.drawing = 0;
     this.map.show(this.where, this.points);
-    this.released.replaceChildren(...this.points.slice(-5).reverse().map((one) => make("li", {}, `${degrees(one)}, ${one.state ? `in the cell “${one.state}”` : "outside all cells"}${one.time ? `, ${clock(one.time)}` : ""}`)));
+    this.released.replaceChildren(...this.points.slice(-5).reverse().map((point) => make("li", {}, `${degrees(point)}, ${point.state ? `in the cell “${point.state}”` : "outside all cells"}${point.time ? `, ${clock(point.time)}` : ""}`)));
     if (!this.where) return;
     const { time, placed, protection, accuracy } = this.where;
     const hidden = protection === undefined ? "" : `, hidden among ${protection} cells`;
@@ -87,7 +87,7 @@ class Stream {
     this.likely.hidden = !cells;
     if (!cells) return;
     const order = cells.map((_, i) => i).sort((i, j) => cells[j] - cells[i] || i - j);
-    this.rows.replaceChildren(...order.slice(0, ROWS).map((i) => make("tr", {}, make("td", { class: "name" }, this.told.place.labels[i]),
+    this.rows.replaceChildren(...order.slice(0, ROWS).map((i) => make("tr", {}, make("td", { class: "name" }, this.description.place.labels[i]),
       make("td", {}, share(cells[i])), make("td", {}, degrees(this.map.middle(i))))));
     const others = order.slice(ROWS);
     put(this.rest, `${others.length ? `${number(others.length)} other cells: together ${share(others.reduce((sum, i) => sum + cells[i], 0))}. ` : ""}The gateway's estimate of the share of the last ${this.where.ticks === 1 ? "tick" : `${number(this.where.ticks)} ticks`} in each.`);
@@ -100,7 +100,7 @@ export class PlaceMap {
     this.place = place;
     const rows = place.cells.map(([, row]) => row);
     const columns = place.cells.map(([column]) => column);
-    const extent = (all) => all.reduce(([least, most], one) => [Math.min(least, one), Math.max(most, one)], [Infinity, -Infinity]);
+    const extent = (indices) => indices.reduce(([least, most], index) => [Math.min(least, index), Math.max(most, index)], [Infinity, -Infinity]);
     [this.south, this.north] = extent(rows);
     [this.west, this.east] = extent(columns);
     const middle = place.origin[0] + ((this.south + this.north + 1) / 2) * place.step[0];
@@ -158,7 +158,7 @@ export class PlaceMap {
     const most = Math.max(1e-9, ...(where?.cells ?? [0]));
     this.likely.forEach((cell, i) => cell.setAttribute("fill-opacity", where?.cells ? ((0.75 * where.cells[i]) / most).toFixed(3) : 0));
     this.texts.forEach((text, i) => put(text, where?.cells?.[i] >= 0.005 ? `${Math.round(100 * where.cells[i])} %` : ""));
-    const drawn = points.map((one) => this.at(one));
+    const drawn = points.map((point) => this.at(point));
     const round = where ? this.around(where) : [];
     this.frame([...drawn, ...round]);
     const dot = this.size / 110;

@@ -65,10 +65,10 @@ def test_a_budget_is_what_is_charged_to_the_tick_that_was_charged_most(location:
         *("public", "hr", 1.0),
         "informed",
     )
-    assert (public["allowance"], public["base"], public["spent"], public["left"]) == (0.3, 0.075, 0.15, 0.075)
-    assert public["left"] == remaining / 10**12
+    assert (public["allowance"], public["base"], public["spent"], public["remaining"]) == (0.3, 0.075, 0.15, 0.075)
+    assert public["remaining"] == remaining / 10**12
     assert (public["first"], public["last"]) == (0, 14)
-    assert (lab["audience"], lab["spent"], lab["left"], lab["first"]) == ("lab", 0.0, 0.3, -1)
+    assert (lab["audience"], lab["spent"], lab["remaining"], lab["first"]) == ("lab", 0.0, 0.3, -1)
     view = LedgerView(location)
     assert view.budgets("nobody") == {"budgets": []}
     assert len(view.budgets("watch")["budgets"]) == 2, "each device's own, also a moment later"
@@ -80,7 +80,7 @@ def test_a_budget_is_what_all_streams_that_move_together_have_spent(location: Lo
         reserve(ledger, release(0, 9, ALLOWED // 3))
     for device in ("watch", "ring"):
         (budget,) = LedgerView(location).budgets(device)["budgets"]
-        assert (budget["spent"], budget["left"]) == (0.1, 0.2)
+        assert (budget["spent"], budget["remaining"]) == (0.1, 0.2)
 
 
 def test_the_view_of_an_audience_has_nothing_of_others_and_names_no_device(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ const LEFT = ["frame", "window", "points", "status", "policy"];
 export const leaves = (kind) => LEFT.includes(kind);
 
 // Messages of a stream on the axis of time of what is drawn above them; one that is chosen shows its bytes.
-export class Messages {
-  constructor(left) {
-    Object.assign(this, { left, all: [], at: null, range: null });
+export class MessageStrip {
+  constructor(list) {
+    Object.assign(this, { list, all: [], at: null, range: null });
     this.picture = draw("svg", { class: "plot", "aria-hidden": "true" });
     this.canvas = make("div", { class: "canvas strip", role: "img", tabindex: 0, onkeydown: (event) => this.step(event), onclick: (event) => this.choose(this.nearest(event.offsetX)) }, this.picture);
     this.open = make("ol", { class: "frames" });
@@ -25,11 +25,11 @@ export class Messages {
   get first() { return this.all[0]?.at ?? Infinity; }
   get last() { return this.all.at(-1)?.at ?? -Infinity; }
 
-  take(some) {
-    const heard = new Set(this.all.map(({ bytes }) => bytes));
+  take(messages) {
+    const seen = new Set(this.all.map(({ bytes }) => bytes));
     const chosen = this.all[this.at];
-    this.all.push(...some.filter(({ time, bytes }) => time && !heard.has(bytes)).map((one) => ({ ...one, at: Date.parse(one.time) / 1000 })));
-    this.all = this.all.sort((one, other) => one.at - other.at).slice(-MOST_SHOWN);
+    this.all.push(...messages.filter(({ time, bytes }) => time && !seen.has(bytes)).map((message) => ({ ...message, at: Date.parse(message.time) / 1000 })));
+    this.all = this.all.sort((earlier, later) => earlier.at - later.at).slice(-MOST_SHOWN);
     this.at = chosen ? this.all.indexOf(chosen) : null;
     this.root.hidden = !this.all.length;
   }
@@ -54,13 +54,13 @@ export class Messages {
   nearest(x) {
     if (!this.plot || !this.all.length) return null;
     const away = ({ at }) => Math.abs(this.plot.x(at) - x);
-    return this.all.reduce((best, one, i) => (away(one) < away(this.all[best]) ? i : best), 0);
+    return this.all.reduce((nearest, message, i) => (away(message) < away(this.all[nearest]) ? i : nearest), 0);
   }
 
   choose(i) {
     this.at = i;
     if (i === null) return;
-    const item = this.left.item(this.all[i], "", true, day);
+    const item = this.list.item(this.all[i], "", true, day);
     item.querySelector("details").open = true;
     this.open.replaceChildren(item);
     this.draw();
@@ -74,7 +74,7 @@ export class Messages {
   }
 }
 
-export class Left {
+export class SentMessages {
   constructor() {
     this.described = new Map();
     this.waiting = [];
@@ -87,14 +87,14 @@ export class Left {
       make("div", { class: "messages", tabindex: 0, role: "region", "aria-label": "Messages, the newest first" }, this.frames));
   }
 
-  describe(stream, told) {
-    this.described.set(stream, told);
+  describe(stream, description) {
+    this.described.set(stream, description);
   }
 
-  take(one) {
+  take(message) {
     this.sent += 1;
-    this.bytes += one.size;
-    this.waiting.push(one);
+    this.bytes += message.size;
+    this.waiting.push(message);
     if (this.waiting.length > MOST_WAITING) this.waiting.shift();
     if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
   }
@@ -105,32 +105,32 @@ export class Left {
     const quick = performance.now() - this.drawn < 1000; // what changes all the time is not shown to move
     this.drawn = performance.now();
     const newest = new Map();
-    for (const one of this.waiting.splice(0)) {
-      const key = `${one.kind} ${one.stream}`;
-      newest.set(key, [...(newest.get(key) ?? []), one].slice(-EACH));
+    for (const message of this.waiting.splice(0)) {
+      const key = `${message.kind} ${message.stream}`;
+      newest.set(key, [...(newest.get(key) ?? []), message].slice(-EACH));
     }
-    for (const [key, some] of newest) {
-      for (const one of some) this.frames.prepend(this.item(one, key, quick));
+    for (const [key, messages] of newest) {
+      for (const message of messages) this.frames.prepend(this.item(message, key, quick));
       const shown = [...this.frames.children].filter((item) => item.dataset.key === key);
       for (const item of shown.slice(EACH)) item.remove();
     }
   }
 
-  item(one, key, quick, written = seconds) {
-    const when = one.time ? written(one.time) : `tick ${number(one.first)}`;
-    const bytes = make("details", {}, make("summary", {}, `${one.size} bytes`), make("code", {}, one.bytes.replace(/../g, "$& ")));
-    const [what, ...body] = this.content(one);
-    const stream = one.stream ? `${one.stream}: ` : "";
+  item(message, key, quick, timeWords = seconds) {
+    const when = message.time ? timeWords(message.time) : `tick ${number(message.first)}`;
+    const bytes = make("details", {}, make("summary", {}, `${message.size} bytes`), make("code", {}, message.bytes.replace(/../g, "$& ")));
+    const [what, ...body] = this.content(message);
+    const stream = message.stream ? `${message.stream}: ` : "";
     return make("li", { class: quick ? "" : "new", "data-key": key },
       make("div", { class: "top" }, make("span", {}, when), make("span", {}, `${stream}${what}`)), ...body, bytes);
   }
 
-  content(one) {
-    if (one.kind === "frame") return this.symbols(one);
-    if (one.kind === "window") return [`counts of window ${one.window}`, ...counts(one)];
-    if (one.kind === "points") return [`${one.points.length} points`, ...one.newest.map((point) => make("p", { class: "small" }, place(point)))];
-    if (one.kind === "status") return ["status", make("p", { class: "small" }, status(one))];
-    return ["status of its policies", make("p", { class: "small" }, policy(one))];
+  content(message) {
+    if (message.kind === "frame") return this.symbols(message);
+    if (message.kind === "window") return [`counts of window ${message.window}`, ...counts(message)];
+    if (message.kind === "points") return [`${message.points.length} points`, ...message.newest.map((point) => make("p", { class: "small" }, place(point)))];
+    if (message.kind === "status") return ["status", make("p", { class: "small" }, status(message))];
+    return ["status of its policies", make("p", { class: "small" }, policy(message))];
   }
 
   symbols({ stream, symbols }) {
@@ -144,12 +144,12 @@ export class Left {
   }
 }
 
-function counts(one) {
-  const of = `of ${number(one.observed)} ticks that were observed`;
-  if (one.noise === undefined || one.noise === null) return [make("p", { class: "small" }, `noisy count ${one.counts.join(", ")} ${of}`)];
-  const text = (count, i) => `“${one.labels[i]}”: ${number(count)} ${of}, noise included; ${without(count, one)}`;
-  const noise = `With ${Math.round(100 * one.confidence)} % its noise is between −${number(one.noise)} and +${number(one.noise)}.`;
-  return [...one.counts.map((count, i) => make("p", { class: "small" }, text(count, i))), make("p", { class: "small quiet" }, noise)];
+function counts(message) {
+  const of = `of ${number(message.observed)} ticks that were observed`;
+  if (message.noise === undefined || message.noise === null) return [make("p", { class: "small" }, `noisy count ${message.counts.join(", ")} ${of}`)];
+  const text = (count, i) => `“${message.labels[i]}”: ${number(count)} ${of}, noise included; ${without(count, message)}`;
+  const noise = `With ${Math.round(100 * message.confidence)} % its noise is between −${number(message.noise)} and +${number(message.noise)}.`;
+  return [...message.counts.map((count, i) => make("p", { class: "small" }, text(count, i))), make("p", { class: "small quiet" }, noise)];
 }
 
 function without(count, { noise, observed }) {
@@ -157,22 +157,22 @@ function without(count, { noise, observed }) {
   return low > high ? "its noise was unusually large" : `without it ${number(low)} to ${number(high)}`;
 }
 
-function place(one) {
-  const where = `point (${one.point.join(", ")})`;
-  if (one.latitude === undefined) return where;
-  const cell = one.state ? `in the cell “${one.state}”` : "in no cell of a state";
-  return `${where}: ${one.latitude.toFixed(5)}°, ${one.longitude.toFixed(5)}°, ${cell}`;
+function place(point) {
+  const pointWords = `point (${point.point.join(", ")})`;
+  if (point.latitude === undefined) return pointWords;
+  const cellWords = point.state ? `in the cell “${point.state}”` : "in no cell of a state";
+  return `${pointWords}: ${point.latitude.toFixed(5)}°, ${point.longitude.toFixed(5)}°, ${cellWords}`;
 }
 
-function status(one) {
-  if (!one.online) return `not connected (its last will)${codes(one)}`;
-  const streams = one.streams.map(({ name, version, next }) => `${name} under policy ${version}, next tick ${number(next)}`);
-  return `connected; agent ${one.agent}; ${number(one.outbox)} frames unsent${codes(one)}; ${streams.join("; ") || "no stream"}`;
+function status(status) {
+  if (!status.online) return `not connected (its last will)${codes(status)}`;
+  const streams = status.streams.map(({ name, version, next }) => `${name} under policy ${version}, next tick ${number(next)}`);
+  return `connected; agent ${status.agent}; ${number(status.outbox)} frames unsent${codes(status)}; ${streams.join("; ") || "no stream"}`;
 }
 
-const codes = (one) => (one.codes.length ? `; codes ${one.codes.join(", ")}` : "; no codes");
+const codes = (status) => (status.codes.length ? `; codes ${status.codes.join(", ")}` : "; no codes");
 
-function policy(one) {
-  const verdict = one.reason ? `refused the newest (${one.reason}: ${one.detail})` : one.judged ? `accepted the newest, ${one.judged}` : "was sent none";
-  return `runs ${one.running ? `document ${one.running}` : "no document"}; ${verdict}; ${number(one.refused)} refused so far${one.stale ? "; out of date" : ""}`;
+function policy(status) {
+  const verdict = status.reason ? `refused the newest (${status.reason}: ${status.detail})` : status.judged ? `accepted the newest, ${status.judged}` : "was sent none";
+  return `runs ${status.running ? `document ${status.running}` : "no document"}; ${verdict}; ${number(status.refused)} refused so far${status.stale ? "; out of date" : ""}`;
 }
