@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel, part
+from fugu.chains.messages import normalise_row
 from fugu.chains.model import pose, refuse_impossible
 
 __all__ = ["count_marginals"]
@@ -19,9 +20,7 @@ __all__ = ["count_marginals"]
 def _start_window(prior: Floats, row: Floats, increments: Ints, lattice: Floats) -> None:
     """Fill the lattice (counts, k) of a window's first tick, from its prior (k,) and the symbol's likelihoods (k,)."""
     for x in range(prior.size):
-        lattice[0, x] = lattice[1, x] = 0.0
-    for x in range(prior.size):
-        lattice[increments[x], x] = prior[x] * row[x]
+        lattice[1 - increments[x], x], lattice[increments[x], x] = 0.0, prior[x] * row[x]
 
 
 @part
@@ -46,19 +45,6 @@ def _predict_and_condition(
         for c in range(max_count + 2):
             for y in range(k):
                 next_lattice[c, y] /= mass
-
-
-@part
-def _normalise(distributions: Floats, t: int) -> bool:
-    """Scale row t to sum 1. Return False if its sum is 0."""
-    mass = 0.0
-    for x in range(distributions.shape[1]):
-        mass += distributions[t, x]
-    if not mass > 0.0:
-        return False
-    for x in range(distributions.shape[1]):
-        distributions[t, x] /= mass
-    return True
 
 
 @part
@@ -117,7 +103,7 @@ def _forward(
                     messages[t, y] = 0.0
                     for c in range(max_count + 1):
                         messages[t, y] += lattice[slot, c, y] * likelihoods[window, c]
-            if not _normalise(messages, t):
+            if not normalise_row(messages, t):
                 return int(t)
     return -1
 
@@ -141,7 +127,7 @@ def _backward(
                 for x in range(k):
                     messages[t, x] *= message[x]
                     weighted_message[x] = rows[symbols[t], x] * message[x]
-                _normalise(messages, t)
+                normalise_row(messages, t)
                 _predict_backward(transition, weighted_message, message)
                 t -= 1
                 continue
@@ -163,7 +149,7 @@ def _backward(
                     messages[tick, x] = 0.0
                     for c in range(j + 2):
                         messages[tick, x] += lattices[j, c, x] * count_messages[slot, c, x]
-                _normalise(messages, tick)
+                normalise_row(messages, tick)
                 if j == 0:
                     for x in range(k):
                         weighted_message[x] = row[x] * count_messages[slot, increment[x], x]

@@ -23,6 +23,7 @@ from fugu.chains.messages import (
     condition_on,
     lift,
     lift_row,
+    normalise_row,
     predict_and_condition,
     scale,
     store,
@@ -94,15 +95,10 @@ def _filter_wide(
     k = transition.shape[0]
     messages = np.empty((2, k))
     for sequence in range(starts.size - 1):
-        log_likelihoods[sequence] = 0.0
         current, mass, lifts = 0, 1.0, 0
+        for j in range(k):
+            messages[current, j] = initial[sequence, j]
         for t in range(starts[sequence], starts[sequence + 1]):
-            if t == starts[sequence]:
-                for j in range(k):
-                    messages[current, j] = initial[sequence, j]
-            else:
-                _predict_row(messages, current, 1 - current, transition)
-                current = 1 - current
             mass, new_lifts = lift_row(messages, current, condition_on(messages, current, rows, symbols[t]))
             lifts += new_lifts
             if mass == 0.0:
@@ -112,6 +108,8 @@ def _filter_wide(
                     beliefs[t, j] = messages[current, j] / mass
             elif not _normalise_product(beliefs, t, messages, current):
                 return int(t)
+            _predict_row(messages, current, 1 - current, transition)
+            current = 1 - current
         log_likelihoods[sequence] = np.log(mass) - lifts * _LOG_LIFT
     return -1
 
@@ -272,23 +270,17 @@ def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, backward: Floats, 
     k = rows.shape[1]
     message_rows = np.empty((2, k))
     for sequence in range(starts.size - 1):
-        low, high = starts[sequence], starts[sequence + 1]
-        for t in range(high - 1, low - 1, -1):
-            if t == high - 1:
-                for j in range(k):
-                    message_rows[0, j] = 1.0
-            else:
-                lift_row(message_rows, 0, condition_on(message_rows, 0, rows, symbols[t + 1]))
-                _predict_row(message_rows, 0, 1, backward)
-                for j in range(k):
-                    message_rows[0, j] = message_rows[1, j]
-            mass = 0.0
+        current = 0
+        for j in range(k):
+            message_rows[current, j] = 1.0
+        for t in range(starts[sequence + 1] - 1, starts[sequence] - 1, -1):
             for j in range(k):
-                mass += message_rows[0, j]
-            if mass == 0.0:
+                messages[t, j] = message_rows[current, j]
+            if not normalise_row(messages, t):
                 return int(t)
-            for j in range(k):
-                messages[t, j] = message_rows[0, j] / mass
+            lift_row(message_rows, current, condition_on(message_rows, current, rows, symbols[t]))
+            _predict_row(message_rows, current, 1 - current, backward)
+            current = 1 - current
     return -1
 
 
@@ -418,16 +410,8 @@ def _predict_row(messages: Floats, source: int, target: int, matrix: Floats) -> 
 @part
 def _normalise_product(marginals: Floats, t: int, messages: Floats, row: int) -> bool:
     """Multiply row t of `marginals` (n, k) by a row of `messages` and normalise. Return False if the product is 0."""
-    k = marginals.shape[1]
-    mass = 0.0
-    for j in range(k):
-        marginals[t, j] *= messages[row, j]
-        mass += marginals[t, j]
-    if mass == 0.0:
-        return False
-    for j in range(k):
-        marginals[t, j] /= mass
-    return True
+    condition_on(marginals, t, messages, row)
+    return normalise_row(marginals, t)
 
 
 @kernel

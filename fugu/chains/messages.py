@@ -25,6 +25,7 @@ __all__ = [
     "condition_on",
     "lift",
     "lift_row",
+    "normalise_row",
     "predict_and_condition",
     "scale",
     "store",
@@ -145,6 +146,19 @@ def condition_on(messages: Floats, row: int, rows: Floats, z: int) -> float:
         messages[row, j] *= rows[z, j]
         mass += messages[row, j]
     return mass
+
+
+@part
+def normalise_row(distributions: Floats, row: int) -> bool:
+    """Scale a row of `distributions` (rows, k) to sum 1; return False if its sum is 0."""
+    mass = 0.0
+    for j in range(distributions.shape[1]):
+        mass += distributions[row, j]
+    if not mass > 0.0:
+        return False
+    for j in range(distributions.shape[1]):
+        distributions[row, j] /= mass
+    return True
 
 
 @part

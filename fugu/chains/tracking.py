@@ -106,9 +106,7 @@ def smooth_stream(distribution: Floats, transition: Floats, likelihoods: Sequenc
 
 def reachable(is_possible: Bools, transition: ArrayLike) -> Bools:
     """Return the states (N,) that can follow one of the possible states (N,): those with a transition above 0."""
-    is_reachable = np.zeros(len(is_possible), dtype=np.bool_)
-    _mark_reachable(is_possible, np.asarray(transition) > 0, is_reachable)
-    return is_reachable
+    return np.asarray((np.asarray(transition)[is_possible] > 0).any(axis=0))
 
 
 @kernel
@@ -205,13 +203,3 @@ def _smooth(
         else:
             messages[row] = beliefs[ticks[row]]
     return True
-
-
-@kernel
-def _mark_reachable(is_possible: Bools, is_step: Bools, is_reachable: Bools) -> None:
-    """Mark the states to which a possible step (N, N) leads from a possible state."""
-    for state in range(len(is_possible)):
-        if is_possible[state]:
-            for next_state in range(len(is_reachable)):
-                if is_step[state, next_state]:
-                    is_reachable[next_state] = True

@@ -382,9 +382,7 @@ def fallback_noise(points: Ints, epsilon: float) -> Noise:
 def emission(noise: Noise, points: Ints) -> Emission:
     """Return the probability of each point given each state; GraphError if the matrix would be too large."""
     if isinstance(noise, NoiseTable):
-        cumulative_weights = np.array(noise.rows, dtype=np.int64).reshape(noise.states, -1)
-        weights = np.diff(cumulative_weights, prepend=0, append=SCALE, axis=1)
-        return Emission({point: index for index, point in enumerate(noise.points)}, weights / SCALE)
+        return Emission({point: index for index, point in enumerate(noise.points)}, _weights(noise) / SCALE)
     shape = tuple(high - low + 1 for low, high in zip(noise.low, noise.high, strict=True))
     if len(points) * (point_count := math.prod(shape)) > MOST_CELLS:
         raise GraphError(f"{len(points)} states and {point_count} points are too many: measure on a coarser lattice")
@@ -396,7 +394,7 @@ def emission(noise: Noise, points: Ints) -> Emission:
 def noise_loss(noise: Noise, points: Ints) -> NDArray[np.float64]:
     """Return the per-tick loss of compiled noise for each pair of states, N x N in nats, rounded up."""
     if isinstance(noise, NoiseTable):
-        return table_loss(np.rint(emission(noise, points).probabilities * SCALE).astype(np.int64))
+        return table_loss(_weights(noise))
     centres, hull = _centres(noise, points), _hull_of(noise.noise.vertices)
     step = -float(np.log(float(noise.noise.ratio))) * (1.0 + OUTWARD)
     return np.array([hull.ceil_gauges(centre - centres) * step for centre in centres])
@@ -407,7 +405,7 @@ def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -
     pairs = np.zeros((len(points), len(points)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):
-        weights = np.rint(emission(noise, points).probabilities * SCALE).astype(np.int64)[states]
+        weights = _weights(noise)[states]
         upper_bounds = _upper_bounds(weights, measurement.floor_exp(epsilon))
         keeps_bound = np.array([np.all(row <= upper_bounds, axis=1) for row in weights])
         pairs[np.ix_(states, states)] = keeps_bound & keeps_bound.T
@@ -415,6 +413,11 @@ def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -
         pairs[np.ix_(states, states)] = _hull_of(noise.noise.vertices).pairs_within(_centres(noise, points)[states])
     np.fill_diagonal(pairs, False)
     return pairs
+
+
+def _weights(table: NoiseTable) -> Ints:
+    cumulative_weights = np.array(table.rows, dtype=np.int64).reshape(table.states, -1)
+    return np.asarray(np.diff(cumulative_weights, prepend=0, append=SCALE, axis=1), dtype=np.int64)
 
 
 def _staircase_noise(hull: Hull, points: Ints, is_likely: Bools, epsilon: float) -> StaircaseNoise:

@@ -82,10 +82,8 @@ class BayesNet:
         is_possible = joint > 0.0
         for node in self.nodes:
             axes = [axis_of_node[name] for name in (*node.parents, node.name)]
-            shape = [1] * len(self.nodes)
-            for axis, size in zip(axes, np.shape(node.table), strict=True):
-                shape[axis] = size
-            table = np.transpose(node.table, np.argsort(axes)).reshape(shape)
+            other_axes = tuple(axis for axis in range(len(self.nodes)) if axis not in axes)
+            table = np.expand_dims(np.transpose(node.table, np.argsort(axes)), other_axes)
             joint, is_possible = joint * table, is_possible & (table > 0.0)
         if np.any(is_possible & (joint < TINY)):
             raise ChainClassError("some joint state is so rare that its probability does not fit a float")
@@ -167,12 +165,12 @@ class BayesNet:
         if not 0.0 < epsilon < math.inf:
             raise ChainClassError(f"the mechanism needs an epsilon above 0, got {epsilon}")
         weights = sensitivities or {node.name: 1.0 for node in self.nodes}
+        secret_pairs = dict.fromkeys(node.name for node in self.nodes) if secrets is None else secrets
         worst_quilt: NetworkQuilt | None = None
         for node in self.nodes:
-            if secrets is None or node.name in secrets:
-                secret_pairs = None if secrets is None else secrets[node.name]
+            if node.name in secret_pairs:
                 scale_floor = worst_quilt.scale if worst_quilt else 0.0
-                quilt = _node_scale(self, node.name, epsilon, scale_floor, weights, secret_pairs)
+                quilt = _best_node_quilt(self, node.name, epsilon, scale_floor, weights, secret_pairs[node.name])
                 if worst_quilt is None or quilt.scale > worst_quilt.scale:
                     worst_quilt = quilt
         if worst_quilt is None:
@@ -193,7 +191,7 @@ class NetworkQuilt(NamedTuple):
     influence: float
 
 
-def _node_scale(
+def _best_node_quilt(
     network: BayesNet,
     node: str,
     epsilon: float,
@@ -258,14 +256,15 @@ class SumDistributions(NamedTuple):
         outcomes: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]
         for node in nodes:
             scale = math.lcm(*(p.denominator for row in node.rows for p in row))
-            weights = [[int(p * scale) for p in row] for row in node.rows]
-            rows = dict(zip(product(*(range(sizes[name]) for name in node.parents)), weights, strict=True))
+            row_weights = [[int(p * scale) for p in row] for row in node.rows]
+            parent_values = product(*(range(sizes[name]) for name in node.parents))
+            weights = dict(zip(parent_values, row_weights, strict=True))
             unit_steps = [int(summand * unit) for summand in node.adds]
             parent_indices = [node_index[name] for name in node.parents]
             outcomes = [
                 ((*values, x), weight * p, total + unit_steps[x])
                 for values, weight, total in outcomes
-                for x, p in enumerate(rows[tuple(values[i] for i in parent_indices)])
+                for x, p in enumerate(weights[tuple(values[i] for i in parent_indices)])
                 if p
             ]
         conditionals: dict[tuple[str, int], dict[int, int]] = {}

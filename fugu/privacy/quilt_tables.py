@@ -25,7 +25,7 @@ from fugu.chains.arrays import Bools, Floats
 from fugu.chains.kernel import kernel, part
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, follow_steps, stationary_distribution_of
 
-__all__ = ["QuiltTables", "node_terms", "smallest_loss", "smallest_scale", "walk"]
+__all__ = ["QuiltTables", "least_quilt_loss", "least_quilt_scale", "node_terms", "walk"]
 
 
 @kernel
@@ -94,7 +94,7 @@ def _largest_sum(left: Floats, right: Floats, width: int) -> tuple[float, int, i
 
 
 @kernel
-def smallest_scale(
+def least_quilt_scale(
     start: Floats,
     column: Floats,
     right: Floats,
@@ -124,9 +124,8 @@ def smallest_scale(
         return best_scale, 0, 0, 0.0, 0.0
     left = np.empty(start.shape)
     if seed_left + seed_right > 0:
-        a, b = min(seed_left, reach_left), min(seed_right, reach_right)
         # a seed that does not fit loses its width: the influence falls
-        a, b = (a if seed_left <= reach_left else 0), (b if seed_right <= reach_right else 0)
+        a, b = (seed_left if seed_left <= reach_left else 0), (seed_right if seed_right <= reach_right else 0)
         card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
         if (a or b) and card < endless:
             _add_left_width(start, column, a, left)
@@ -161,8 +160,7 @@ def smallest_scale(
         while b >= 1:
             influence = left[witness_x, witness_y] + right[b - 1, witness_x, witness_y]
             if not (nearby_count + b >= (epsilon - influence) * best_scale):
-                influence, x, y = _largest_sum(left, right, b)
-                witness_x, witness_y = x, y
+                influence, witness_x, witness_y = _largest_sum(left, right, b)
                 if influence < epsilon and nearby_count + b < (epsilon - influence) * best_scale:
                     best_scale, best_left, best_right = (nearby_count + b) / (epsilon - influence), a, b
                     best_influence = influence
@@ -193,38 +191,31 @@ def smallest_scale(
 
 
 @kernel
-def smallest_loss(
-    start: Floats, column: Floats, right: Floats, node: int, sums: Floats
-) -> tuple[float, int, int, float]:
-    """Find the quilt of a node in 0..T-1 with the smallest loss: its influence plus the charges of nearby nodes.
+def least_quilt_loss(start: Floats, column: Floats, right: Floats, node: int, sums: Floats) -> float:
+    """Return the least loss of a node in 0..T-1 over its quilts: a quilt's influence plus the charges of nearby nodes.
 
-    `start`, `column` and `right` are as for `smallest_scale`; `sums` (T + 1,) are the running sums of the charges, from
-    0. Returns (loss, left width, right width, influence); both widths 0 is the empty quilt.
+    `start`, `column` and `right` are as for `least_quilt_scale`; `sums` (T + 1,) are the running sums of the charges,
+    from 0.
     """
     length = sums.shape[0] - 1
     max_width = right.shape[0]
-    reach_left, reach_right = min(max_width, node), min(max_width, length - 1 - node)
-    best_loss, best_left, best_right, best_influence = sums[length] - sums[0], 0, 0, 0.0
+    best_loss = sums[length] - sums[0]  # of the empty quilt
     left = np.empty(start.shape)
-    for a in range(reach_left + 1):
+    for a in range(min(max_width, node) + 1):
         sum_before = sums[node - a + 1] if a else sums[0]
         if sums[node + 1] - sum_before >= best_loss:
             if a:
                 break
             continue
         _add_left_width(start, column, a, left)
-        left_only = _largest_sum(left, right, 0)[0]
-        if a and left_only + sums[length] - sum_before < best_loss:
-            best_loss, best_left, best_right, best_influence = (left_only + sums[length] - sum_before, a, 0, left_only)
-        b, influence = reach_right, left_only
-        while b >= 1:
+        influence = _largest_sum(left, right, 0)[0]
+        if a:
+            best_loss = min(best_loss, influence + sums[length] - sum_before)
+        for b in range(min(max_width, length - 1 - node), 0, -1):
             if influence + sums[node + b] - sum_before < best_loss:
                 influence = _largest_sum(left, right, b)[0]
-                if influence + sums[node + b] - sum_before < best_loss:
-                    best_loss, best_left, best_right = influence + sums[node + b] - sum_before, a, b
-                    best_influence = influence
-            b -= 1
-    return best_loss, best_left, best_right, best_influence
+                best_loss = min(best_loss, influence + sums[node + b] - sum_before)
+    return float(best_loss)
 
 
 # Products of two entries above this are exact to the last bit, and so are quotients: no ratio is ever made up.
@@ -244,10 +235,6 @@ def log_ratio_table(kernel: ArrayLike) -> Floats:
 
 class QuiltTables:
     """The tables of a transition matrix, grown as far as a search needs; entry m - 1 of each is distance m."""
-
-    transition: Floats
-    column: Floats
-    right: Floats
 
     def __init__(self, transition: Floats) -> None:
         k = transition.shape[0]

@@ -29,7 +29,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains
 from fugu.contract.losses import OUTWARD
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, stationary_distribution_of
-from fugu.privacy.quilt_tables import QuiltTables, node_terms, smallest_loss, smallest_scale, walk
+from fugu.privacy.quilt_tables import QuiltTables, least_quilt_loss, least_quilt_scale, node_terms, walk
 
 __all__ = [
     "QuiltScale",
@@ -130,7 +130,7 @@ def best_quilt(
         empty_scale = length / epsilon if length < ENDLESS else float("inf")
     tables.grow(min(32, max(1, length - 1)))
     while True:
-        scale, a, b, influence, useful_width = smallest_scale(
+        scale, a, b, influence, useful_width = least_quilt_scale(
             start, tables.column, tables.right, nodes_left, nodes_right,
             empty_scale, epsilon, scale_floor, seed[0] or 0, seed[1] or 0,
         )  # fmt: skip
@@ -252,7 +252,9 @@ def _node_losses(chain: MarkovChain, costs: Floats) -> Floats:
     tables.grow(min(32, length - 1))
     while True:
         terms = zip(range(length), walk(chain), strict=False)
-        losses = np.array([smallest_loss(row.start, tables.column, tables.right, node, sums)[0] for node, row in terms])
+        losses = np.array(
+            [least_quilt_loss(term.start, tables.column, tables.right, node, sums) for node, term in terms]
+        )
         # a wider quilt counts all nodes that it passes over
         node = np.arange(length)
         max_width = tables.count
@@ -271,9 +273,9 @@ def _rate_loss(chain: MarkovChain, rate: float) -> float:
     while True:
         # on a window this wide, a quilt that ends at the window's end costs more than rate * count
         cumulative = rate * np.arange(2.0 * tables.count + 2.0)
-        loss = smallest_loss(start_terms, tables.column, tables.right, tables.count, cumulative)[0]
+        loss = least_quilt_loss(start_terms, tables.column, tables.right, tables.count, cumulative)
         if loss < rate * tables.count:
-            return float(loss)
+            return loss
         if tables.stalled or not tables.grow(2 * tables.count):
             raise ChainClassError("the chain never forgets, so that an endless stream gives everything away")
 
@@ -413,7 +415,7 @@ def _best_width(
     width_count = min(fast_path_length(mixing, epsilon) // 2, _MOST_WIDTHS, max(nodes_left, nodes_right))
     right_table = width_influences(mixing, np.arange(1, max(width_count, 1) + 1)).reshape(-1, 1, 1)
     left_table = right_table if stationary else 2.0 * right_table
-    scale, a, b, influence, _ = smallest_scale(
+    scale, a, b, influence, _ = least_quilt_scale(
         np.zeros((1, 1)), left_table, right_table, nodes_left, nodes_right, empty_scale, epsilon, scale_floor, 0, 0
     )
     card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)

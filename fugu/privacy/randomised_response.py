@@ -145,43 +145,42 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
-    max_log_ratio = min(epsilon, _MOST_LOG_RATIO)
 
     @cache  # a search evaluates its ends twice
     def losses(log01: float, log10: float) -> tuple[float, float]:
         loss = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
         return loss.epsilon_01, loss.epsilon_10
 
-    if ticks > 1:
+    def stretch_loss(log: float) -> float:
+        loss = max(losses(log, log))
+        return loss if ticks == 1 else chains.stretch_bound(loss, 1, log, (), adversary).epsilon(ticks)
 
-        def stretch_loss(log: float) -> float:
-            return chains.stretch_bound(max(losses(log, log)), 1, log, (), adversary).epsilon(ticks)
-
-        log_ratio = _find_root(lambda log: stretch_loss(log) - epsilon, 0.0, min(epsilon / ticks, _MOST_LOG_RATIO))
-        return math.exp(log_ratio), math.exp(log_ratio)
-    if adversary == "universal" or not isinstance(chains, BinaryChains):
-        log_ratio = _find_root(lambda log: losses(log, log)[0] - epsilon, 0.0, max_log_ratio)
-        return math.exp(log_ratio), math.exp(log_ratio)
+    if ticks > 1 or adversary == "universal" or not isinstance(chains, BinaryChains):
+        return (_allowed_ratio(stretch_loss, epsilon, 0.0, min(epsilon / ticks, _MOST_LOG_RATIO)),) * 2
     # Losses are ordered ignorant <= informed <= universal, and allowed ratios the other way round.
-    low = math.log(allowed_ratios(chains, epsilon, "universal")[0])
-    if chains.q[1] + chains.r[1] <= 1:
-        # Each direction depends on its own ratio only, the other may be 1; floats may hide a sum just above 1.
-        is_separable = Fraction(chains.q[1]) + Fraction(chains.r[1]) <= 1
-        log01 = _find_root(lambda log: losses(log, 0.0 if is_separable else log)[0] - epsilon, low, max_log_ratio)
-        log10 = _find_root(lambda log: losses(0.0 if is_separable else log, log)[1] - epsilon, low, max_log_ratio)
-        return math.exp(log01), math.exp(log10)
-    log_ratio = _find_root(lambda log: max(losses(log, log)) - epsilon, low, max_log_ratio)
-    return math.exp(log_ratio), math.exp(log_ratio)
+    low, high = math.log(allowed_ratios(chains, epsilon, "universal")[0]), min(epsilon, _MOST_LOG_RATIO)
+    if chains.q[1] + chains.r[1] > 1:
+        return (_allowed_ratio(stretch_loss, epsilon, low, high),) * 2
+    # Each direction depends on its own ratio only, the other may be 1; floats may hide a sum just above 1.
+    is_separable = Fraction(chains.q[1]) + Fraction(chains.r[1]) <= 1
+    return (
+        _allowed_ratio(lambda log: losses(log, 0.0 if is_separable else log)[0], epsilon, low, high),
+        _allowed_ratio(lambda log: losses(0.0 if is_separable else log, log)[1], epsilon, low, high),
+    )
 
 
-def _find_root(excess: Callable[[float], float], low: float, high: float) -> float:
-    """Return the largest log-ratio between two bounds with a loss of at most epsilon; losses grow with the ratio."""
+def _allowed_ratio(loss_of: Callable[[float], float], epsilon: float, low: float, high: float) -> float:
+    """Return the largest ratio between e^low and e^high with a loss of at most epsilon; losses grow with its log."""
+
+    def excess(log: float) -> float:
+        return loss_of(log) - epsilon
+
     low = max(low * (1 - 1e-9), _LEAST_LOG_RATIO)
     if excess(low) >= 0:
-        return low
+        return math.exp(low)
     if excess(high) <= 0:
-        return high
-    return float(brentq(excess, low, high, xtol=1e-18, rtol=1e-15))
+        return math.exp(high)
+    return math.exp(float(brentq(excess, low, high, xtol=1e-18, rtol=1e-15)))
 
 
 def _round_up(value: Fraction) -> int:

@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 from fugu.chains.arrays import Floats
 from fugu.chains.kernel import kernel
 from fugu.contract.losses import LOGARITHM, UNIT
-from fugu.privacy.accountant.inner_maximum import EXACT_STATES, Order, no_moves, ratio_order, step
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, Order, no_moves, ratio_order, step, uniform_bounds
 from fugu.privacy.chain_class import TINY, follow_steps
 
 __all__ = ["EndlessLeakage", "log_ratios"]
@@ -91,6 +91,7 @@ class EndlessLeakage:
     def __post_init__(self) -> None:
         self.transition = np.ascontiguousarray(self.transition)
         self.blocks = [(1, self.transition, ratio_order(self.transition))]
+        self._off_diagonal, self._unbounded = 1.0 - np.eye(self.states), uniform_bounds(self.states, np.inf)
         self.quilts, self.largest = np.empty((0, self.states, self.states)), np.empty(0)
         self._remaining_tables = self._tables()
 
@@ -107,7 +108,7 @@ class EndlessLeakage:
             reaches_all = reaches_all or bool(support.all())
             support = support if reaches_all else follow_steps(support, is_step)
             if power.min() < TINY and np.any(support & (power < TINY)):  # ratios of this and later powers are inexact
-                yield _unbounded(self.states)
+                yield self._unbounded
                 return
             table = log_ratios(power) + (4.0 * self.states * UNIT + self.error) * distance
             if not is_small and distance >= 2 * self.blocks[-1][0]:
@@ -148,13 +149,12 @@ class EndlessLeakage:
 
     def quick_bound(self, rate: Floats) -> Floats:
         """Bound the leakage to the ignorant adversary without the recursion: by quilts and the hockey-stick bound."""
-        hockey_bound = np.full_like(rate, self.hockey_stick(float(rate.max())))
-        np.fill_diagonal(hockey_bound, 0.0)
+        hockey_bound = uniform_bounds(self.states, self.hockey_stick(float(rate.max())))
         return np.minimum(self.quilt_bound(rate), hockey_bound)
 
     def _step(self, bounds: Floats) -> Floats:
         _, matrix, order = self.blocks[0]
-        return step(matrix, order, bounds) + self.error * (1.0 - np.eye(self.states))
+        return step(matrix, order, bounds) + self.error * self._off_diagonal
 
     def _limit(self, rate: Floats) -> Floats:
         """Approach the limit of the recursion from below, and return a certified bound just above it."""
@@ -164,7 +164,7 @@ class EndlessLeakage:
             previous_leakage, leakage = leakage, self._step(rate + leakage)
             last_change, change = change, leakage - previous_leakage
             if leakage.max() > _LARGEST:
-                return _unbounded(self.states)
+                return self._unbounded
             if count % _SHAPE_EVERY == 0:
                 if (leakage - checked_leakage).max() > _SHAPED:
                     shape = (leakage - checked_leakage) / (leakage - checked_leakage).max()
@@ -187,23 +187,23 @@ class EndlessLeakage:
         would certify itself.
         """
         candidate, slack = np.maximum(candidate, 0.0), _SLACK
-        slack_matrix = (1.0 + shape) * (1.0 - np.eye(self.states))
+        slack_matrix = (1.0 + shape) * self._off_diagonal
         while slack < _MOST_SLACK:
             bound = candidate + slack * slack_matrix
             if np.all(step_of(bound) <= bound):
                 return bound
             slack *= 2.0
-        return _unbounded(self.states)
+        return self._unbounded
 
     def descend(self, rate: Floats, bound: Floats) -> Floats:
         """Take steps down from a bound, of one tick and of blocks, whose inner ticks count in full; return a bound."""
-        largest_rate, off_diagonal = float(rate.max()), 1.0 - np.eye(self.states)
+        largest_rate = float(rate.max())
         moves = {ticks: no_moves(self.states, self.states) for ticks, _, _ in self.blocks}
         for _ in range(_SWEEPS if self.states <= EXACT_STATES else _SWEEPS_LARGE):
             previous_bound = bound
             for ticks, matrix, order in reversed(self.blocks):
                 if (ticks - 1) * largest_rate < bound.max() < _LARGEST:
-                    nearby_loss = ((ticks - 1) * largest_rate + ticks * self.error) * off_diagonal
+                    nearby_loss = ((ticks - 1) * largest_rate + ticks * self.error) * self._off_diagonal
                     step_bound = step(matrix, order, rate + bound, bound - nearby_loss, moves[ticks])
                     bound = np.minimum(bound, nearby_loss + step_bound)
             if np.all(bound >= previous_bound - _CONVERGED):
@@ -243,7 +243,7 @@ class EndlessLeakage:
         """Bound by quilts as `quilt_bound`; a known state beyond adds at most the reversed pair's at m + 1 ticks."""
         self._tabulate(0.0)
         if len(self.quilts) < 2:
-            return _unbounded(self.states)
+            return self._unbounded
         costs = np.arange(len(self.quilts) - 1) * rate.max()
         quilt_sums = self.quilts[:-1] + self.quilts[1:].transpose(0, 2, 1)
         return _least_bound(costs, quilt_sums, quilt_sums.max(axis=(1, 2)))
@@ -254,22 +254,22 @@ class EndlessLeakage:
         leakages = np.zeros((states, states, states))
         near_power, is_step = self.transition, self.transition > 0.0
         near_reachable = is_step
-        off_diagonal, tail_bound = 1.0 - np.eye(states), _unbounded(states)
+        tail_bound = self._unbounded
         for distance in range(1, min(_MOST_DISTANCE, max(_STEP_WORK // states**5, _CHECK_EVERY + 1))):
             far_power = self.transition @ near_power
             far_power /= far_power.sum(axis=1, keepdims=True)
             far_reachable = near_reachable if near_reachable.all() else follow_steps(is_step, near_reachable)
             if np.any(far_reachable & (far_power < TINY)):
-                return _unbounded(states)
+                return self._unbounded
             # The rounding error of a power after that many products.
-            margin = distance * (4.0 * (states + 2.0) * UNIT + 2.0 * self.error) * off_diagonal
+            margin = distance * (4.0 * (states + 2.0) * UNIT + 2.0 * self.error) * self._off_diagonal
             for state in range(states):
                 bridge = _bridge_step(self.transition, near_power[:, state], far_power[:, state], rate, leakages[state])
                 leakages[state] = bridge + margin
             near_reachable = far_reachable
             np.maximum(largest_leakage, np.where(np.isfinite(leakages), leakages, 0.0).max(axis=0), out=largest_leakage)
             if leakages.max() + rate.max() > _LARGEST:
-                return _unbounded(states)
+                return self._unbounded
             near_power = far_power
             if distance % _CHECK_EVERY == 0:
                 bridge_bound = np.maximum(leakages.max(axis=0), ignorant)
@@ -282,8 +282,8 @@ class EndlessLeakage:
     def _tail_bound(self, rate: Floats, bridge_bound: Floats, memory_bound: float) -> Floats:
         """Bound all bridges longer than the last one computed."""
         if not math.isfinite(memory_bound):  # a cycle: every power has impossible steps
-            return _unbounded(self.states)
-        memory = memory_bound * (1.0 - np.eye(self.states))
+            return self._unbounded
+        memory = memory_bound * self._off_diagonal
         # Raise larger leakages more: states that exclude one another a tick later do not shrink a uniform increase.
         shape = bridge_bound / max(float(bridge_bound.max()), 1e-300)
         return self.certify(bridge_bound, lambda bound: self._step(rate + bound + memory) + memory, shape)
@@ -341,9 +341,3 @@ def _least_bound(costs: Floats, tables: Floats, largest: Floats) -> Floats:
     """Return (k, k) the least over n of costs (n,) plus tables (n, k, k), whose largest entries are `largest` (n,)."""
     is_useful = costs <= (costs + largest).min()  # others exceed the bound of some n for all pairs
     return np.asarray((costs[is_useful, None, None] + tables[is_useful]).min(axis=0))
-
-
-def _unbounded(states: int) -> Floats:
-    bound = np.full((states, states), np.inf)
-    np.fill_diagonal(bound, 0.0)
-    return bound

@@ -40,6 +40,7 @@ __all__ = [
     "ratio_order",
     "step",
     "transport_step",
+    "uniform_bounds",
 ]
 
 
@@ -261,10 +262,10 @@ def step(
     """
     bounds = close_bounds(bounds)
     peak = float(bounds.max())
+    bound = uniform_bounds(len(kernel_matrix), peak)
     rarest = float(kernel_matrix[kernel_matrix > 0.0].min())
     if peak > _LARGEST or np.log(rarest) - peak < -_LARGEST_LOG:  # the products of the kernels would not fit a float
-        return _uniform_bounds(len(kernel_matrix), peak)
-    bound = _uniform_bounds(len(kernel_matrix), peak)
+        return bound
     if moves is None or not moves.any():  # boxes are no better than earlier proofs by transport
         bound = np.minimum(bound, box_step(kernel_matrix, order, bounds))
     if EXACT_STATES >= kernel_matrix.shape[1] > 2:
@@ -293,7 +294,8 @@ def odds_ratio_step(odds: float, bound: float) -> float:
     return min(value * (1.0 + SIXTEEN_ROUNDINGS), bound)
 
 
-def _uniform_bounds(states: int, bound: float) -> Floats:
+def uniform_bounds(states: int, bound: float) -> Floats:
+    """Return (k, k) the same bound for all pairs of states, 0 on the diagonal."""
     bounds = np.full((states, states), bound)
     bounds.reshape(-1)[:: states + 1] = 0.0  # numpy's own way to fill a diagonal takes five times as long
     return bounds

@@ -19,6 +19,7 @@ import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.kernel import kernel
+from fugu.chains.tracking import reachable
 from fugu.contract.losses import CLOSED_FORM, LOGARITHM, OUTWARD, UNIT, WIDE, Adversary, reversal_error
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from fugu.privacy.accountant.inner_maximum import (
@@ -296,13 +297,9 @@ def past_leakages(chain: MarkovChain, rates: Floats) -> Floats:
 
 def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
     """Return for each tick which states (k,) are possible, by reachability and not by floats."""
-    is_reachable = np.ones(chain.states, dtype=np.bool_)
-    if chain.initial is not None:
-        is_reachable = np.asarray(chain.initial > 0.0)
-    supports: list[Bools] = []
-    for _ in range(ticks):
-        supports.append(is_reachable)
-        is_reachable = np.asarray((chain.transition[is_reachable] > 0.0).any(axis=0))
+    supports = [np.ones(chain.states, dtype=np.bool_) if chain.initial is None else chain.initial > 0.0]
+    for _ in range(ticks - 1):
+        supports.append(reachable(supports[-1], chain.transition))
     return supports
 
 
@@ -312,8 +309,7 @@ def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> F
     off_diagonal = 1.0 - np.eye(len(transition))
     leakages = np.zeros_like(rates)
     powers = _Powers(transition)
-    cost_sums = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
-    rounding = 4.0 * len(rates) * UNIT  # of differences of running sums
+    cost_sums, rounding = _cost_sums(rates)
     for tick in range(len(rates) - 2, -1, -1):
         if tick + 3 <= len(rates) and _equal(rates[tick + 1 : tick + 3]) and _equal(leakages[tick + 1 : tick + 3]):
             leakages[tick] = leakages[tick + 1]
@@ -322,11 +318,17 @@ def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> F
         if len(transition) > _QUILT_STATES:
             count = min(len(rates) - 1 - tick, _MOST_QUILTS)
             quilts = powers.tables(count) + error * off_diagonal
-            near_costs = cost_sums[tick + 1 : tick + 1 + count] - cost_sums[tick + 1] + cost_sums[-1] * rounding
+            near_costs = cost_sums[tick + 1 : tick + 1 + count] - cost_sums[tick + 1] + rounding
             leakage = np.minimum(leakage, (near_costs[:, None, None] + quilts).min(axis=0))
-        remaining_loss = (cost_sums[-1] - cost_sums[tick + 1]) + cost_sums[-1] * rounding
+        remaining_loss = (cost_sums[-1] - cost_sums[tick + 1]) + rounding
         leakages[tick] = np.minimum(leakage, remaining_loss * off_diagonal)
     return leakages
+
+
+def _cost_sums(rates: Floats) -> tuple[Floats, float]:
+    """Return the sums (n + 1,) of the largest rates before each tick, and the rounding of their differences."""
+    cost_sums = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
+    return cost_sums, float(cost_sums[-1]) * (4.0 * len(rates) * UNIT)
 
 
 def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
@@ -338,8 +340,7 @@ def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -
         distributions.append(distributions[-1] @ chain.transition)
     is_step = chain.transition > 0.0
     powers = _Powers(chain.transition)
-    cost_sums = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
-    rounding = 4.0 * len(rates) * UNIT  # of differences of running sums
+    cost_sums, rounding = _cost_sums(rates)
     for tick in range(1, len(rates)):
         rows, columns = np.flatnonzero(supports[tick]), np.flatnonzero(supports[tick - 1])
         is_steady = tick >= 2 and _equal(distributions[tick - 1 : tick + 1]) and _equal(distributions[tick - 2 : tick])
@@ -356,7 +357,7 @@ def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -
             leakage = step(reversed_step, ratio_order(reversed_step), bounds) + margin
         if chain.states > _QUILT_STATES:
             for distance in range(2, min(tick, _MOST_QUILTS) + 1):
-                near_cost = cost_sums[tick] - cost_sums[tick - distance + 1] + cost_sums[-1] * rounding
+                near_cost = cost_sums[tick] - cost_sums[tick - distance + 1] + rounding
                 if near_cost >= leakage.max():
                     break
                 origin_states = np.flatnonzero(supports[tick - distance])
@@ -365,7 +366,7 @@ def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -
                 )
                 if far_kernel is not None:
                     leakage = np.minimum(leakage, near_cost + log_ratios(far_kernel) + margin)
-        leakage = np.minimum(leakage, cost_sums[tick] + cost_sums[-1] * rounding)
+        leakage = np.minimum(leakage, cost_sums[tick] + rounding)
         np.fill_diagonal(leakage, 0.0)
         leakages[tick][rows[:, None], rows] = leakage
     return leakages
