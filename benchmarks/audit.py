@@ -22,6 +22,7 @@ from fugu.contract.windows import Window
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
 from figures import say_machine
+from processes import children_seconds
 
 from tests.support.audited import alone, planned
 from tests.support.brokers import Mosquitto
@@ -49,22 +50,21 @@ def main() -> None:
     for kind in options.kinds or _PERIODS_US:
         policy, period = _policy(kind), options.period or _PERIODS_US[kind]
         each = -(-options.draws // min(8, len(policy.discretiser.states)))
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = children_seconds()
         with Mosquitto() as broker, tempfile.TemporaryDirectory() as folder:
             begun = time.perf_counter()
             command = [sys.executable, "-m", "edge_agent"]
             outputs = run_constant(command, policy, broker.broker, Path(folder), each, period_us=period, patience=60.0)
             seconds = time.perf_counter() - begun
-            used = resource.getrusage(resource.RUSAGE_CHILDREN)  # the agent has ended, the broker has not
+            used = children_seconds() - before  # the agent has ended, the broker has not
         draws = sum(outputs.draw_counts + outputs.script_draw_counts)
-        processor = (used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime) / draws
         begun = time.perf_counter()
         tested = device_tests(
             policy, outputs.symbols, outputs.noise, outputs.points, _RATE, outputs.script, outputs.changes
         )
         alarms = [alarm for test in tested for alarm in test.alarms]
         print(f"{kind}: {draws} of {len(outputs.states)} states in {seconds:.1f} s: {draws / seconds:.0f} a second")
-        print(f"  processor time of the agent: {processor * 1e6:.1f} microseconds each")
+        print(f"  processor time of the agent: {used / draws * 1e6:.1f} microseconds each")
         print(f"  at this rate 10^7 take {seconds / draws * 1e7 / 60:.0f} minutes")
         print(f"  tests: {time.perf_counter() - begun:.0f} s, {len(alarms)} alarms {alarms or ''}{outputs.problem}")
         smallest = max(test.smallest for test in tested)

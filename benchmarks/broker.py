@@ -10,7 +10,6 @@ change, as this configuration said before. Ratios do not depend on the machine; 
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import socket
@@ -21,7 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from figures import show
+from figures import command_line, show
 
 from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import BrokerFolder
@@ -34,9 +33,7 @@ BEFORE = "autosave_on_changes true\nautosave_interval 1\n"
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = command_line(__doc__).parse_args()
     figures = {
         f"{name}: bytes written per frame byte, {frames} frames waiting": round(written(saving, frames), 2)
         for name, saving, sizes in (("shipped", SHIPPED, (1000, 4000, 16000)), ("before", BEFORE, (500, 1000, 2000)))

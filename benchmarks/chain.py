@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from figures import say_machine
+from figures import say_machine, times_in_turns
 from hmmlearn import _hmmc
 from hmmlearn.hmm import CategoricalHMM
 
@@ -45,14 +44,8 @@ print(time.perf_counter() - started)
 
 def measure(tasks: dict[str, Task], repetitions: int) -> dict[str, float]:
     """Least nanoseconds per item of each task, the tasks taking turns; one unmeasured turn first."""
-    times: dict[str, list[float]] = {name: [] for name in tasks}
-    for turn in range(repetitions + 1):
-        for name, (run, items) in tasks.items():
-            started = time.perf_counter()
-            run()
-            if turn:
-                times[name].append((time.perf_counter() - started) / items * 1e9)
-    return {name: min(values) for name, values in times.items()}
+    times = times_in_turns({name: run for name, (run, _) in tasks.items()}, repetitions)
+    return {name: min(times[name]) / items * 1e9 for name, (_, items) in tasks.items()}
 
 
 def rows(group: str, times: dict[str, float], reference: str) -> list[Row]:
@@ -80,13 +73,16 @@ def numpy_loop(symbols: np.ndarray, initial: np.ndarray, transition: np.ndarray,
     return joint
 
 
+def sticky_chain(k: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Initial distribution, transition and emission of k states that last ten ticks and more."""
+    transition = 0.9 * np.eye(k) + 0.1 * generator.dirichlet(np.ones(k), k)
+    return np.full(k, 1.0 / k), transition, 0.6 * np.eye(k) + 0.4 * generator.dirichlet(np.ones(k), k)
+
+
 def smoothing(k: int, n: int, repetitions: int) -> list[Row]:
     """Posterior marginals of one sequence."""
     generator = np.random.default_rng(k)
-    transition = 0.9 * np.eye(k) + 0.1 * generator.dirichlet(np.ones(k), k)
-    emission = 0.6 * np.eye(k) + 0.4 * generator.dirichlet(np.ones(k), k)
-    initial = np.full(k, 1.0 / k)
-    chain = initial, transition, emission
+    chain = initial, transition, emission = sticky_chain(k, generator)
     symbols = simulate(n, *chain, generator).symbols
 
     def peer(implementation: str) -> CategoricalHMM:
@@ -122,11 +118,7 @@ def many_sequences(k: int, n: int, ticks: int, ragged: bool, repetitions: int) -
     """Posterior marginals of many sequences against a copy of the symbols read and the marginals written."""
     generator = np.random.default_rng(k)
     sequences = max(n // ticks, 1)
-    chain = (
-        np.full(k, 1.0 / k),
-        0.9 * np.eye(k) + 0.1 * generator.dirichlet(np.ones(k), k),
-        0.6 * np.eye(k) + 0.4 * generator.dirichlet(np.ones(k), k),
-    )
+    chain = sticky_chain(k, generator)
     symbols = generator.integers(-1, k, sequences * ticks)
     lengths = np.full(sequences, ticks)
     if ragged:

@@ -23,13 +23,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from figures import say_machine
+from figures import say_machine, table_head, table_row
 from numpy.typing import NDArray
 from scipy import special
 
@@ -135,23 +135,15 @@ def by_time(data: Data, each: Callable[[Data], Floats] = interval) -> Floats:
     return np.repeat(odds, 1440 // BLOCKS)
 
 
-def covering_by_time(data: Data) -> Floats:
-    """The covering class of each part of the day."""
-    return by_time(data, covering)
-
-
 def regimes(data: Data) -> Floats:
     """The whole recording and the regimes that last half of the shortest stretch, each at the end of its interval."""
     seen = data.states >= 0
     counts = count_transitions(data.states, data.segments, 2)
-    regimes = [
-        regime for regime in fit_regimes(data.states[seen], data.segments[seen], 2) if regime.ticks >= SHORTEST / 2
-    ]
     visits = counts.sum(axis=1, keepdims=True)
     some = [
         np.rint(visits * regime.share * regime.transition).astype(np.int64)
-        for regime in regimes
-        if regime.share >= SHARE
+        for regime in fit_regimes(data.states[seen], data.segments[seen], 2)
+        if regime.ticks >= SHORTEST / 2 and regime.share >= SHARE
     ]
     return np.array([max(map(_far, [counts, *some]))])
 
@@ -167,7 +159,7 @@ CLASSES: dict[str, Callable[[Data], Floats]] = {
     "**covering (built)**": covering,
     "pooled sampling error": pooled,
     "4 h of the day, intervals": by_time,
-    "4 h of the day, covering": covering_by_time,
+    "4 h of the day, covering": partial(by_time, each=covering),
     "listed slow regimes": regimes,
     "covering, noise x 2": wider(2.0),
     "covering, noise x 4": wider(4.0),
@@ -187,7 +179,8 @@ def _far(counts: Ints) -> float:
         if not of:
             raise FuguError("a state does not occur")
         ends.append(share_bounds(min(max(seen, 1), of - 1) if of > 1 else 1, of, TAIL))
-    return max(1.0, *((1 - q) * (1 - r) / (q * r) for q, r in [(ends[0][0], ends[1][0])]))
+    (q, _), (r, _) = ends
+    return max(1.0, (1 - q) * (1 - r) / (q * r))
 
 
 def truths(kind: str, rng: np.random.Generator) -> Floats:
@@ -295,8 +288,7 @@ def share(of: list[bool]) -> str:
 
 def table(columns: list[str], rows: list[list[str]]) -> None:
     """Print Markdown."""
-    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
-    print("\n".join(f"| {' | '.join(row)} |" for row in rows), end="\n\n", flush=True)
+    print(table_head(columns), *map(table_row, rows), sep="\n", end="\n\n", flush=True)
 
 
 def simulation(count: int, seed: int) -> int:
@@ -321,15 +313,13 @@ def simulation(count: int, seed: int) -> int:
                 figures_of[name].append((float((odds > at * (1 + 1e-9)).mean()), need / scale, scale / built))
         for name, each in figures_of.items():
             outside, epsilons, relative = (np.array(column) for column in zip(*each, strict=True))
-            inside = share((outside <= (0.0 if kind == "constant" else SHARE)).tolist())
-            middle, most = np.quantile(epsilons, (0.5, 0.9))
-            cells = [
-                inside,
+            shares = [
+                share((outside <= (0.0 if kind == "constant" else SHARE)).tolist()),
                 share((epsilons > 1.0).tolist()),
-                f"{middle:.2f}, {most:.2f}",
-                f"{np.median(relative):.2f}",
             ]
-            rows.append([f"{kind} ({len(each)})", name, *cells])
+            middle, most = np.quantile(epsilons, (0.5, 0.9))
+            numbers = [f"{middle:.2f}, {most:.2f}", f"{np.median(relative):.2f}"]
+            rows.append([f"{kind} ({len(each)})", name, *shares, *numbers])
     table(["truth", "class", "inside", "real epsilon above 1", "median, 90 %", "noise"], rows)
     return 0
 

@@ -8,12 +8,11 @@ writes through to the disk; 200 frames of 10 ticks a second. Everything shares t
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
 
-from figures import show
+from figures import command_line, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -22,8 +21,7 @@ from tests.support.clusters import lose_nodes
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--shards", type=int, default=6)
     parser.add_argument("--devices", type=int, default=60)
     options = parser.parse_args()

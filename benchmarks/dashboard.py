@@ -11,11 +11,9 @@ meanwhile.
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -27,7 +25,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ingest
-from figures import show
+from figures import command_line, show
+from gateways import FLEET, STREAM, write_policies
+from processes import memory, started
 
 from fugu.contract.descriptions import describe
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
@@ -75,8 +75,7 @@ requestAnimationFrame(next);
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--devices", type=int, default=10_000)
     parser.add_argument("--frames", type=int, default=10_000, help="of a round")
     parser.add_argument("--rounds", type=int, default=10, help="pairs of them")
@@ -93,7 +92,7 @@ def measured(devices: int, frames: int, rounds: int) -> dict[str, object]:
     }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ingest._write_policies(folder)
+        write_policies(folder, ingest.policies())
         port, _ = stack.enter_context(start_broker("mosquitto", folder))
         counted = ingest._Counted(port)
         stack.callback(counted.stop)
@@ -110,32 +109,28 @@ def measured(devices: int, frames: int, rounds: int) -> dict[str, object]:
             figures |= _first_paint(browser, site, devices)
             figures |= _smooth(browser, site, link)
         figures |= _intake(site, port, counted, pids, frames, rounds)
-        figures["page's process, most resident memory: ratio to 80 MB"] = round(_memory(pids.page, "VmHWM") / 80e6, 2)
-        figures["page's process, most resident memory: MB"] = round(_memory(pids.page, "VmHWM") / 1e6, 1)
+        most_memory = memory(pids.page, "VmHWM")
+        figures["page's process, most resident memory: ratio to 80 MB"] = round(most_memory / 80e6, 2)
+        figures["page's process, most resident memory: MB"] = round(most_memory / 1e6, 1)
     return figures
 
 
 @contextmanager
 def _gateway(folder: Path, port: int, page: int) -> Iterator[int]:
     shown = {"listen": f"127.0.0.1:{page}", "no_login": True}
-    file = gateway_file(
-        folder / "gateway.toml", port, fleet=ingest.FLEET, store="s.sqlite", policies="policies", page=shown
-    )
-    command = [sys.executable, "-m", "fugu", "gateway", "run", str(file)]
-    with (folder / "gateway.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
+    file = gateway_file(folder / "gateway.toml", port, fleet=FLEET, store="s.sqlite", policies="policies", page=shown)
+    with (
+        (folder / "gateway.log").open("wb") as log,
+        started("-m", "fugu", "gateway", "run", file, stdout=log, stderr=log) as process,
+    ):
         yield process.pid
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _say_all(link: Link, devices: int) -> None:
     """Retained statuses of all devices; those of the gateway's policies are among them."""
     for number in range(devices):
-        status = Status(number % 50 != 0, "1.0", 0, (), (StreamStatus(ingest.STREAM, 1, 5),))
-        topic = topic_of("status", ingest.FLEET, f"d{number}")
+        status = Status(number % 50 != 0, "1.0", 0, (), (StreamStatus(STREAM, 1, 5),))
+        topic = topic_of("status", FLEET, f"d{number}")
         _publish(link, topic, status.encode(), retain=True)
 
 
@@ -159,37 +154,32 @@ def _pids(gateway: int) -> Pids:
     return Pids(gateway, broker, page)
 
 
-def _memory(pid: int, name: str) -> float:
-    """Bytes of a line of a process's status."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return 1024.0 * int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
-
-
 def _first_paint(browser: Browser, site: Site, devices: int) -> dict[str, object]:
     """From the request to the first paint, and to rows on the screen; the best and the worst of five."""
     source = {"source": _PAINTED.replace("@DEVICES@", f"{devices:,}")}
     browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
-    first, rows = list[float](), list[float]()
+    painted = {
+        "all devices on the screen": "return window.painted",
+        "first paint": "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null",
+    }
+    times: dict[str, list[float]] = {event: [] for event in painted}
     for _ in range(5):
         browser.open(site.address)
-        wait_until(lambda: browser.run("return window.painted") is not None, "all devices")
-        entries = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
-        wait_until(lambda: browser.run(entries) is not None, "a paint")  # noqa: B023
-        first.append(float(browser.run(entries)))
-        rows.append(float(browser.run("return window.painted")))
-    return {
-        "first paint: ms, best of five": round(min(first)),
-        "first paint: ms, worst of five": round(max(first)),
-        "all devices on the screen: ms, best of five": round(min(rows)),
-        "all devices on the screen: ms, worst of five": round(max(rows)),
-        "all devices on the screen, worst: ratio to 1 s": round(max(rows) / 1000.0, 2),
-    }
+        for event, script in painted.items():
+            wait_until(lambda: browser.run(script) is not None, event)  # noqa: B023
+            times[event].append(float(browser.run(script)))
+    figures: dict[str, object] = {}
+    for event, milliseconds in times.items():
+        figures[f"{event}: ms, best of five"] = round(min(milliseconds))
+        figures[f"{event}: ms, worst of five"] = round(max(milliseconds))
+    worst = max(times["all devices on the screen"])
+    return {**figures, "all devices on the screen, worst: ratio to 1 s": round(worst / 1000.0, 2)}
 
 
 def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
     """Frames of the browser while a stream is updated 60 times a second, and while nothing happens."""
-    description = describe(ingest._policy("busy")).encode()
-    _publish(link, topic_of("description", ingest.FLEET, "busy", ingest.STREAM), description, retain=True)
+    description = describe(next(ingest.policies()).model_copy(update={"device": "busy"})).encode()
+    _publish(link, topic_of("description", FLEET, "busy", STREAM), description, retain=True)
     browser.open(f"{site.address}/device/busy")
     wait_until(lambda: "live" in browser.text("#view"))
     still = _watched(browser)
@@ -241,7 +231,7 @@ def _dropped(deltas: list[float]) -> float:
 
 def _send(link: Link, ending: threading.Event) -> None:
     """A frame of ten symbols of one device and an estimate, 60 times a second."""
-    where, number, begun = (ingest.FLEET, "busy", ingest.STREAM), 0, time.monotonic()
+    where, number, begun = (FLEET, "busy", STREAM), 0, time.monotonic()
     while not ending.wait(max(0.0, begun + number / UPDATES_A_SECOND - time.monotonic())):
         frame = SymbolFrame(1, 10 * number - 1, 10 * number, bytes((number + tick) % 2 for tick in range(10)))
         link.publish(topic_of("symbols", *where), frame.encode())

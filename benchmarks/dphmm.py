@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import math
 import os
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -34,6 +32,8 @@ from fugu.places.protection import protect
 from fugu.places.tables import build_table, noise_table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from figures import times_in_turns
 
 from papers.graphs import one_step, within_radius
 from papers.walks import Series, Step, Walk, evaluate, grid, overall, paths, schedule, step_of, successors, walk_over
@@ -51,19 +51,6 @@ WALKS = 400
 FEW_WALKS = 25
 TARGETS = {100: 1e-3, 1000: 50e-3}
 """Seconds for a tick whose constraint set is new."""
-
-
-def median_times(tasks: dict[str, Callable[[], object]], calls: int = 1) -> dict[str, float]:
-    """Median seconds of a call of each task, the tasks taking turns of some calls; one unmeasured turn first."""
-    times: dict[str, list[float]] = {name: [] for name in tasks}
-    for turn in range(RUNS + 1):
-        for name, run in tasks.items():
-            started = time.perf_counter()
-            for _ in range(calls):
-                run()
-            if turn:
-                times[name].append((time.perf_counter() - started) / calls)
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def naive_step(values: Ints, graph: Bools, transition: FloatArray, before: Bools) -> tuple[Bools, NDArray[np.int64]]:
@@ -110,13 +97,11 @@ def time_ticks(name: str, walk: Walk, graph: Bools) -> None:
     constraint, degrees = naive_step(walk.values, graph, walk.transition, before)
     apart = int(np.sum(new().degrees[constraint] != degrees))
     peer = partial(naive_step, walk.values, graph, walk.transition, before)
-    times = median_times({"new": new, "peer": peer, "delta": delta}, calls)
-    late = "   LATE" if times["new"] > TARGETS[count] else ""
+    times = times_in_turns({"new": new, "peer": peer, "delta": delta}, RUNS, calls)
+    own_ms, peer_ms, delta_ms = (1e3 * median(seconds) for seconds in times.values())
+    late = "   LATE" if own_ms > 1e3 * TARGETS[count] else ""
     differs = f"   qhull differs for {apart} states" if apart else ""
-    print(
-        f"  {name:28s}{times['new'] * 1e3:10.2f}{times['peer'] * 1e3:12.2f}{times['peer'] / times['new']:10.1f}"
-        f"{times['delta'] * 1e3:12.2f}{late}{differs}"
-    )
+    print(f"  {name:28s}{own_ms:10.2f}{peer_ms:12.2f}{peer_ms / own_ms:10.1f}{delta_ms:12.2f}{late}{differs}")
 
 
 def show_times() -> None:
@@ -160,7 +145,7 @@ def show_certification() -> None:
             factor=math.ceil(protection.factor),
         )
         check = partial(check_noise, measurement, noise, measurement.initial)
-        seconds = median_times({name: check})[name]
+        seconds = median(times_in_turns({name: check}, RUNS)[name])
         print(f"  {name:28s}{len(noise.points):10d}{int(graph.sum()) // 2:10d}{seconds * 1e3:10.2f}")
 
 
@@ -191,27 +176,18 @@ def show_evaluation() -> None:
         util, trs = within_radius(values, radius), one_step(walk.transition)
         return [evaluated(walk, util, epsilon), evaluated(walk, trs, epsilon), evaluated(walk, util, epsilon, DELTA)]
 
+    def late_row(label: str, evaluations: list[Series]) -> None:
+        row(label, [overall(evaluation, FEWEST_TICKS) for evaluation in evaluations])
+
     base = policies(1.5, 1.0)
     for tick in (0, 1, 2, 3, 5, 8, 12, 18, TICKS - 1):
-        row(
-            f"tick {tick}",
-            [
-                (evaluation.protection[tick], evaluation.released[tick], evaluation.estimated[tick])
-                for evaluation in base
-            ],
-        )
+        row(f"tick {tick}", [(each.protection[tick], each.released[tick], each.estimated[tick]) for each in base])
     print(f"\n  from tick {FEWEST_TICKS} on, r = 1.5")
     for epsilon in (0.3, 1.0, 3.0):
-        row(
-            f"epsilon {epsilon:g}",
-            [overall(evaluation, FEWEST_TICKS) for evaluation in (base if epsilon == 1.0 else policies(1.5, epsilon))],
-        )
+        late_row(f"epsilon {epsilon:g}", base if epsilon == 1.0 else policies(1.5, epsilon))
     print(f"\n  from tick {FEWEST_TICKS} on, epsilon 1")
     for radius in (1.0, 1.5, 2.0, 3.0):
-        row(
-            f"r = {radius:g}",
-            [overall(evaluation, FEWEST_TICKS) for evaluation in (base if radius == 1.5 else policies(radius, 1.0))],
-        )
+        late_row(f"r = {radius:g}", base if radius == 1.5 else policies(radius, 1.0))
 
 
 def main() -> None:

@@ -5,10 +5,8 @@ Usage: python benchmarks/edge.py [--json]      (make bench installs the peer and
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -16,36 +14,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from figures import show
+from agents import write_agent
+from figures import command_line, show
+from gateways import FLEET, STREAM
+from processes import memory, started
 
 from edge_agent.randomiser import randomiser, system_entropy
-from firmware_sim.devices import simulate_recording
-from fugu.contract.chains import BinaryChains
-from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from fugu.privacy.randomised_response import calibrate
 from fugu_cli.demo.processes import start_broker
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
-
-from tests.support.processes import write_device
 
 READINGS = 50_000
 ROUNDS = 7
-EPSILON = 1.0
 FORBIDDEN = ("numpy", "numba", "scipy", "pydantic", "typer", "rich")
 
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    figures = {**per_reading(), **running_agent()}
-    show(figures, as_json=options.json)
+    options = command_line(__doc__).parse_args()
+    show({**per_reading(), **running_agent()}, as_json=options.json)
     return 0
 
 
@@ -64,10 +53,8 @@ def per_reading() -> dict[str, float | str]:
             times[name].append((time.process_time() - start) / count * 1e9)
     medians = {name: statistics.median(values) for name, values in times.items()}
     figures: dict[str, float | str] = {f"{name}: ns per reading": round(value) for name, value in medians.items()}
-    for name in medians:
-        if name != "fugu":
-            figures[f"{name} / fugu"] = round(medians[name] / medians["fugu"], 1)
-    return figures
+    ratios = {f"{name} / fugu": round(value / medians["fugu"], 1) for name, value in medians.items() if name != "fugu"}
+    return figures | ratios
 
 
 def _peers() -> dict[str, Callable[[int], object]]:
@@ -101,22 +88,8 @@ def running_agent() -> dict[str, float | str]:
 
 def _run_agent(folder: Path, broker: Broker) -> tuple[float, float, float, list[str]]:
     folder.mkdir()
-    chains = BinaryChains(q=(0.08938, 0.08938), r=(0.10924, 0.10924))
-    calibration = calibrate(chains, EPSILON)
-    policy = Policy(
-        fleet="bench",
-        device=f"watch{folder.name}",
-        stream="hr",
-        version=1,
-        clock=Clock(epoch_us=time.time_ns() // 1000, period_us=5000),
-        frame_ticks=1,
-        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=calibration.table,
-        chains=chains,
-        guarantee=calibration.guarantee,
-    )
-    simulate_recording(folder / "readings.csv", policy, [0, 0, 1, 1] * 1000)
-    config = write_device(folder, policy, folder / "readings.csv", "value", broker, loop=True, forget="puback")
+    device = f"watch{folder.name}"
+    config = write_agent(folder, broker, device, 1, time.time_ns() // 1000, 5000, forget="puback")
     seen, arrived = threading.Event(), [0.0]
 
     def received(_topic: str, payload: bytes, _retained: bool) -> None:
@@ -128,7 +101,7 @@ def _run_agent(folder: Path, broker: Broker) -> tuple[float, float, float, list[
     link = Link(
         broker,
         client_id=f"bench-{folder.name}",
-        subscriptions=(f"fugu/2/bench/watch{folder.name}/symbols/hr",),
+        subscriptions=(topic_of("symbols", FLEET, device, STREAM),),
         on_connected=subscribed.set,
         on_message=received,
     )
@@ -138,28 +111,15 @@ def _run_agent(folder: Path, broker: Broker) -> tuple[float, float, float, list[
             link.maintain()
         time.sleep(0.3)
         start = time.perf_counter()
-        with subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)]) as process:
+        with started("-m", "edge_agent", config) as process:
             if not seen.wait(20):
                 raise SystemExit("no symbol came")
             time.sleep(2.0)
-            resident, peak = _memory(process.pid)
-            heavy = _heavy_modules(process.pid)
-            process.terminate()
+            resident, peak = (memory(process.pid, name) / 2**20 for name in ("VmRSS", "VmHWM"))
+            mapped = Path(f"/proc/{process.pid}/maps").read_text()
     finally:
         link.stop()
-    return arrived[0] - start, resident, peak, heavy
-
-
-def _memory(pid: int) -> tuple[float, float]:
-    """Resident and peak memory of a process, in MB."""
-    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(fields["VmRSS"].split()[0]) / 1024, int(fields["VmHWM"].split()[0]) / 1024
-
-
-def _heavy_modules(pid: int) -> list[str]:
-    """Heavy packages whose compiled parts a process has mapped."""
-    mapped = Path(f"/proc/{pid}/maps").read_text()
-    return [name for name in FORBIDDEN if f"{os.sep}{name}" in mapped]
+    return arrived[0] - start, resident, peak, [name for name in FORBIDDEN if f"{os.sep}{name}" in mapped]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import logging
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,20 +15,15 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 
-from figures import show
+from figures import command_line, show
+from gateways import FLEET, STREAM, binary_policy, run_gateway, write_policies
+from processes import started
 
-from fugu.contract.chains import BinaryChains
-from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.guarantee import Guarantee
-from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
-from gateway.config import GatewayConfig
-from gateway.loop.process import run
 from gateway.store.store import Store
 
 DEVICES, SECONDS, TICKS = 500, 30.0, 10
@@ -39,8 +33,7 @@ MOST_UNDER_WAY = 2_000
 
 def main() -> int:
     """Measure and print, or be the gateway of a measurement."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--gateway", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--writer", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
@@ -49,14 +42,8 @@ def main() -> int:
         return _flood(Broker(port=options.port))
     if options.gateway is not None:
         logging.basicConfig(level=logging.ERROR)
-        folder: Path = options.gateway
-        return run(
-            GatewayConfig(
-                fleet="bench", broker=Broker(port=options.port), store=folder / "s.sqlite", policies=folder / "policies"
-            )
-        )
-    figures = measured()
-    show(figures, as_json=options.json)
+        return run_gateway(Broker(port=options.port), options.gateway)
+    show(measured(), as_json=options.json)
     return 0
 
 
@@ -65,19 +52,12 @@ def measured() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         epoch = time.time_ns() // 1000 - 10**7 * 1_000_000
-        (folder / "policies").mkdir()
-        for number in range(DEVICES):
-            (folder / "policies" / f"{number}.json").write_text(_policy(f"d{number}", epoch).to_json())
-        with start_broker("mosquitto", folder) as (port, _):
-            command = [sys.executable, __file__, "--port", str(port)]
-            with subprocess.Popen([*command, "--gateway", str(folder)]) as gateway:
-                try:
-                    return _heard(Broker(port=port), folder, [*command, "--writer"])
-                finally:
-                    gateway.terminate()
+        write_policies(folder, (binary_policy(f"d{number}", TICKS, epoch) for number in range(DEVICES)))
+        with start_broker("mosquitto", folder) as (port, _), started(__file__, "--port", port, "--gateway", folder):
+            return _heard(Broker(port=port), folder)
 
 
-def _heard(broker: Broker, folder: Path, writer: list[str]) -> dict[str, float]:
+def _heard(broker: Broker, folder: Path) -> dict[str, float]:
     ticks: dict[str, int] = {}
     heard = 0
 
@@ -87,10 +67,10 @@ def _heard(broker: Broker, folder: Path, writer: list[str]) -> dict[str, float]:
         ticks[parse_topic(topic).device] = decode_estimate(payload).tick
 
     reader = Link(
-        broker, client_id="reader", subscriptions=(topic_of("estimate", "bench", "+", "+"),), on_message=received
+        broker, client_id="reader", subscriptions=(topic_of("estimate", FLEET, "+", "+"),), on_message=received
     )
     reader.start()
-    with subprocess.Popen(writer) as flood:
+    with started(__file__, "--port", broker.port, "--writer"):
         while not ticks:
             time.sleep(0.1)
         time.sleep(SECONDS)
@@ -98,7 +78,6 @@ def _heard(broker: Broker, folder: Path, writer: list[str]) -> dict[str, float]:
             newest = {sequence.device: _newest(store, sequence.number) for sequence in store.aged.sequences(0, DEVICES)}
         stored = sum(last + 1 for last in newest.values()) // TICKS
         behind = [(last - ticks.get(device, -1)) // TICKS for device, last in newest.items()]
-        flood.terminate()
     reader.stop()
     return {
         "streams": DEVICES,
@@ -133,23 +112,8 @@ def _flood(broker: Broker) -> int:
         for device in range(DEVICES):
             while under_way > MOST_UNDER_WAY:
                 time.sleep(0.001)
-            under_way += writer.publish(topic_of("symbols", "bench", f"d{device}", "hr"), payload) is not None
+            under_way += writer.publish(topic_of("symbols", FLEET, f"d{device}", STREAM), payload) is not None
     return 0
-
-
-def _policy(device: str, epoch_us: int) -> Policy:
-    return Policy(
-        fleet="bench",
-        device=device,
-        stream="hr",
-        version=1,
-        clock=Clock(epoch_us=epoch_us, period_us=1_000_000),
-        frame_ticks=TICKS,
-        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=NoiseTable.binary(2_050_000_000, 2_050_000_000),
-        chains=BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)),
-        guarantee=Guarantee(epsilon=1.0, adversary="universal"),
-    )
 
 
 if __name__ == "__main__":

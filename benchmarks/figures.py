@@ -1,14 +1,23 @@
-"""Showing what a benchmark has measured, and on what."""
+"""Showing what a benchmark has measured, and on what; and measuring times of functions."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["machine", "say_machine", "show"]
+__all__ = ["command_line", "machine", "say_machine", "seconds_of", "show", "table_head", "table_row", "times_in_turns"]
+
+
+def command_line(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the option --json, to which a benchmark adds its own."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    return parser
 
 
 def machine() -> str:
@@ -28,3 +37,34 @@ def show(figures: Mapping[str, object], *, as_json: bool) -> None:
         return
     for name, value in {"machine": machine(), **figures}.items():
         print(f"{name:70} {value!s:>10}")
+
+
+def table_head(columns: Iterable[str]) -> str:
+    """Return the two lines of Markdown above the rows of a table."""
+    titles = list(columns)
+    return f"{table_row(titles)}\n|{' --- |' * len(titles)}"
+
+
+def table_row(cells: Iterable[str]) -> str:
+    """Return a row of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Return the seconds of one call."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def times_in_turns(tasks: Mapping[str, Callable[[], object]], turns: int, calls: int = 1) -> dict[str, list[float]]:
+    """Return seconds of a call of each task, the tasks taking turns of some calls; one unmeasured turn first."""
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for turn in range(turns + 1):
+        for name, run in tasks.items():
+            started = time.perf_counter()
+            for _ in range(calls):
+                run()
+            if turn:
+                times[name].append((time.perf_counter() - started) / calls)
+    return times

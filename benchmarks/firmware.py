@@ -7,18 +7,17 @@ Usage: python benchmarks/firmware.py [--json]
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from bisect import bisect_left
 from pathlib import Path
 
 from board_energy import energy
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from figures import show
+from figures import command_line, seconds_of, show
 
 from firmware_sim.build import Burnt, build, enrolled
 from fugu.contract.chains import BinaryChains
@@ -57,7 +56,7 @@ stream = Stream(policy, system_entropy("unix"))
 frames = 0
 begin = time.ticks_us()
 for tick in range({readings}):
-    stream.before(tick)
+    stream.close_gap(tick)
     frames += len(stream.tick(tick, 60 + tick % 30))
 print(time.ticks_diff(time.ticks_us(), begin) / {readings}, frames)
 """
@@ -93,28 +92,23 @@ print(time.ticks_diff(time.ticks_us(), begin) / 1000)
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = command_line(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         show(_figures(Path(folder)), as_json=options.json)
     return 0
 
 
 def _figures(folder: Path) -> dict[str, float | str]:
-    image = build(_policy(frame_ticks=60, period_us=1_000_000), folder / "stream", Burnt())
-    fast, keys = _policy(frame_ticks=1, period_us=10_000), [Ed25519PrivateKey.generate() for _ in range(3)]
+    slow, fast = _policy(frame_ticks=60, period_us=1_000_000), _policy(frame_ticks=1, period_us=10_000)
+    image, keys = build(slow, folder / "stream", Burnt()), [Ed25519PrivateKey.generate() for _ in range(3)]
     start = build(fast, folder / "start", enrolled(Burnt(), _enrolment(keys), fast))
     (start.folder / "later").write_bytes(_later(fast, keys[1]))
     stream = _STREAM.format(folder=str(image.folder), readings=READINGS)
     key = Ed25519PrivateKey.generate()
     signed = {"key": key.public_key().public_bytes_raw(), "signature": key.sign(image.compiled[0])}
     verify = _VERIFY.format(folder=str(image.folder), message=image.compiled[0], **signed)
-    starts = []
-    for _ in range(ROUNDS):
-        begin = time.monotonic()
-        _run(folder, _START.format(folder=str(start.folder), then="pass"), 160)
-        starts.append(time.monotonic() - begin)
+    started, judging = (_START.format(folder=str(start.folder), then=then) for then in ("pass", _JUDGE))
+    starts = [seconds_of(lambda: _run(folder, started, 160)) for _ in range(ROUNDS)]
     reading = statistics.median(float(_run(folder, stream, 64).split()[0]) for _ in range(ROUNDS))
     figures: dict[str, float | str] = {
         "image, bytes": image.size,
@@ -122,17 +116,12 @@ def _figures(folder: Path) -> dict[str, float | str]:
         "compiled policy, bytes": len(image.compiled[0]),
         "signed document for one stream, bytes": (start.folder / "later").stat().st_size,
         "least heap of a stream with two windows and its code, kB": _least(folder, stream, 16, 96),
-        "least heap of the whole board with its code, kB": _least(
-            folder, _START.format(folder=str(start.folder), then="pass"), 40, 160
-        ),
-        "least heap of the whole board that judges a policy, kB": _least(
-            folder, _START.format(folder=str(start.folder), then=_JUDGE), 40, 240
-        ),
+        "least heap of the whole board with its code, kB": _least(folder, started, 40, 160),
+        "least heap of the whole board that judges a policy, kB": _least(folder, judging, 40, 240),
         "microseconds a reading, two windows": reading,
         "start of the process to the first sealed frame, s": statistics.median(starts),
         "Ed25519 verification, ms": statistics.median(float(_run(folder, verify, 64)) for _ in range(ROUNDS)),
     }
-    slow = _policy(frame_ticks=60, period_us=1_000_000)
     return figures | energy(slow, reading, lambda script, heap: _run(folder, script, heap))
 
 
@@ -196,13 +185,7 @@ def _run(folder: Path, code: str, heap: int) -> str:
 
 def _least(folder: Path, code: str, low: int, high: int) -> int:
     """The least heap with which a script runs, in kB, to 1 kB."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _try(folder, code, middle).returncode:
-            low = middle
-        else:
-            high = middle
-    return high
+    return bisect_left(range(high), True, low + 1, key=lambda heap: _try(folder, code, heap).returncode == 0)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ With a folder, the page as it is 0, 2, 5 and 10 seconds after the browser has op
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
@@ -19,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from figures import show
+from figures import command_line, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
@@ -38,10 +37,9 @@ return [
 
 def main() -> int:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser = command_line(__doc__)
     parser.add_argument("file", nargs="*", type=Path)
     parser.add_argument("--cold", action="store_true")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, chromium(Path(folder) / "profile") as browser:

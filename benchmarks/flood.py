@@ -9,7 +9,6 @@ A repeat is measured in a recorder alone, with 100 and with 60,000 frames of a t
 
 from __future__ import annotations
 
-import argparse
 import socket
 import struct
 import sys
@@ -21,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-from figures import show
+from figures import command_line, show
 
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.topics import topic_of
@@ -39,8 +38,7 @@ STORED, EVERY, REPEATS = 700, 0.1, 200
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each load")
     options = parser.parse_args()
     figures: dict[str, object] = {}

@@ -10,7 +10,6 @@ that is judged for a day beside two guesses from other homes and days: the best 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
@@ -37,6 +36,7 @@ from fugu.mqtt import Broker, Link
 from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
+from fugu.planning.candidates import Candidate
 from fugu.planning.policy_builder import Target
 from fugu.planning.question import Question
 from fugu.planning.states import states_of
@@ -44,7 +44,8 @@ from fugu.recordings.readings import read_readings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
-from figures import say_machine
+from figures import command_line, say_machine, table_head, table_row
+from gateways import write_policies
 
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess
@@ -89,8 +90,8 @@ def days_of(states: Ints, moments: Floats) -> Ints:
     return np.array([states[first : first + DAY] for first in whole])
 
 
-def planned(file: Path, threshold: float, homes: int, seed: int) -> tuple[AutoPlan, Policy, Ints]:
-    """The plan of a group, the policy of its device, and the days of the recording."""
+def planned(file: Path, threshold: float, homes: int, seed: int) -> tuple[AutoPlan, Candidate, Policy, Ints]:
+    """The plan of a group, its hourly candidate, the policy of a device by that, and the days of the recording."""
     readings = read_readings(file)
     question = Question(EPSILON, "share", threshold=threshold, devices=homes, latency_seconds=3600.0, protect=3600)
     plan = plan_auto(readings, question, np.random.default_rng(seed))
@@ -100,7 +101,7 @@ def planned(file: Path, threshold: float, homes: int, seed: int) -> tuple[AutoPl
     policy = auto_policy(plan._replace(recommended=hourly), Target(epoch=EPOCH))
     assert readings.moments is not None
     states = states_of(plan.states.discretiser, readings.values, readings.segments)
-    return plan, policy, days_of(states, readings.moments)
+    return plan, hourly, policy, days_of(states, readings.moments)
 
 
 def released(policy: Policy, states: Ints, seed: int) -> Iterator[WindowFrame]:
@@ -126,9 +127,7 @@ def released_shares(policy: Policy, states: Ints, seed: int) -> Floats:
     names = [f"home-{number}" for number in range(len(states))]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        (folder / "policies").mkdir()
-        for name in names:
-            (folder / "policies" / f"{name}.json").write_text(policy.model_copy(update={"device": name}).to_json())
+        write_policies(folder, (policy.model_copy(update={"device": name}) for name in names))
         with Mosquitto(folder) as mosquitto:
             broker = Broker(port=mosquitto.port)
             gateway = GatewayProcess(folder, broker)
@@ -168,38 +167,32 @@ def shares(days: Ints) -> Floats:
 
 def judged(name: str, file: Path, threshold: float, homes: int, seed: int) -> Judged:
     """Plan, run and judge."""
-    plan, policy, days = planned(file, threshold, homes, seed)
+    plan, hourly, policy, days = planned(file, threshold, homes, seed)
     rng = np.random.default_rng(seed)
     states = days[rng.integers(len(days), size=homes)]
     known_days = shares(days)[rng.integers(len(days), size=(OTHERS, homes))].mean(axis=1)
     truth = shares(states).mean(axis=0)
     errors = np.abs(released_shares(policy, states, seed) - truth)
     constant, habit = (float(np.abs(some - truth).mean()) for some in (np.median(known_days), known_days.mean(axis=0)))
-    hourly = next(
-        candidate for candidate in plan.candidates if candidate.devices == homes and candidate.window_ticks == HOUR
-    )
     enough = math.ceil(homes * (2.0 * hourly.expected_error / constant) ** 2)
-    scale = float(Fraction(policy.windows[0].scale))
-    verdict = "yes" if plan.recommended.kind != "none" else "no"
     return Judged(
-        name,
-        homes,
-        scale,
-        verdict,
-        hourly.expected_error,
-        hourly.guess_error,
-        float(errors.mean()),
-        float(errors.std() / math.sqrt(errors.size)),
-        constant,
-        habit,
-        enough,
+        recording=name,
+        homes=homes,
+        scale=float(Fraction(policy.windows[0].scale)),
+        recommended="yes" if plan.recommended.kind != "none" else "no",
+        planned=hourly.expected_error,
+        guess=hourly.guess_error,
+        off=float(errors.mean()),
+        more_or_less=float(errors.std() / math.sqrt(errors.size)),
+        constant=constant,
+        habit=habit,
+        enough=enough,
     )
 
 
 def main() -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--devices", default="60,400")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="recordings whose name begins so")
@@ -219,23 +212,13 @@ def main() -> int:
     if options.json:
         print(json.dumps([row._asdict() for row in rows]))
         return 0
-    columns = [
-        "hourly share",
-        "homes",
-        "noise of a count",
-        "recommended",
-        "planned",
-        "guessing",
-        "off by",
-        "a constant",
-    ]
-    columns += ["the hour's habit", "homes needed"]
-    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    columns = "hourly share, homes, noise of a count, recommended, planned, guessing, off by, a constant"
+    print(table_head([*columns.split(", "), "the hour's habit", "homes needed"]))
     for row in rows:
         shown = [f"{each:.1%}" for each in (row.planned, row.guess, row.off, row.constant, row.habit)]
         shown[2] += f" +- {row.more_or_less:.1%}"
         cells = [row.recording, str(row.homes), f"{row.scale:.0f}", row.recommended, *shown, f"{row.enough:,}"]
-        print(f"| {' | '.join(cells)} |")
+        print(table_row(cells))
     return 0
 
 

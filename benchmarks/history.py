@@ -16,11 +16,9 @@ The best of several runs counts, since others may use the machine.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from figures import show
+from figures import command_line, seconds_of, show
 from hmmlearn.hmm import CategoricalHMM
 
 from fugu.chains.model import simulate, stationary_distribution
@@ -65,11 +63,10 @@ _FRAME = 1000
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--devices", type=int, default=10)
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         show(figures(Path(folder), options.devices, options.days * 8640, options.runs), as_json=options.json)
@@ -97,6 +94,9 @@ def figures(folder: Path, devices: int, ticks: int, runs: int) -> dict[str, obje
         model.emissionprob_ = _EMISSION
         return model
 
+    def fit() -> CategoricalHMM:
+        return peer(n_iter=100, tol=1e-2).fit(np.concatenate(columns), [ticks] * devices)
+
     fixed = peer()
     fixed.transmat_, fixed.startprob_ = _CHAIN, distribution
     columns = [symbol[:, None] for symbol in symbols]
@@ -121,15 +121,15 @@ def figures(folder: Path, devices: int, ticks: int, runs: int) -> dict[str, obje
         "script": script,
         "hmmlearn smooth": lambda: [fixed.predict_proba(column) for column in columns],
         "learn": lambda: learn_class(source),
-        "hmmlearn learn": lambda: peer(n_iter=100, tol=1e-2).fit(np.concatenate(columns), [ticks] * devices),
+        "hmmlearn learn": fit,
     }
-    best = {name: min(timed(run) for _ in range(runs)) for name, run in tasks.items()}
-    size = sum(path.stat().st_size for path in exported.rglob("*.parquet"))
-    small = sum(path.stat().st_size for path in (exported / "symbols").rglob("*.parquet"))
+    best = {name: min(seconds_of(run) for _ in range(runs)) for name, run in tasks.items()}
+    size, small = (
+        sum(path.stat().st_size for path in folder.rglob("*.parquet")) for folder in (exported, exported / "symbols")
+    )
     model = learn_class(source)
     assert model.chains is not None
-    fitted = peer(n_iter=100, tol=1e-2).fit(np.concatenate(columns), [ticks] * devices)
-    away = np.abs(np.array(model.transition) - fitted.transmat_).max()
+    away = np.abs(np.array(model.transition) - fit().transmat_).max()
     return {
         "ticks": every,
         "export: ticks a second, symbols and estimates": round(every / best["export"]),
@@ -147,13 +147,6 @@ def figures(folder: Path, devices: int, ticks: int, runs: int) -> dict[str, obje
         "learn: time over hmmlearn's fit": round(best["learn"] / best["hmmlearn learn"], 2),
         "learn: largest difference of a rate from hmmlearn's": float(f"{away:.2g}"),
     }
-
-
-def timed(run: Callable[[], Any]) -> float:
-    """Seconds of one run."""
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
 
 
 def fill(path: Path, symbols: list[np.ndarray[Any, np.dtype[np.int64]]]) -> None:

@@ -21,29 +21,24 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import paho.mqtt.client as mqtt
-from figures import show
+from figures import command_line, show
+from gateways import FLEET, STREAM, binary_policy, run_gateway, write_policies
 from paho.mqtt.enums import CallbackAPIVersion
+from processes import started
 
-from fugu.contract.chains import BinaryChains
-from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import Committed, SymbolFrame
-from fugu.contract.guarantee import Guarantee
-from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy
+from fugu.contract.policy import Policy
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
-from gateway.config import GatewayConfig
 from gateway.estimates.symbols import warm
-from gateway.loop.process import run
 
-FLEET, STREAM = "bench", "hr"
 DEVICES, TICKS = 100, 100
 FRAMES, IN_FLIGHT = 20_000, 20
 WARM_UP = 1_000
@@ -59,8 +54,7 @@ _CONNACK_BYTES, _PUBACK_BYTES = 4, 4
 
 def main() -> int:
     """Measure and print, or be one of the processes of a measurement."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--frames", type=int, default=FRAMES, help="how many are measured")
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="Mosquitto's max_inflight_messages")
     parser.add_argument("--only", choices=SUBSCRIBERS, action="append", help=argparse.SUPPRESS)
@@ -75,8 +69,7 @@ def main() -> int:
         case "publisher":
             return _publish(options.port, options.part, options.after, options.frames)
         case "gateway":
-            files = {"store": options.folder / "s.sqlite", "policies": options.folder / "policies"}
-            return run(GatewayConfig(fleet=FLEET, broker=Broker(port=options.port), **files))
+            return run_gateway(Broker(port=options.port), options.folder)
         case "paho":
             return _subscribe_by_paho(options.port)
         case "link":
@@ -134,7 +127,7 @@ def _measured(kind: str, load: str, how: Load) -> Cost:
     frames = how.frames
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _write_policies(folder)
+        write_policies(folder, policies())
         with start_broker("mosquitto", folder, f"max_inflight_messages {how.in_flight}") as (port, _):
             counted = _Counted(port)
             with _subscriber(kind, folder, port, counted) as process:
@@ -224,17 +217,14 @@ class _Counted:
 @contextmanager
 def _subscriber(kind: str, folder: Path, port: int, counted: _Counted) -> Iterator[subprocess.Popen[str]]:
     """The process that is measured, subscribed."""
-    command = [sys.executable, __file__, "--be", kind, "--folder", str(folder), "--port", str(port)]
     pipes = None if kind in GATEWAYS else subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipes, stdout=pipes, text=True) as process:
-        try:
-            if process.stdout is None:
-                counted.online()
-            else:
-                process.stdout.readline()
-            yield process
-        finally:
-            process.terminate()
+    words = ("--be", kind, "--folder", folder, "--port", port)
+    with started(__file__, *words, stdin=pipes, stdout=pipes) as process:
+        if process.stdout is None:
+            counted.online()
+        else:
+            process.stdout.readline()
+        yield process
 
 
 def _said(process: subprocess.Popen[str], frames: int) -> float:
@@ -249,27 +239,25 @@ def _said(process: subprocess.Popen[str], frames: int) -> float:
 @contextmanager
 def _publishers(port: int, after: int, frames: int) -> Iterator[Callable[[], None]]:
     """Processes that hold, of all frames, those from a number on; what is yielded lets them publish, and waits."""
-    command = [sys.executable, __file__, "--be", "publisher", "--port", str(port)]
-    command += ["--after", str(after), "--frames", str(frames)]
-    parts = [[*command, "--part", str(part)] for part in range(PUBLISHERS)]
-    started = [subprocess.Popen(part, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for part in parts]
+    words = ("--be", "publisher", "--port", port, "--after", after, "--frames", frames)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with ExitStack() as stack:
+        publishers = [
+            stack.enter_context(started(__file__, *words, "--part", part, **pipes)) for part in range(PUBLISHERS)
+        ]
 
-    def publish() -> None:
-        for process in started:
-            assert process.stdin is not None
-            process.stdin.close()
-        for process in started:
-            if process.wait(PATIENCE):
-                raise SystemExit("a publisher has failed")
+        def publish() -> None:
+            for process in publishers:
+                assert process.stdin is not None
+                process.stdin.close()
+            for process in publishers:
+                if process.wait(PATIENCE):
+                    raise SystemExit("a publisher has failed")
 
-    try:
-        for process in started:
+        for process in publishers:
             assert process.stdout is not None
             process.stdout.readline()
         yield publish
-    finally:
-        for process in started:
-            process.terminate()
 
 
 def _publish(port: int, part: int, after: int, frames: int) -> int:
@@ -360,25 +348,10 @@ def _subscribe_by_link(port: int) -> int:
     return tally.serve()
 
 
-def _write_policies(folder: Path) -> None:
-    (folder / "policies").mkdir()
+def policies() -> Iterator[Policy]:
+    """The policies of all devices."""
     for number in range(DEVICES):
-        (folder / "policies" / f"{number}.json").write_text(_policy(f"d{number}").to_json())
-
-
-def _policy(device: str) -> Policy:
-    return Policy(
-        fleet=FLEET,
-        device=device,
-        stream=STREAM,
-        version=1,
-        clock=Clock(epoch_us=time.time_ns() // 1000 - 10**7 * 1_000_000, period_us=1_000_000),
-        frame_ticks=TICKS,
-        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=NoiseTable.binary(2_050_000_000, 2_050_000_000),
-        chains=BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)),
-        guarantee=Guarantee(epsilon=1.0, adversary="universal"),
-    )
+        yield binary_policy(f"d{number}", TICKS, time.time_ns() // 1000 - 10**7 * 1_000_000)
 
 
 if __name__ == "__main__":

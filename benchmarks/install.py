@@ -8,15 +8,14 @@ Usage: python benchmarks/install.py [--json]
 
 from __future__ import annotations
 
-import argparse
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from figures import show
+from figures import command_line, show
+from processes import children_seconds
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = {"device": "edge", "gateway": "gateway"}
@@ -24,9 +23,7 @@ CASES = {"device": "edge", "gateway": "gateway"}
 
 def main() -> int:
     """Install and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = command_line(__doc__).parse_args()
     shown: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, packages in CASES.items():
@@ -47,15 +44,10 @@ def _installed(folder: Path, packages: str) -> tuple[float, float, float]:
     subprocess.run([*pip, "--require-hashes", "-r", ROOT / "deploy/constraints/build.txt"], check=True)
     subprocess.run([*pip[:4], "wheel", *pip[5:], "--no-build-isolation", "-w", folder / "wheel", ROOT], check=True)
     (wheel,) = (folder / "wheel").glob("*.whl")
-    before, began, used = _megabytes(folder / "lib"), time.monotonic(), _processor()
+    before, began, used = _megabytes(folder / "lib"), time.monotonic(), children_seconds()
     subprocess.run([*pip, "--require-hashes", "-r", ROOT / f"deploy/constraints/{packages}.txt"], check=True)
     subprocess.run([*pip, wheel], check=True)
-    return time.monotonic() - began, _processor() - used, _megabytes(folder / "lib") - before
-
-
-def _processor() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return time.monotonic() - began, children_seconds() - used, _megabytes(folder / "lib") - before
 
 
 def _megabytes(folder: Path) -> float:

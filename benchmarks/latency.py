@@ -16,7 +16,6 @@ import pwd
 import queue
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,45 +26,34 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from figures import show
+from figures import command_line, show
+from gateways import FLEET, STREAM, binary_policy, run_gateway, write_policies
+from processes import processor_seconds, started
 
-from fugu.contract.chains import BinaryChains
-from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.guarantee import Guarantee
-from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
-from gateway.config import GatewayConfig
 from gateway.deployment.certificates import Authority
-from gateway.loop.process import run
 
 FRAMES, ROUNDS = 150, 3
 TICKS = 10
-NAMES = "bench", "watch", "hr"
+NAMES = FLEET, "watch", STREAM
 
 
 def main() -> int:
     """Measure and print, or be the gateway of a measurement."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--gateway", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.gateway is not None:
         logging.basicConfig(level=logging.INFO if "NUMBA_CACHE_DIR" in os.environ else logging.ERROR)
-        folder: Path = options.gateway
-        settings = GatewayConfig(
-            fleet="bench", broker=_broker(folder, options.port), store=folder / "s.sqlite", policies=folder / "policies"
-        )
         with _small_packets(wait=options.wait):
-            return run(settings)
-    figures = measured() | first_frames()
-    show(figures, as_json=options.json)
+            return run_gateway(_broker(options.gateway, options.port), options.gateway)
+    show(measured() | first_frames(), as_json=options.json)
     return 0
 
 
@@ -98,21 +86,8 @@ def first_frames() -> dict[str, float]:
 def _round(
     folder: Path, *, wait: bool, exchange: Callable[[Broker, int], list[Any]] = lambda broker, _: _exchange(broker)
 ) -> list[Any]:
-    now = time.time_ns() // 1000
-    policy = Policy(
-        fleet=NAMES[0],
-        device=NAMES[1],
-        stream=NAMES[2],
-        version=1,
-        clock=Clock(epoch_us=now - 2 * FRAMES * TICKS * 1_000_000, period_us=1_000_000),
-        frame_ticks=TICKS,
-        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=NoiseTable.binary(2_050_000_000, 2_050_000_000),
-        chains=BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)),
-        guarantee=Guarantee(epsilon=1.0, adversary="universal"),
-    )
-    (folder / "policies").mkdir()
-    (folder / "policies" / "hr.json").write_text(policy.to_json())
+    epoch_us = time.time_ns() // 1000 - 2 * FRAMES * TICKS * 1_000_000
+    write_policies(folder, [binary_policy(NAMES[1], TICKS, epoch_us)])
     authority = Authority.create(NAMES[0], datetime.now(UTC), 2)
     issued = authority.issue_server(["127.0.0.1"], datetime.now(UTC), 1)
     files = {"ca.pem": authority.pem().certificate, "broker.pem": issued.certificate, "broker.key": issued.key}
@@ -120,14 +95,12 @@ def _round(
         (folder / file).write_bytes(content)
     tls = f"cafile {folder}/ca.pem\ncertfile {folder}/broker.pem\nkeyfile {folder}/broker.key\n"
     tls += f"user {pwd.getpwuid(os.geteuid()).pw_name}\n"  # who may read these files
-    with start_broker("mosquitto", folder, tls) as (port, _):
-        command = [sys.executable, __file__, "--gateway", str(folder), "--port", str(port)]
-        with subprocess.Popen([*command, *(["--wait"] if wait else [])]) as gateway:
-            try:
-                with _small_packets(wait=wait):
-                    return exchange(_broker(folder, port), gateway.pid)
-            finally:
-                gateway.terminate()
+    with (
+        start_broker("mosquitto", folder, tls) as (port, _),
+        started(__file__, "--gateway", folder, "--port", port, *(["--wait"] if wait else [])) as gateway,
+        _small_packets(wait=wait),
+    ):
+        return exchange(_broker(folder, port), gateway.pid)
 
 
 def _exchange(broker: Broker) -> list[float]:
@@ -161,7 +134,7 @@ def _first_frame(broker: Broker, gateway: int) -> list[dict[str, float]]:
     topics = {topic_of("committed", *NAMES[:2]): "a durable frame", topic_of("estimate", *NAMES): "an estimate"}
 
     def heard(topic: str, _payload: bytes, _retained: bool) -> None:
-        seconds_of.setdefault(topics[topic], _processor(gateway))
+        seconds_of.setdefault(topics[topic], processor_seconds(gateway))
 
     link = Link(broker, client_id="device", subscriptions=tuple(topics), on_message=heard)
     link.start()
@@ -174,16 +147,10 @@ def _first_frame(broker: Broker, gateway: int) -> list[dict[str, float]]:
     finally:
         link.stop()
     before = 0.0
-    while (now := _processor(gateway)) - before > 0.2:
+    while (now := processor_seconds(gateway)) - before > 0.2:
         before = now
         time.sleep(5.0)
     return [{**seconds_of, "all kernels ready": now}]
-
-
-def _processor(process: int) -> float:
-    """Seconds of processor time that a process has taken."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _answered(answers: queue.Queue[int], first: int, number: int) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from figures import say_machine
+from figures import say_machine, table_head, table_row
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
@@ -99,7 +99,7 @@ def row(file: Path, column: str | None, epsilon: float, seed: int) -> str:
     best = min(means, key=lambda mean: mean.chosen)
     verdict = "**yes**" if 2.0 * best.error <= best.guess else "no"
     cells = [name, str(best.levels), f"{best.span:.3g}", f"{best.length * period / 3600:.3g} h"]
-    return f"| {' | '.join(cells)} | {best.error:.3g} | {best.guess:.3g} | {verdict} |"
+    return table_row([*cells, f"{best.error:.3g}", f"{best.guess:.3g}", verdict])
 
 
 def main() -> int:
@@ -111,8 +111,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
     say_machine()
-    columns = ["recording", "levels", "range", "window", "off by", "guessing", "useful"]
-    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    print(table_head(["recording", "levels", "range", "window", "off by", "guessing", "useful"]))
     for file in options.files or sorted(DATA.glob("*.csv.gz")):
         print(row(file, options.column, options.epsilon, options.seed), flush=True)
     return 0

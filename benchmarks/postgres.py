@@ -14,7 +14,6 @@ look, as far as that can be known: not where the oldest symbols of a stream are 
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import re
@@ -28,7 +27,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
-from figures import show
+from figures import command_line, seconds_of, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -61,9 +60,7 @@ LOOKS = 60
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = command_line(__doc__).parse_args()
     figures: dict[str, object] = {}
     with Postgres(fsync="on", full_page_writes="on", max_wal_size="4GB") as server, tempfile.TemporaryDirectory() as f:
         places: dict[str, Location] = {"PostgreSQL": server.fresh(), "SQLite": Path(f) / "store.sqlite"}
@@ -202,12 +199,7 @@ def _day(day: int) -> list[tuple[object, ...]]:
 
 def _median(run: Callable[[], None], times: int) -> float:
     """Milliseconds of the run in the middle."""
-    durations = []
-    for _ in range(times):
-        began = time.perf_counter()
-        run()
-        durations.append(time.perf_counter() - began)
-    return statistics.median(durations) * 1e3
+    return statistics.median(seconds_of(run) for _ in range(times)) * 1e3
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ Usage: python benchmarks/reading.py [--megabytes N] [--runs N] [--json]
 
 from __future__ import annotations
 
-import argparse
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -20,7 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
-from figures import show
+from figures import command_line, show
+from processes import children_seconds
 
 from tests.support.recording_forms import FORMS
 
@@ -66,19 +65,17 @@ def _processor_seconds(command: Sequence[str], runs: int) -> float:
     """The median processor time of a command."""
     seconds = []
     for _ in range(runs):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = children_seconds()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        seconds.append(children_seconds() - before)
     return statistics.median(seconds)
 
 
 def main() -> None:
     """Print the processor time of the command for each form, and how many times its peer's that is."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--megabytes", type=float, default=10.0)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -16,16 +16,16 @@ as printed, covers every start.
 
 from __future__ import annotations
 
-import gzip
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from figures import say_machine
-from numpy.typing import NDArray
+from figures import say_machine, table_head, table_row
 
+from fugu.chains.arrays import Ints
 from fugu.contract.losses import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
@@ -33,12 +33,14 @@ from fugu.privacy.quilts import group_dp_scale, mqm_approx, mqm_exact
 from fugu.privacy.transitions import count_transitions, transition_matrix
 from fugu_cli.demo.evaluation import RECORDINGS
 
-__all__ = ["activity_states", "column", "fitted", "heart_rate_states", "power_states"]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-Ints = NDArray[np.int64]
+from papers import recordings
+
+__all__ = ["activity_states", "fitted", "heart_rate_states", "power_states"]
+
 Scales = dict[str, list[float]]  # by mechanism, then by released part
 
-DATA = Path(__file__).parents[1] / "tests" / "data"
 EPSILONS = (0.2, 1.0, 5.0)
 PER_BIN = 2.0  # the scale of a bin of a histogram over that of a count
 LEGEND = """\
@@ -68,26 +70,19 @@ class Recording(NamedTuple):
     hour: int
 
 
-def column(name: str, index: int, folder: Path = DATA) -> Ints:
-    """A column of integers of a recording."""
-    with gzip.open(folder / f"{name}.csv.gz", "rt") as file:
-        values = np.loadtxt(file, delimiter=",", skiprows=1, usecols=index)
-    return np.asarray(values, dtype=np.int64)
-
-
 def heart_rate_states() -> Ints:
     """(n,) whether the heart of a sleeping person beats faster than its mean, beat by beat."""
-    return column("hr_sleep_N10", 2, RECORDINGS)
+    return recordings.heart(RECORDINGS, "N10").states
 
 
 def activity_states() -> tuple[Ints, Ints]:
     """(n,) level of activity of five people, minute by minute, and who it is."""
-    return column("activity4_nhanes", 2), column("activity4_nhanes", 0)
+    return recordings.activity(RECORDINGS, cut=False)[0]
 
 
 def power_states() -> Ints:
     """(n,) power of a household in steps of 200 W, minute by minute, renumbered: the steps that occur."""
-    return np.unique(column("power_uci_90d", 2), return_inverse=True)[1].astype(np.int64)
+    return recordings.power(RECORDINGS).states
 
 
 def fitted(states: Ints, segments: Ints | None = None, *, k: int) -> MarkovChain:
@@ -103,18 +98,18 @@ def fitted(states: Ints, segments: Ints | None = None, *, k: int) -> MarkovChain
     return chain
 
 
+def halves(title: str, fit: str, states: Ints, hour: int) -> Recording:
+    """A recording that is fitted on its first half, and released on the second."""
+    first, second = np.array_split(states, 2)
+    k = int(states.max()) + 1
+    return Recording(title, fit, (fitted(first, k=k),), (fitted(second, k=k),), len(second), hour)
+
+
 def heart_rate() -> Recording:
     """Two states, fitted on the first half of the night."""
-    states = heart_rate_states()
-    first, second = np.array_split(states, 2)
-    return Recording(
-        "Heart rate, asleep (2 states; an hour is 4,500 beats)",
-        "fitted on the first half of the night, released on the second",
-        (fitted(first, k=2),),
-        (fitted(second, k=2),),
-        len(second),
-        4500,
-    )
+    title = "Heart rate, asleep (2 states; an hour is 4,500 beats)"
+    fit = "fitted on the first half of the night, released on the second"
+    return halves(title, fit, heart_rate_states(), 4500)
 
 
 def activity() -> Recording:
@@ -147,16 +142,8 @@ def power() -> Recording:
 
 def coarse_power() -> Recording:
     """Everything from 5 kW on is one state, so that a half can be fitted."""
-    states = np.minimum(column("power_uci_90d", 2), 25)
-    first, second = np.array_split(states, 2)
-    return Recording(
-        "Household power, 5 kW and above as one state (26 states; 45 days)",
-        "fitted on the first half, released on the second",
-        (fitted(first, k=26),),
-        (fitted(second, k=26),),
-        len(second),
-        60,
-    )
+    title = "Household power, 5 kW and above as one state (26 states; 45 days)"
+    return halves(title, "fitted on the first half, released on the second", np.minimum(power_states(), 25), 60)
 
 
 def error(scale: float, bins: int, readings: int) -> float:
@@ -206,8 +193,7 @@ def table(recording: Recording) -> str:
     lines = [
         f"**{recording.title}**, {recording.fit}.",
         "",
-        f"| {' | '.join(header)} |",
-        f"|{' --- |' * len(header)}",
+        table_head(header),
         *_rows("hourly, scale of a bin", hourly, lambda scale: scale, ""),
         *_rows("hourly, error", hourly, lambda scale: 100.0 * error(scale, k, hour), " %"),
         *_rows("everything once, error", once, lambda scale: 100.0 * error(scale, k, ticks), " %"),
@@ -230,7 +216,7 @@ def _rows(name: str, scales: dict[float, Scales], value: Callable[[float], float
         means = [float(np.mean([value(scale) for scale in mechanism])) for mechanism in mechanisms.values()]
         cells = [_text(mean, unit) for mean in means]
         cells.insert(4, f"{means[2] / means[3]:.2f}")
-        lines.append(f"| {name} | {epsilon:g} | {' | '.join(cells)} |")
+        lines.append(table_row([name, f"{epsilon:g}", *cells]))
     return lines
 
 

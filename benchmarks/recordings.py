@@ -14,7 +14,6 @@ import csv
 import gzip
 import json
 import math
-import os
 import random
 import shlex
 import subprocess
@@ -23,13 +22,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from figures import say_machine
+from classes import FILES
+from figures import say_machine, table_head, table_row
+from processes import children_seconds
 
 from fugu.library.auto_words import percent
 from fugu.recordings.summary import time_words
 
-ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/data").glob("hr_*.gz"))
 COLUMNS = ("recording", "question", "promise", "verdict", "off by", "guessing", "attackers", "without", "s")
 _FIRST = slice(0, 90)
 
@@ -49,23 +48,19 @@ def thinned(file: Path, gone: str, folder: Path) -> Path:
 
 def planned(words: list[str]) -> tuple[dict[str, Any], int, float]:
     """Output of a command, its exit code, and seconds of processor time."""
-    before = os.times()
+    before = children_seconds()
     command = [sys.executable, "-m", "fugu", "plan", "auto", *words, "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    after = os.times()
-    seconds = after.children_user + after.children_system - before.children_user - before.children_system
     document = json.loads(ended.stdout) if ended.stdout.startswith("{") else {"error": ended.stderr.strip()}
-    return document, ended.returncode, seconds
+    return document, ended.returncode, children_seconds() - before
 
 
 def asked(document: dict[str, Any], options: list[str]) -> str:
     """The question, in words."""
-    states = document["discretiser"]["states"] if document["discretiser"] else []
+    discretiser = document["discretiser"] or {"kind": "cells", "states": []}
+    states = discretiser["states"]
     kinds = {"cells": "place", "baseline": "above its mean"}
-    words = kinds.get(
-        (document["discretiser"] or {"kind": "cells"})["kind"],
-        states[-1] if len(states) == 2 else f"{len(states)} states",
-    )
+    words = kinds.get(discretiser["kind"], states[-1] if len(states) == 2 else f"{len(states)} states")
     return " ".join([words if words == document["answers"] else f"{document['answers']} of {words}", *options])
 
 
@@ -84,14 +79,8 @@ def row(words: list[str]) -> list[str]:
     name = Path(words[0]).name.split(".")[0]
     document, code, seconds = planned(words)
     if "error" in document or code not in (0, 3):
-        return [
-            name,
-            " ".join(words[1:]),
-            "-",
-            f"exit {code}: {document.get('error', '')[_FIRST]}",
-            *["-"] * 4,
-            f"{seconds:.0f}",
-        ]
+        problem = f"exit {code}: {document.get('error', '')[_FIRST]}"
+        return [name, " ".join(words[1:]), "-", problem, *["-"] * 4, f"{seconds:.0f}"]
     period, best = document["readings"].get("period_seconds"), document["recommended"]
     yes = best["kind"] != "none"
     judged = [
@@ -116,14 +105,14 @@ def row(words: list[str]) -> list[str]:
 def main() -> int:
     """Print the table, a row at a time."""
     say_machine()
-    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}", flush=True)
+    print(table_head(COLUMNS), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for words in [shlex.split(each) for each in sys.argv[1:]] or [[str(file)] for file in FILES]:
             if "--without" in words:
                 place = words.index("--without")
                 file = thinned(Path(words[0]), words[place + 1], Path(folder))
                 words = [str(file), *words[1:place], *words[place + 2 :]]
-            print(f"| {' | '.join(row(words))} |", flush=True)
+            print(table_row(row(words)), flush=True)
     return 0
 
 

@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,7 +19,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from figures import show
+from figures import command_line, show
+from gateways import run_gateway
+from processes import processor_seconds, started
 
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.frames import SymbolFrame
@@ -32,8 +31,6 @@ from fugu_cli.demo.processes import start_broker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
-from gateway.config import GatewayConfig
-from gateway.loop.process import run
 from gateway.store.journal import Received
 from tests.support.scenes import BINARY, OTHER, Scene, frames, policy, write_policies
 
@@ -44,20 +41,14 @@ PATIENCE = 300.0
 
 def main() -> int:
     """Measure and print, or be the gateway of a measurement."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--devices", type=int, default=300)
     parser.add_argument("--gateway", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     if options.gateway is not None:
-        folder: Path = options.gateway
-        return run(
-            GatewayConfig(
-                fleet="home", broker=Broker(port=options.port), store=folder / "s.sqlite", policies=folder / "policies"
-            )
-        )
+        return run_gateway(Broker(port=options.port), options.gateway, "home")
     figures: dict[str, object] = {"devices": options.devices}
     for what, gaps in (("one version", 0), (f"two versions, {GAPS} gaps", GAPS)):
         with tempfile.TemporaryDirectory() as name:
@@ -84,12 +75,11 @@ def _measure(folder: Path, options: argparse.Namespace, gaps: int) -> Iterable[t
 
 
 def _policies(device: str, number: int, *, changed: bool) -> list[Policy]:
-    tables = (OTHER, BINARY) if not changed else (BINARY, OTHER)
-    some = [
+    tables = (BINARY, OTHER) if changed else (OTHER,)
+    return [
         policy(version, device=device, table=table, chains=CLASSES[number % 2])
-        for version, table in zip((1, 2), tables, strict=True)
+        for version, table in enumerate(tables, 1)
     ]
-    return some if changed else some[:1]
 
 
 def _take(scene: Scene, devices: list[str], symbol_frames: list[SymbolFrame]) -> float:
@@ -110,25 +100,17 @@ def _start(folder: Path, port: int, devices: int) -> tuple[float, float]:
         if len(heard) >= devices:
             done.set()
 
-    command = [sys.executable, __file__, "--gateway", str(folder), "--port", str(port)]
     began = time.monotonic()
-    with subprocess.Popen(command) as gateway:
+    with started(__file__, "--gateway", folder, "--port", port) as gateway:
         link = Link(
             Broker(port=port), client_id="start", subscriptions=("fugu/2/home/description/+/+",), on_message=message
         )
         link.start()
         try:
             assert done.wait(PATIENCE), f"{len(heard)} of {devices} descriptions"
-            clock = time.monotonic() - began
-            return clock, _processor(gateway.pid)
+            return time.monotonic() - began, processor_seconds(gateway.pid)
         finally:
             link.stop()
-            gateway.send_signal(signal.SIGTERM)
-
-
-def _processor(pid: int) -> float:
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -9,19 +9,18 @@ true states of all other days.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from figures import say_machine
+from figures import command_line, say_machine
 
 from fugu.attackers.outputs import release_counts
-from fugu.attackers.stretches import StretchAttack, attack_stretches
+from fugu.attackers.stretches import attack_stretches
 from fugu.chains.arrays import Ints
-from fugu.contract.discretisers import Categories, Thresholds
+from fugu.contract.discretisers import Thresholds
 from fugu.planning.states import states_of
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.randomised_response import allowed_ratios
@@ -37,12 +36,10 @@ EPSILON = 1.0
 
 def main() -> int:
     """Attack, and print a row for each recording and stretch."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true")
-    as_json = parser.parse_args().json
+    options = command_line(__doc__).parse_args()
     say_machine()
     rows = [row for name, file in RECORDINGS for row in attacked(name, DATA / f"{file}_states.csv.gz")]
-    if as_json:
+    if options.json:
         print(json.dumps(rows))
         return 0
     print("recording | stretch | noise for | scale | right | guess | odds moved by, at most | allowed")
@@ -61,7 +58,8 @@ def attacked(name: str, file: Path) -> list[dict[str, object]]:
         promise = 1.0 / math.log(min(allowed_ratios(chains, EPSILON, "universal", ticks)))
         for what, scale in (("the promise", promise), ("the floor", ticks / EPSILON)):
             noisy = release_counts(*(states, segments, WINDOW, Fraction(scale), ((1,),), np.random.default_rng(1)), k=2)
-            best = strongest(attack_stretches(states, segments, noisy, (1,), ticks, WINDOW, EPSILON))
+            attacks = attack_stretches(states, segments, noisy, (1,), ticks, WINDOW, EPSILON)
+            best = max(attacks, key=lambda attack: attack.furthest)
             rows.append(
                 {
                     "recording": name,
@@ -80,13 +78,7 @@ def attacked(name: str, file: Path) -> list[dict[str, object]]:
 def minutes(file: Path) -> Ints:
     """The states of a recording, minute by minute."""
     readings = read_readings(file, ReadOptions(column="state"))
-    discretiser: Categories | Thresholds = Thresholds(edges=(0.5,), states=("off", "on"))
-    return states_of(discretiser, readings.values, readings.segments)
-
-
-def strongest(attacks: tuple[StretchAttack, ...]) -> StretchAttack:
-    """The attack whose odds moved furthest."""
-    return max(attacks, key=lambda attack: attack.furthest)
+    return states_of(Thresholds(edges=(0.5,), states=("off", "on")), readings.values, readings.segments)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from figures import say_machine
+from figures import say_machine, table_head, table_row
 
 from fugu.contract.chains import BoundedChains
 from fugu.contract.errors import FuguError
@@ -62,7 +62,7 @@ def row(file: Path) -> str:
             cells.append(f"{bold}{percent(error)}{bold}" if candidates else "-")
     name = file.name if file.parent == DATA else str(file)
     window = time_words(lengths[0] * period)
-    return " | ".join(["", f"`{name}`", window, percent(best.guess_error), *cells, ""]).strip()
+    return table_row([f"`{name}`", window, percent(best.guess_error), *cells])
 
 
 def certificate(ticks: int, times: int = 500) -> float:
@@ -80,8 +80,7 @@ def main() -> int:
     """Print the table."""
     say_machine()
     titles = [f"epsilon {epsilon:g}: {name}" for epsilon in EPSILONS for name in ("a tick", "10 min", "1 h", "8 h")]
-    columns = ["recording", "window", "guessing", *titles]
-    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    print(table_head(["recording", "window", "guessing", *titles]))
     for file in [Path(name) for name in sys.argv[1:]] or sorted(DATA.glob("*.csv.gz")):
         try:
             print(row(file), flush=True)

@@ -8,12 +8,11 @@ group counts on m = N/2 honest homes, a sum needs m + N/10, and a fifth of the h
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from typing import NamedTuple
 
-from figures import say_machine
+from figures import command_line, say_machine
 from groups import DATA, RECORDINGS
 
 import fugu
@@ -41,8 +40,7 @@ def opened(homes: int, away: float) -> float:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rows = []

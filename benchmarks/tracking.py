@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from fugu.chains.tracking import fixed_lag, follow, moves_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from figures import say_machine
+from figures import say_machine, times_in_turns
 
 from tests.support import naive_tracking
 
@@ -48,22 +47,18 @@ def compare(side: int, *, sparse: bool) -> None:
     steps = [naive_tracking.stepping(matrix)] * (TICKS - 1)
     ours, twin = follow(distribution, moves, kinds, seen), naive_tracking.follow(distribution, steps, seen)
     assert np.allclose(ours.beliefs, twin.beliefs, rtol=0, atol=1e-12)
-    tasks: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-        "filter": (
-            lambda: follow(distribution, moves, kinds, seen),
-            lambda: naive_tracking.follow(distribution, steps, seen),
-        ),
-        "smoother": (lambda: fixed_lag(ours, moves, kinds, LAG), lambda: naive_tracking.fixed_lag(twin, steps, LAG)),
+    tasks: dict[str, dict[str, Callable[[], object]]] = {
+        "filter": {
+            "kernels": lambda: follow(distribution, moves, kinds, seen),
+            "numpy": lambda: naive_tracking.follow(distribution, steps, seen),
+        },
+        "smoother": {
+            "kernels": lambda: fixed_lag(ours, moves, kinds, LAG),
+            "numpy": lambda: naive_tracking.fixed_lag(twin, steps, LAG),
+        },
     }
     for name, pair in tasks.items():
-        times: tuple[list[float], list[float]] = ([], [])
-        for turn in range(TURNS + 1):
-            for which, run in enumerate(pair):
-                started = time.perf_counter()
-                run()
-                if turn:
-                    times[which].append((time.perf_counter() - started) * 1e3)
-        kernel, numpy = map(statistics.median, times)
+        kernel, numpy = (1e3 * statistics.median(times) for times in times_in_turns(pair, TURNS).values())
         form = "sparse" if len(moves.dense) == 0 else "dense"
         print(f"  {states:5d} cells, {form:7s}{name:10s}{kernel:10.2f}{numpy:10.2f}{numpy / kernel:8.2f}")
 

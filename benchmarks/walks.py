@@ -17,7 +17,6 @@ Definitions:
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import runpy
@@ -35,7 +34,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
-from figures import show
+from figures import command_line, show
 from weight import PACKAGES
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def main() -> int:
     """Count and print, or be a program whose walk is counted."""
     if sys.argv[1:2] == ["--traced"]:
         return _traced(Path(sys.argv[2]), sys.argv[3:])
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--files", action="store_true", help="name the files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

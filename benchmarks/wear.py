@@ -20,10 +20,17 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from figures import say_machine
+from agents import write_agent
+from figures import command_line, say_machine
 
+from edge_agent.agent import Agent
+from edge_agent.config import load
 from edge_agent.device_clock import SystemClock
+from edge_agent.outbox import Outbox
+from edge_agent.randomiser import system_entropy
+from edge_agent.sensors.sharing import open_sensors
 from fugu.host.process import Wake
+from fugu.mqtt import Broker
 
 TICKS = 100
 HOUR = 3600
@@ -44,8 +51,7 @@ CASES = {
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--folder", help="where the outbox is: on the disk to measure")
     parser.add_argument("--child", nargs=2, metavar=("CASE", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -88,46 +94,10 @@ def measured(case: str, where: str | None) -> tuple[float | None, float, float]:
 
 def run_agent(case: str, folder: Path) -> dict[str, int]:
     """Bytes that the agent's process writes in the hour after its first frame."""
-    from edge_agent.agent import Agent
-    from edge_agent.config import load
-    from edge_agent.outbox import Outbox
-    from edge_agent.randomiser import system_entropy
-    from edge_agent.sensors.sharing import open_sensors
-    from firmware_sim.devices import simulate_recording
-    from fugu.contract.chains import BinaryChains
-    from fugu.contract.discretisers import Thresholds
-    from fugu.contract.policy import Clock, Policy
-    from fugu.mqtt import Broker
-    from fugu.privacy.randomised_response import calibrate
-
-    sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
-    from tests.support.processes import write_device
-
     durability, grace, there, seconds = CASES[case]
-    chains = BinaryChains(q=(0.08938, 0.08938), r=(0.10924, 0.10924))
-    calibration = calibrate(chains, 1.0)
-    policy = Policy(
-        fleet="bench",
-        device="watch",
-        stream="hr",
-        version=1,
-        clock=Clock(epoch_us=0, period_us=1_000_000),
-        frame_ticks=TICKS,
-        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-        table=calibration.table,
-        chains=chains,
-        guarantee=calibration.guarantee,
-    )
-    simulate_recording(folder / "readings.csv", policy, [0, 0, 1, 1] * 1000)
-    nobody = Broker(port=9)
-    config = write_device(
-        *(folder, policy, folder / "readings.csv", "value", nobody), loop=True, drain_seconds=0.0, grace_seconds=grace
-    )
-    config.write_text(f'durability = "{durability}"\n{config.read_text()}')
-    plan = load(config)
+    keys = {"drain_seconds": 0.0, "grace_seconds": grace, "durability": durability}
+    plan = load(write_agent(folder, Broker(port=9), "watch", TICKS, 0, 1_000_000, **keys))
     written_bytes: dict[str, int] = {}
-    agent = Agent(plan, open_sensors(plan.streams), system_entropy(), SkippingClock(lambda second: look(second)))
-    outbox: Outbox = agent._outbox
 
     def look(second: int) -> None:
         if second == TICKS + 5:
@@ -140,6 +110,8 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
         elif there and second % 10 == 0 and (newest := outbox.frames.newest) > 0:
             outbox.frames.forget_committed("hr", second, (), sent_through=newest, grace_seconds=grace)
 
+    agent = Agent(plan, open_sensors(plan.streams), system_entropy(), SkippingClock(look))
+    outbox: Outbox = agent._outbox
     agent.run()
     return written_bytes
 

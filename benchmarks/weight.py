@@ -15,7 +15,6 @@ Definitions:
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
 import json
@@ -23,6 +22,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from figures import command_line
 
 from edge_agent import __main__ as agent
 from fugu_cli import app, edge
@@ -35,9 +36,7 @@ _QUIET = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, toke
 
 def main() -> int:
     """Count and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = command_line(__doc__).parse_args()
     counts = weigh(Path(__file__).resolve().parent.parent)
     if options.json:
         print(json.dumps(counts))
