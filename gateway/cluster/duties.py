@@ -46,13 +46,20 @@ def duty_of(settings: GatewayConfig, role: str) -> Alone:
     return WholeFleet(settings, shards) if shard is None else OneShard(settings, shard)
 
 
-class OneShard(Alone):
+class _Sharing(Alone):
+    """The duty of a process that shares the devices with others."""
+
+    def _open_channel(self, lease: Lease | None = None) -> ShardChannel:
+        """Open a channel between the processes, until the end of the duty."""
+        return self.opened.enter_context(closing(ShardChannel(channel_of(self._settings.store), lease)))
+
+
+class OneShard(_Sharing):
     """The duty of a shard: one of several processes that share the devices."""
 
     def __init__(self, settings: GatewayConfig, shard: Shard) -> None:
         super().__init__(settings)
         self._shard = shard
-        self._channels: list[ShardChannel] = []
         self.broker = shard_account(settings.broker, shard.index, shard.count)
         self.client_id += f"-{shard.index}"
         self.path = part_of(settings.store, f"shard-{shard.index}")
@@ -84,19 +91,12 @@ class OneShard(Alone):
 
     def open(self, loop: Loop) -> Recorder | None:
         """Make the parts that take the frames of the shard's devices."""
-        channel = ShardChannel(channel_of(self._settings.store))
-        self._channels.append(channel)
-        beat_channel = ShardChannel(channel_of(self._settings.store), Lease(f"beats-{self._shard.index}", take=True))
-        self._channels.append(beat_channel)
+        channel = self._open_channel()
+        beat_channel = self._open_channel(Lease(f"beats-{self._shard.index}", take=True))
         self.says_to = partial(beat_channel.beat, self._shard.index)
         recorder, _ = self._add_frame_parts(loop, channel.needed_ticks, lambda: channel.is_known)
         loop.parts.append(OwnDevices(self._shard, loop.store, loop.link, loop.catalogue, loop.counters))
         return recorder
-
-    def close(self) -> None:
-        """Close the channels to the fleet's process."""
-        while self._channels:
-            self._channels.pop().close()
 
 
 def shard_account(gateway: Broker, index: int, count: int) -> Broker:
@@ -174,7 +174,7 @@ class FleetProgress(StoreProgress):
         return question.devices
 
 
-class WholeFleet(Alone):
+class WholeFleet(_Sharing):
     """The duty of the process of the whole fleet: the work that a site does once, and no shard does."""
 
     shares = True
@@ -182,8 +182,6 @@ class WholeFleet(Alone):
     def __init__(self, settings: GatewayConfig, shards: int) -> None:
         super().__init__(settings)
         self._shards = shards
-        self._channel: ShardChannel | None = None
-        self._watch: ShardWatch | None = None
 
     def store(self) -> Store:
         """Open the store, and take the fleet's lease even from a process that has it. Raises StoreError."""
@@ -191,7 +189,7 @@ class WholeFleet(Alone):
 
     def details(self) -> dict[str, object]:
         """The missing shards under `missing`, for the gateway's status."""
-        missing = () if self._watch is None else self._watch.missing
+        missing = () if self.elsewhere is None else self.elsewhere.missing
         return {"missing": [f"shard {index}/{self._shards}" for index in missing]}
 
     def arrange(self, store: Store) -> None:
@@ -202,23 +200,17 @@ class WholeFleet(Alone):
         """Make the parts of which a site has one, and the watch over the shards. Return `None`: shards take frames."""
         settings, catalogue = self._settings, loop.catalogue
         catalogue.retire(loop.store.policy_documents())
-        self._channel = channel = ShardChannel(channel_of(settings.store), Lease("fleet", take=True))
+        channel = self._open_channel(Lease("fleet", take=True))
         channel.begin()
         loop.link.unsubscribe(frame_topics(settings.fleet))  # an earlier session may have subscribed to all frames
-        shard_watch = ShardWatch(ShardChannel(channel_of(settings.store)), self._shards, loop.counters)
-        self.elsewhere = self._watch = shard_watch
+        watch_channel = ShardChannel(channel_of(settings.store))
+        self.elsewhere = shard_watch = ShardWatch(watch_channel, self._shards, loop.counters)
+        self.opened.callback(shard_watch.stop)
         progress = FleetProgress(loop.store, self._shards, lambda: shard_watch.missing)
         self._add_site_parts(loop, loop.make_monitor([]), lambda: progress)
         loop.parts.append(ShardReader(loop.store, channel, progress, self._releasing))
         shard_watch.start()
         return None
-
-    def close(self) -> None:
-        """Stop the watch over the shards, and close the channel."""
-        if self._watch is not None:
-            self._watch.stop()
-        if self._channel is not None:
-            self._channel.close()
 
 
 class OwnDevices(Part):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,6 +69,7 @@ class Alone:
         elsewhere: the other processes that it speaks for, `None` without any.
         shares: whether other processes store the frames.
         says_to: receives the process's health, in place of the topic `health`.
+        opened: closes what the duty has opened beside store and parts.
     """
 
     shares = False
@@ -82,6 +84,7 @@ class Alone:
         self.will: Will | None = Will(topic_of("health", settings.fleet), Health(online=False).encode())
         self.elsewhere: Elsewhere | None = None
         self.says_to: Callable[[Mapping[str, Any]], None] | None = None
+        self.opened = ExitStack()
 
     def owns(self, device: str) -> bool:
         """Return whether the process has to know a device."""
@@ -114,9 +117,6 @@ class Alone:
 
         self._add_site_parts(loop, monitor, progress)
         return recorder
-
-    def close(self) -> None:
-        """Close what this duty has opened beside store and parts."""
 
     def _needed_ticks(self) -> dict[tuple[str, str], int]:
         return {} if self._releasing is None else self._releasing.needed()

@@ -309,7 +309,7 @@ class Gateway:
     def _close(self) -> None:
         if self._metrics is not None:
             self._metrics.stop()
-        self._duty.close()
+        self._duty.opened.close()
         self._store.close()
         while self._parts:
             self._parts.pop().close()

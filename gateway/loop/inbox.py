@@ -20,7 +20,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind, Windows
 from gateway.estimates.symbols import Symbols
 from gateway.parts import Message
-from gateway.store.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at
+from gateway.store.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at, time_us
 from gateway.store.symbols import Columns
 
 __all__ = ["Acknowledged", "Inbox", "Ingest", "Usage"]
@@ -313,7 +313,7 @@ class Ingest:
         self,
         catalogue: Catalogue,
         counters: Counter[str],
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        now_us: Callable[[], int] = time_us,
         on_refused: Callable[[str, Reason], None] = lambda _topic, _reason: None,
         streams: Streams | None = None,
         usage: Usage | None = None,

@@ -33,7 +33,7 @@ from fugu.mqtt import Link
 from gateway.estimates.symbols import Reports
 from gateway.loop.recorder import Recorder
 from gateway.parts import Part
-from gateway.store.journal import Heard
+from gateway.store.journal import Heard, time_us
 from gateway.store.store import Outgoing, Store
 
 __all__ = ["Publisher"]
@@ -48,7 +48,7 @@ class WatermarkCounter:
     def __init__(
         self,
         store: Store,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        now_us: Callable[[], int] = time_us,
         elapsed_us: Callable[[], int] = lambda: time.monotonic_ns() // 1000,
     ) -> None:
         self._store = store

@@ -29,6 +29,7 @@ from gateway.loop.recorder import Recorder
 from gateway.parts import Part
 from gateway.store.coverage import Place
 from gateway.store.engine import Lease, LedgerError
+from gateway.store.journal import time_us
 from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
 from gateway.store.store import SYMBOLS, Aged, Forgotten, Frames, Store, StoreError
@@ -71,7 +72,7 @@ class Retention(Part):
         needed: Callable[[], dict[tuple[str, str], int]],
         lag: int,
         counters: Counter[str],
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        now_us: Callable[[], int] = time_us,
         seconds: Callable[[], float] = time.monotonic,
         may_forget: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -215,7 +216,7 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
         store.rewrite()
     if ledger is not None:
         with closing(Ledger(ledger, create=False)) as open_ledger, _erasing(device, f"ledger {ledger.name}"):
-            open_ledger.forget(device, time_us=time.time_ns() // 1000)
+            open_ledger.forget(device, time_us=time_us())
     return forgotten
 
 

@@ -37,7 +37,7 @@ from gateway.loop.release_part import Releasing
 from gateway.parts import Message, Part
 from gateway.releases.sums import SumWindow
 from gateway.store.engine import LedgerError
-from gateway.store.journal import Heard, newest_tick
+from gateway.store.journal import Heard, newest_tick, time_us
 from gateway.store.store import Store
 from gateway.store.sums import Opening, StoredReport
 
@@ -50,10 +50,6 @@ _AGAIN_SECONDS = 60.0
 _DAY_US = 86_400_000_000
 _PAGES = 8
 """Pages of a request that are published in a round."""
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
 
 
 class Reports(Part):
@@ -73,7 +69,7 @@ class Reports(Part):
         owe_watermark: Callable[[str], None],
         on_refused: Callable[[str, Reason], None],
         tell: Callable[[Sequence[Heard]], None],
-        now_us: Callable[[], int] = _now_us,
+        now_us: Callable[[], int] = time_us,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -168,7 +164,7 @@ class Sums(Part):
         releasing: Releasing | None,
         counters: Counter[str],
         on_lost: Callable[[str, str], None],
-        now_us: Callable[[], int] = _now_us,
+        now_us: Callable[[], int] = time_us,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store

@@ -33,7 +33,7 @@ from fugu.places.tables import TableError, compile_noise
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.points import MeasureModel, Points
 from gateway.parts import Part
-from gateway.store.journal import Heard, tick_at
+from gateway.store.journal import Heard, tick_at, time_us
 from gateway.store.points import Measured
 from gateway.store.store import Store
 
@@ -95,7 +95,7 @@ class TableSender(Part):
         points: Points,
         link: Link,
         counters: Counter[str],
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        now_us: Callable[[], int] = time_us,
         table_bytes: Callable[[str, str, TimedTable], bytes] | None = None,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:

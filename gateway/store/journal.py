@@ -11,6 +11,7 @@ again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -25,11 +26,18 @@ from fugu.contract.policy import Clock
 from fugu.contract.sentences import instant
 from gateway.store.symbols import Bytes, Columns
 
-__all__ = ["Arrivals", "Heard", "Received", "Streams", "grown", "newest_tick", "parse", "tick_at", "wall_time"]
+__all__ = [
+    *("Arrivals", "Heard", "Received", "Streams", "grown", "newest_tick", "parse", "tick_at", "time_us", "wall_time")
+]
 
 
 TOLERANCE_US = 60_000_000
 """By how much a device's clock may be ahead of the gateway's, unless two periods are more."""
+
+
+def time_us() -> int:
+    """The Unix time now, in microseconds."""
+    return time.time_ns() // 1000
 
 
 def tick_at(clock: Clock, now_us: int) -> int:
