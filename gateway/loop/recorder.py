@@ -366,7 +366,7 @@ class Recorder:
             sequence = _Sequence(self._store.stream_id(device, name))
             if (number := sequence.number) is not None:
                 journal_intervals = self._store.symbols.tail.intervals(number)
-                sequence.coverage = Coverage([*self._store.coverage(number), *journal_intervals])
+                sequence.coverage = Coverage([*self._store.aged.coverage(number), *journal_intervals])
                 sequence.shifts = self._store.shifts(number)
                 sequence.begin = self._store.aged.begin(number)
                 sequence.rewritten = bool(journal_intervals)

@@ -276,7 +276,19 @@ class AgedStore:
     def sequences(self, after: int, limit: int) -> list[Place]:
         """The next sequences of owned devices above number `after`, in order, `limit` at most; empty after the last."""
         query = "SELECT id, device, stream FROM streams WHERE id>? ORDER BY id LIMIT ?"
-        return [Place(*row) for row in _owned_rows(self._db, self._owns, query, after, limit)]
+        return [Place(*row) for row in self.owned_rows(query, after, limit)]
+
+    def owned_rows(self, query: str, after: int, limit: int) -> list[Any]:
+        """The first page of a query's rows that has any of owned devices, without the others; empty after the last.
+
+        A row begins with a number, which orders the rows, and a device. The query has a `?` for the number before the
+        page, and one for the most rows of a page.
+        """
+        while rows := self._db.execute(query, (after, limit)).fetchall():
+            if owned_rows := [row for row in rows if self._owns(row[1])]:
+                return owned_rows
+            after = rows[-1][0]
+        return []
 
     def oldest(self, frames: Frames, number: int, limit: int) -> list[Aged]:
         """The first frames of a sequence, `limit` at most."""
@@ -326,7 +338,7 @@ class AgedStore:
             rows = np.flatnonzero(journal.number == number)
             if len(rows):
                 spans = zip(journal.previous[rows].tolist(), journal.last[rows].tolist(), strict=True)
-                self.put_coverage(number, Coverage([*_coverage(self._db, number), *spans]).intervals)
+                self.put_coverage(number, Coverage([*self.coverage(number), *spans]).intervals)
             (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (number,)).fetchone()
             self._raise_begin(number, -1 if last is None else last + 1)
             symbols += self._symbols.erase(number)
@@ -335,6 +347,10 @@ class AgedStore:
             self._db.execute("DELETE FROM outbox WHERE stream=?", (number,))
             self._db.execute(f"DELETE FROM sent_tables WHERE stream=? AND {LIKELY}", (number,))
         return Forgotten(symbols, points, windows)
+
+    def coverage(self, number: int) -> list[tuple[int, int]]:
+        """The stored intervals (after, through] of ticks that a sequence has accounted for, without the journal's."""
+        return self._db.execute("SELECT after, through FROM intact_coverage WHERE stream=?", (number,)).fetchall()
 
     def put_coverage(self, number: int, intervals: Iterable[tuple[int, int]]) -> None:
         """Replace the stored intervals of ticks that a sequence has accounted for."""
@@ -355,24 +371,6 @@ class AgedStore:
             f"WHERE stream=? ORDER BY {frames.key} {order} LIMIT ?"
         )
         return [Aged(*row) for row in self._db.execute(query, (number, limit))]
-
-
-def _coverage(db: Database, number: int) -> list[tuple[int, int]]:
-    """The stored intervals (after, through] of a sequence."""
-    return db.execute("SELECT after, through FROM intact_coverage WHERE stream=?", (number,)).fetchall()
-
-
-def _owned_rows(db: Database, owns: Callable[[str], bool], query: str, after: int, limit: int) -> list[Any]:
-    """The first page of a query's rows that has any of owned devices, without the others; empty after the last page.
-
-    A row begins with a number, which orders the rows, and a device. The query has a `?` for the number before the page,
-    and one for the most rows of a page.
-    """
-    while rows := db.execute(query, (after, limit)).fetchall():
-        if owned_rows := [row for row in rows if owns(row[1])]:
-            return owned_rows
-        after = rows[-1][0]
-    return []
 
 
 _TABLES = """
@@ -536,10 +534,6 @@ class Store:
         shifts = self.shifts_of(numbers)
         return {number: (Coverage(intervals[number]), shifts[number]) for number in numbers}
 
-    def coverage(self, stream: int) -> list[tuple[int, int]]:
-        """The stored intervals (after, through] of ticks that a sequence has accounted for, without the journal's."""
-        return _coverage(self._db, stream)
-
     def shifts(self, stream: int | None) -> Shifts:
         """The shifts of a sequence: by how much its numbers are ahead of the wall clock; empty for `None`."""
         return Shifts(self._db.execute("SELECT shift, first, last FROM intact_shifts WHERE stream=?", (stream,)))
@@ -598,7 +592,7 @@ class Store:
             "SELECT serial, device, outbox.stream, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
             "WHERE serial>? ORDER BY serial LIMIT ?"
         )
-        rows = _owned_rows(self._db, self._owns, query, after, limit)
+        rows = self.aged.owned_rows(query, after, limit)
         return [Outgoing(serial, Place(number, device, name), frame) for serial, device, number, name, frame in rows]
 
     def newest_frames(self) -> dict[int, int]:

@@ -208,7 +208,7 @@ def test_a_device_that_scatters_its_frames_makes_no_endless_list_of_gaps(
     scene.record(*scattered)
     assert (scene.counters["stored"], scene.counters["scattered"]) == (50, 150)
     scene.recorder.seal(now=True)
-    assert len(scene.store.coverage(1)) == 50
+    assert len(scene.store.aged.coverage(1)) == 50
     through = scene.committed().streams[0].through
     assert through <= 490  # what was not taken is not said to be safe
     filling = [SymbolFrame(1, 10 * i, 10 * i + 1, bytes(9)) for i in range(49)]

@@ -68,7 +68,7 @@ def test_coverage_and_shifts_are_what_was_said_last(store: Store) -> None:
         merge = coverage.add(after, through)
         store.merge_coverage(1, *merge)
     store.merge_coverage(2, *(Coverage().add(0, 1) or pytest.fail("a set with nothing in it has changed")))
-    assert sorted(store.coverage(1)) == coverage.intervals == [(-1, 40), (FAR, FAR + 1)]
+    assert sorted(store.aged.coverage(1)) == coverage.intervals == [(-1, 40), (FAR, FAR + 1)]
     store.put_shifts(1, [Span(0, 0, 9), Span(5, 10, 19)], 0)
     store.put_shifts(1, [Span(5, 10, 29), Span(8, 30, FAR)], 5)
     shifts = store.shifts(1)

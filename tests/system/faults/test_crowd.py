@@ -128,7 +128,7 @@ def test_a_frame_a_second_of_a_thousand_devices_is_durable_and_memory_stays_flat
         for device in devices:
             number = store.stream_id(device.name, "hr")
             assert number is not None
-            assert store.coverage(number) == [(-1, device.sent * TICKS - 1)], device.name
+            assert store.aged.coverage(number) == [(-1, device.sent * TICKS - 1)], device.name
     assert [device.sent for device in devices] == [seconds] * many
     assert end < early * (1 + _GROWTH)
 
