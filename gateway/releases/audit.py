@@ -47,16 +47,7 @@ from gateway.releases.allowance import (
     noise_problems,
     readable_classes,
 )
-from gateway.releases.charges import (
-    ChargedTicks,
-    charges_beside,
-    clip,
-    first_peak,
-    nats,
-    overlay,
-    peak_of_sum,
-    units_above,
-)
+from gateway.releases.charges import ChargedTicks, charges_beside, clip, first_peak, nats, peak, summed, units_above
 from gateway.releases.entries import (
     SITE,
     Key,
@@ -520,14 +511,14 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
                 problems.append(f"entry {number}: {account.key}: does not compose with another release")
             if units:
                 near_runs = account.slice_near(first, last + 1)
-                account.runs[near_runs] = overlay(account.runs[near_runs], first, last, units)
+                account.runs[near_runs] = summed([*account.runs[near_runs], ChargedTicks(first, last, units)])
             elif not account.base:
                 problems.append(f"entry {number}: {account.key}: its device releases no windows")
             account.exclusive = number if exclusive else account.exclusive
             account.shifted |= units > 0 and shift != 0
             account.together |= len(member_accounts) > 1
             runs = [run for member in member_accounts for run in _charges_at(member, first, last, shift, device)]
-            total = peak_of_sum(runs) + account.base
+            total = peak(runs) + account.base
             account.raise_charge(total, runs, first)
             account.widen_ticks(first, last)
             if problem := _period_problem(account, row["payload"]):

@@ -24,7 +24,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
 from fugu.contract.windows import Mechanism
 from fugu.host.database import LEDGER
-from gateway.releases.charges import ChargedTicks, charges_beside, clip, last_above, nats, overlay, peak, peak_of_sum
+from gateway.releases.charges import ChargedTicks, charges_beside, clip, last_above, nats, peak, summed
 from gateway.releases.entries import (
     SITE,
     Account,
@@ -383,7 +383,8 @@ class Ledger:
             if book.others:
                 self._replace_runs(old_runs, new_runs)  # so that the charges of earlier devices count
             runs = runs_near.get(account.id, [])
-            runs_after = overlay(runs, release.first + shift, release.last + shift, charge) if charge else runs
+            own_run = ChargedTicks(release.first + shift, release.last + shift, charge)
+            runs_after = summed([*runs, own_run])
             self._refuse_charge(release, key, account, book, runs_after)
             old_runs += [(account.id, run.first) for run in set(runs) - set(runs_after)]
             new_runs += [(account.id, *run) for run in set(runs_after) - set(runs)]
@@ -417,16 +418,18 @@ class Ledger:
             problem = "its device releases no windows"
         if problem:
             raise LedgerError(f"{key}: ticks {first}..{last} are refused, because {problem}")
-        total = clip(runs, first, last)
-        total = total if charge else [ChargedTicks(first, last, peak(total))]
+        charges = clip(runs, first, last) if charge else [ChargedTicks(first, last, peak(clip(runs, first, last)))]
+        charges.append(ChargedTicks(first, last, base))
         for other in other_accounts:
             ahead = 0 if other.device == key.device else None if other.shifted else shift  # a device has one clock
             runs = self._runs(other.id) if ahead is None else self._runs_at(other.id, first - ahead, last - ahead)
-            for run in charges_beside(runs, first, last, ahead):
-                total = overlay(total, *run)
-        excess = [run for run in total if run.charge + base > account.allowance]
-        if excess:
-            raise _excess_error(key, excess[0].first, excess[-1].last, peak(excess) + base, account.allowance, together)
+            charges += charges_beside(runs, first, last, ahead)
+        if excess := [run for run in summed(charges) if run.charge > account.allowance]:
+            who = f"{key}, with all of {together}, which move together" if together else f"{key}"
+            raise LedgerError(
+                f"{who}: ticks {excess[0].first}..{excess[-1].last} would reach {nats(peak(excess)):.12g} of "
+                f"{nats(account.allowance):.12g} allowed, {nats(peak(excess) - account.allowance):.12g} too much"
+            )
 
     def _runs(self, account: int) -> list[ChargedTicks]:
         query = "SELECT first, last, charge FROM intact_runs WHERE account=?"
@@ -579,11 +582,11 @@ class Ledger:
         limits = [self._row(query, row.id) for row in (account, *other_accounts)]
         largest_allowance, base = map(max, zip(*limits, strict=True))
         clocks = self._by_clock((account, *other_accounts))
-        excess = sum(peak_of_sum(runs) for runs in clocks.values()) + base - account.allowance
+        excess = sum(peak(runs) for runs in clocks.values()) + base - account.allowance
         if excess > 0 and largest_allowance > account.allowance:
             shifted_clocks = {row.clock for row in other_accounts if row.device != key.device and self._runs(row.id)}
             last_ticks = (
-                last_above(runs, peak_of_sum(runs) - excess) + (ahead if clock in shifted_clocks else 0)
+                last_above(runs, peak(runs) - excess) + (ahead if clock in shifted_clocks else 0)
                 for clock, runs in clocks.items()
             )
             stretches.append(LouderTicks(max(last_ticks), min(excess, largest_allowance - account.allowance)))
@@ -737,7 +740,7 @@ class Ledger:
         """Add to an account the name and the largest charge of all streams that move with its own."""
         spent = account.spent
         if book.account is not None and book.others:
-            spent = sum(map(peak_of_sum, self._by_clock((book.account, *book.others)).values()))
+            spent = sum(map(peak, self._by_clock((book.account, *book.others)).values()))
         return account._replace(together=book.together, spent_together=spent)
 
     def _by_clock(self, accounts: Iterable[_Row]) -> dict[str, list[ChargedTicks]]:
@@ -764,16 +767,4 @@ def no_release_before(time_us: int) -> str:
     return (
         f"no release before {instant_text(instant(time_us))}, as was said when copies were put back "
         "(fugu gateway ledger resume --after sets another time)"
-    )
-
-
-def _excess_error(key: Key, first: int, last: int, charge: int, allowance: int, together: str = "") -> LedgerError:
-    """The error for a release that would raise the charge of ticks above the allowance.
-
-    `together` names the streams that move with the account's own; empty if it is alone.
-    """
-    who = f"{key}, with all of {together}, which move together" if together else f"{key}"
-    return LedgerError(
-        f"{who}: ticks {first}..{last} would reach {nats(charge):.12g} of {nats(allowance):.12g} allowed, "
-        f"{nats(charge - allowance):.12g} too much"
     )
