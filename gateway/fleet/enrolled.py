@@ -10,6 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from fugu.contract.envelope import Envelope, Kind, sign
@@ -106,7 +107,7 @@ class FleetPolicies:
         refused_answers = [(name, answer) for name, answer in answers if answer.outcome == "refused"]
         versions = {name: answer.version for name, answer in refused_answers if answer.in_force != answer.version}
         in_force = {name: answer.in_force for name, answer in answers if answer.in_force}
-        while refusals := self._registry.refusals(last_number=self._last_refusal):
+        while refusals := self._registry.refusals(self._last_refusal):
             self._last_refusal = refusals[-1].number
             refused_documents = [refusal for refusal in refusals if refusal.outcome == "refused"]
             self._ever_refused.update((refusal.device, refusal.version) for refusal in refused_documents)
@@ -155,11 +156,10 @@ class FleetPolicies:
 
 
 def _is_signed_under(root: RootDocument, envelope: Envelope) -> bool:
-    try:
+    with suppress(TrustError):
         verify_signatures(envelope, root.policy, root.public_keys)
-    except TrustError:
-        return False
-    return True
+        return True
+    return False
 
 
 class Signer:

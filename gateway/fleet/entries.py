@@ -176,6 +176,11 @@ def parse_share(text: str) -> Fraction:
     raise FleetError(f"{text[:40]!r} is no share: write 3%, 0.03 or 3/100")
 
 
+def _check_share(subject: str, share: Fraction) -> None:
+    if not 0 < share <= 1:
+        raise FleetError(f"{subject} of {share} is not above 0 and at most 1")
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A part of a rollout.
@@ -197,10 +202,9 @@ class Stage:
             raise FleetError("a stage is either a share or a group")
         if self.group:
             check_name(self.group, "group")
-        if self.share is not None and not 0 < self.share <= 1:
-            raise FleetError(f"a stage's share of {self.share} is not above 0 and at most 1")
-        if not 0 < self.success <= 1:
-            raise FleetError(f"a success threshold of {self.success} is not above 0 and at most 1")
+        if self.share is not None:
+            _check_share("a stage's share", self.share)
+        _check_share("a success threshold", self.success)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,10 +240,8 @@ class RolloutPlan:
             raise FleetError("every stage's share must be larger than the one before")
         if self.stages[0].gate:
             raise FleetError("the first stage begins with the start: it has no gate")
-        if not 0 < self.error <= 1:
-            raise FleetError(f"an error threshold of {self.error} is not above 0 and at most 1")
-        if not 0 < self.share <= 1:
-            raise FleetError(f"a rollout to a share of {self.share} is not above 0 and at most 1")
+        _check_share("an error threshold", self.error)
+        _check_share("a rollout to a share", self.share)
         if not 1 <= self.pace <= _MAX_PACE:
             raise FleetError(f"a pace of {self.pace} devices per minute is not in 1..{_MAX_PACE}")
         if not 1 <= self.patience_seconds <= _MAX_PATIENCE_SECONDS:

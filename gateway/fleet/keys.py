@@ -18,6 +18,7 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -283,8 +284,8 @@ def initialise(fleet: str, folder: Path, terms: Mapping[str, tuple[int, int, str
     never be met, or the fleet's name is invalid.
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(terms[role][1])] for role in ROLES}
-    thresholds = {role: terms[role][0] for role in ROLES}
-    root = _sign_root(_make_root(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
+    roles = {role: Role(keys=tuple(map(name_of, keys[role])), threshold=terms[role][0]) for role in ROLES}
+    root = _sign_root(_make_root(fleet, 1, roles, _publics(chain.from_iterable(keys.values()))), keys["root"])
     root.trust()
     new_folder(folder, private=True)
     for role in ROLES:
@@ -324,11 +325,13 @@ def rotate(
     document = old_root.document
     old_names = _names_to_replace(document, role, key)
     new_keys = [Ed25519PrivateKey.generate() for _ in range(len(old_names) if count is None else count)]
-    publics = {r: {n: document.keys[n] for n in role_of(document, r).keys} for r in ROLES}
-    publics[role] = {n: public for n, public in publics[role].items() if n not in old_names} | _publics(new_keys)
-    thresholds = {r: role_of(document, r).threshold for r in ROLES}
-    thresholds[role] = thresholds[role] if threshold is None else threshold
-    new_document = _make_root(document.fleet, document.version + 1, publics, thresholds)
+    roles = {name: role_of(document, name) for name in ROLES}
+    lasting_names = [name for name in roles[role].keys if name not in old_names]
+    roles[role] = Role(
+        keys=(*lasting_names, *map(name_of, new_keys)),
+        threshold=roles[role].threshold if threshold is None else threshold,
+    )
+    new_document = _make_root(document.fleet, document.version + 1, roles, document.keys | _publics(new_keys))
     root_keys = new_keys if role == "root" else []
     root = _sign_root(new_document, _signing_keys(document, new_document, files, root_keys, passphrases))
     old_root.trust().judge(encode_roots([root.payload]), "root", 0)
@@ -372,24 +375,26 @@ def _signing_keys(
 
 
 def _make_root(
-    fleet: str, version: int, public_keys: Mapping[RoleName, Mapping[str, str]], thresholds: Mapping[RoleName, int]
+    fleet: str, version: int, roles: Mapping[RoleName, Role], public_keys: Mapping[str, str]
 ) -> RootDocument:
-    root, policy, gateway = (Role(keys=tuple(public_keys[role]), threshold=thresholds[role]) for role in ROLES)
-    all_keys = {name: public for role in ROLES for name, public in public_keys[role].items()}
-    return RootDocument(fleet=fleet, version=version, keys=all_keys, root=root, policy=policy, gateway=gateway)
+    """The root with these roles, and the public keys of their names."""
+    keys = {name: public_keys[name] for role in ROLES for name in roles[role].keys}
+    root, policy, gateway = (roles[role] for role in ROLES)
+    return RootDocument(fleet=fleet, version=version, keys=keys, root=root, policy=policy, gateway=gateway)
 
 
 def _sign_root(document: RootDocument, keys: list[Ed25519PrivateKey]) -> Root:
     return Root(document, sign("root", write_document(document), keys).encode())
 
 
-def _publics(keys: list[Ed25519PrivateKey]) -> dict[str, str]:
+def _publics(keys: Iterable[Ed25519PrivateKey]) -> dict[str, str]:
     return {name_of(key): key.public_key().public_bytes_raw().hex() for key in keys}
 
 
 def role_of(document: RootDocument, role: RoleName) -> Role:
     """Return the keys and the threshold of a role in a root."""
-    return {"root": document.root, "policy": document.policy, "gateway": document.gateway}[role]
+    keys: Role = getattr(document, role)
+    return keys
 
 
 def _write_root(folder: Path, root: Root) -> None:

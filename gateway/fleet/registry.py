@@ -266,14 +266,13 @@ class Registry:
                 self._put_report(report)
         return stranger_count
 
-    def refusals(self, device: str | None = None, *, last_number: int = 0, limit: int = 1000) -> list[Refusal]:
-        """Return up to `limit` answers other than `accepted` after a number, of one device or all, oldest first."""
-        condition, parameters = ("", ()) if device is None else ("device=? AND", (device,))
+    def refusals(self, last_number: int = 0, limit: int = 1000) -> list[Refusal]:
+        """Return up to `limit` answers other than `accepted` after a number, oldest first."""
         query = (
             "SELECT number, time_us, device, version, outcome, reason FROM refusals "
-            f"WHERE {condition} number>? ORDER BY number LIMIT ?"
+            "WHERE number>? ORDER BY number LIMIT ?"
         )
-        return [Refusal._make(row) for row in self._select(query, *parameters, last_number, limit)]
+        return list(map(Refusal._make, self._select(query, last_number, limit)))
 
     # Documents
 
@@ -363,13 +362,13 @@ class Registry:
             "WHERE published=0 AND COALESCE(phase, '') NOT IN "
             "('paused', 'stopped', 'aborted') ORDER BY since_us, device LIMIT ?"
         )
-        return [Due._make(row) for row in self._select(query, limit)]
+        return list(map(Due._make, self._select(query, limit)))
 
     def note_sent(self, documents: Iterable[tuple[str, int]]) -> None:
         """Note that devices may have documents (device, version) from now on."""
         with self.transaction():
             query = "INSERT INTO sent (device, version) VALUES (?, ?) ON CONFLICT DO NOTHING"
-            self.db.executemany(query, list(documents))
+            self.db.executemany(query, documents)
 
     def sent_documents(self, last_number: int = 0) -> list[tuple[int, str, int]]:
         """Return number, device and version of the sent documents after `last_number`."""
@@ -379,7 +378,7 @@ class Registry:
         """Note that the broker has these documents (device, version); newer desired documents stay unpublished."""
         with self.transaction():
             query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
-            self.db.executemany(query, list(documents))
+            self.db.executemany(query, documents)
 
     def publish_again(self, versions: Mapping[str, int]) -> int:
         """Mark documents newer than the broker's `versions` by device as unpublished. Return their number."""
@@ -397,10 +396,10 @@ class Registry:
             query = "INSERT INTO history (time_us, who, what, subject, detail) VALUES (?, ?, ?, ?, ?)"
             self.db.execute(query, (time_us, actor, action, subject, detail))
 
-    def history(self, *, last_number: int = 0, limit: int = 1000) -> list[Event]:
+    def history(self, last_number: int = 0, limit: int = 1000) -> list[Event]:
         """Return up to `limit` events after a number, oldest first."""
         query = "SELECT number, time_us, who, what, subject, detail FROM history WHERE number>? ORDER BY number LIMIT ?"
-        return [Event._make(row) for row in self._select(query, last_number, limit)]
+        return list(map(Event._make, self._select(query, last_number, limit)))
 
     # Inside
 
@@ -409,17 +408,15 @@ class Registry:
         row = self.db.execute(
             "SELECT version, outcome, reason FROM reported WHERE device=?", (report.device,)
         ).fetchone()
-        in_force = report.version if report.outcome == "accepted" else report.in_force
+        is_accepted, is_new = report.outcome == "accepted", row != report[1:4]
+        in_force = report.version if is_accepted else report.in_force
         self.db.execute(
-            "INSERT INTO reported VALUES (:device, :in_force, :version, :outcome, :reason, :time, :stale) "
+            "INSERT INTO reported VALUES (:device, :in_force, :version, :outcome, :reason, :time_us, :stale) "
             "ON CONFLICT DO UPDATE SET in_force=COALESCE(:in_force, in_force), version=:version, outcome=:outcome, "
-            "reason=:reason, stale=:stale, since_us=CASE WHEN :new THEN :time ELSE since_us END",
-            {
-                **{"device": report.device, "in_force": in_force, "version": report.version, "outcome": report.outcome},
-                **{"reason": report.reason, "time": report.time_us, "stale": report.stale, "new": row != report[1:4]},
-            },
+            "reason=:reason, stale=:stale, since_us=CASE WHEN :new THEN :time_us ELSE since_us END",
+            report._asdict() | {"in_force": in_force, "new": is_new},
         )
-        if report.outcome == "accepted" or row == report[1:4]:
+        if is_accepted or not is_new:
             return
         (refusal_count,) = self.db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (report.device,)).fetchone()
         if refusal_count < MOST_REFUSALS:

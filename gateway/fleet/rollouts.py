@@ -41,6 +41,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from fugu.contract.errors import FuguError
@@ -280,7 +281,8 @@ def _offer(
 _GATEWAY = "gateway"
 _KEEP_CLOCK_US = 20_000_000
 """Least time between writes of steps that change only the clock, to spare the disk."""
-_STATE = "phase, stage, approved, clock_us, seen_us, slot_us, cause"
+_STATE = ("phase", "stage", "approved", "clock_us", "seen_us", "slot_us", "cause")
+_row_of = attrgetter(*_STATE)
 _IS_ACTIVE = "phase IN ('running', 'waiting', 'paused')"  # as the index of these rollouts has it
 _REPORTS = """
 SELECT m.device, d.online, d.last_seen_us, w.version, r.in_force, r.version, r.outcome,
@@ -327,7 +329,7 @@ class Rollouts:
         """Store a plan, and return its number; its devices are chosen at the start. Raises as `preview`."""
         with self._registry.transaction():
             self.preview(plan)
-            query = f"INSERT INTO rollouts (plan, {_STATE}, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            query = f"INSERT INTO rollouts (plan, {', '.join(_STATE)}, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
             number = int(self._db.execute(query, (plan.to_json(), *_row_of(RolloutState()), time_us)).lastrowid or 0)
             self._record(number, actor, "draft", plan.to_json(), time_us)
             return number
@@ -418,10 +420,10 @@ class Rollouts:
 
     def _load(self, number: int) -> Rollout:
         with self._registry.snapshot():
-            query = f"SELECT plan, created_us, ended_us, {_STATE} FROM rollouts WHERE number=?"
+            query = f"SELECT plan, created_us, ended_us, {', '.join(_STATE)} FROM rollouts WHERE number=?"
             if (row := self._db.execute(query, (number,)).fetchone()) is None:
                 raise FuguError(f"there is no rollout {number} in fleet {self._registry.fleet}")
-            plan_text, created, ended_us, phase, stage, approved, clock, seen_us, slot, cause = row
+            plan_text, created_us, ended_us, *values = row
             members: dict[int, list[str]] = {}
             offers: dict[str, _Offer] = {}
             query = (
@@ -434,13 +436,12 @@ class Rollouts:
                     offers[device] = _Offer(*offer)
         plan = RolloutPlan.from_json(plan_text)
         stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
-        return Rollout(
-            plan, RolloutState(phase, stages, stage, approved, clock, seen_us, slot, offers, cause), created, ended_us
-        )
+        state = RolloutState(stages=stages, offers=offers, **dict(zip(_STATE, values, strict=True)))
+        return Rollout(plan, state, created_us, ended_us)
 
     def _save(self, number: int, old: RolloutState, new: RolloutState, time_us: int | None = None) -> None:
         """Write a new state, and the offers that differ from the old state's."""
-        columns = ", ".join(f"{column}=?" for column in _STATE.split(", "))
+        columns = ", ".join(f"{column}=?" for column in _STATE)
         ended_us = None if new.phase in ACTIVE or new.phase == "draft" else time_us
         query = f"UPDATE rollouts SET {columns}, ended_us=? WHERE number=?"
         self._db.execute(query, (*_row_of(new), ended_us, number))
@@ -458,7 +459,3 @@ class Rollouts:
             newest_version = max(desired or 0, in_force or 0)
             reports[device] = DeviceReport(bool(online), last_seen, answer, in_force or desired, newest_version)
         return reports
-
-
-def _row_of(state: RolloutState) -> tuple[object, ...]:
-    return (state.phase, state.stage, state.approved, state.clock_us, state.seen_us, state.slot_us, state.cause)

@@ -16,6 +16,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import chain
 
 from fugu.contract.envelope import encode_roots
@@ -129,15 +130,13 @@ class FleetService(Part):
 
     def heard(self, message: Message) -> bool:
         """Note a device's status or answer. Return whether no other part needs the message."""
-        try:
+        with suppress(FuguError):  # counted by another reader of the message
             parsed = message.parsed
             if parsed.kind == "status" and parsed.fleet == self._fleet:
                 self._take_status(parsed.device, message.decode(Status))
             elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
                 self._take_answer(parsed.device, message)
                 return True
-        except FuguError:
-            return False  # counted by another reader of the message
         return False
 
     def _take_status(self, device: str, status: Status) -> None:

@@ -53,12 +53,16 @@ _MAX_FILE = 1 << 20
 
 
 class Signed(NamedTuple):
-    """A policy document, with the number of its valid signatures of policy keys."""
+    """A policy document, whose signatures are valid and of policy keys."""
 
     document: PolicyDocument
     envelope: Envelope
-    signatures: int
     needed_signatures: int
+
+    @property
+    def signatures(self) -> int:
+        """The number of signatures."""
+        return len(self.envelope.signatures)
 
     @property
     def is_complete(self) -> bool:
@@ -75,7 +79,7 @@ class Signed(NamedTuple):
         verify_guarantees(self.document)
         own_signatures = sign("policy", self.envelope.payload, keys).signatures
         signatures = tuple(sorted((*self.envelope.signatures, *own_signatures), key=lambda signature: signature.key))
-        return self._replace(envelope=replace(self.envelope, signatures=signatures), signatures=len(signatures))
+        return self._replace(envelope=replace(self.envelope, signatures=signatures))
 
     def check(self, root: Root, now: int, enrolments: Iterable[Enrolment] = ()) -> bool:
         """Judge the complete document at Unix time `now`, as the devices will. Return whether it is valid then.
@@ -104,7 +108,7 @@ class Signed(NamedTuple):
     @classmethod
     def sign(cls, document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Self:
         """Sign a document."""
-        return cls(document, sign("policy", write_document(document), keys), len(keys), root.document.policy.threshold)
+        return cls(document, sign("policy", write_document(document), keys), root.document.policy.threshold)
 
     @classmethod
     def read(cls, content: bytes, root: Root) -> Self:
@@ -135,7 +139,7 @@ class Signed(NamedTuple):
         if document.fleet != root.document.fleet:
             raise FleetError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
         check_compiled(document)
-        return cls(document, envelope, len(envelope.signatures), role.threshold)
+        return cls(document, envelope, role.threshold)
 
 
 class StreamPromise(NamedTuple):
