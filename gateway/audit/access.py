@@ -5,9 +5,11 @@ An audience is the set of accounts that may read the same topics and have the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
+
+from paho.mqtt.client import topic_matches_sub
 
 from fugu.contract.losses import Adversary
 from fugu.contract.policy import Policy, PolicyHeader
@@ -17,15 +19,15 @@ from gateway.deployment.broker_files import BrokerFolder
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import SITE, Promise
 
-__all__ = ["AccessList", "Audience", "matches", "planned_audiences"]
+__all__ = ["AccessList", "Audience", "output_topics", "planned_audiences"]
 
 _ANONYMOUS = ""
 _SITE_ROLES = ("gateway", "shard", "site", "home-assistant")
 """Roles of accounts that may read all that the site reads."""
 _PERMITS = ("read", "readwrite")
 _ACCESS_WORDS = ("read", "write", "readwrite", "deny")
-_OUTPUT_KINDS: tuple[tuple[Kind, ...], ...] = (("symbols", "estimate"), ("window", "count"))
-"""Kinds of topics about symbols, and about windows."""
+_SYMBOL_KINDS: tuple[Kind, ...] = ("symbols", "estimate")
+_WINDOW_KINDS: tuple[Kind, ...] = ("window", "count")
 
 
 class Rule(NamedTuple):
@@ -34,6 +36,11 @@ class Rule(NamedTuple):
     user: str | None
     access: str
     filter: str
+
+    def matches(self, user: str, topic: str) -> bool:
+        """Return True if the rule is about a topic for an account."""
+        filter_text = self.filter if self.user is not None else self.filter.replace("%u", user).replace("%c", "+")
+        return topic_matches_sub(filter_text, topic)
 
 
 class AccessList(NamedTuple):
@@ -48,7 +55,7 @@ class AccessList(NamedTuple):
 
     def may_read(self, user: str, topic: str) -> bool:
         """Return True if some rule lets an account read a topic, and no rule denies the topic."""
-        rules = [rule for rule in self.rules if rule.user in (user, None) and matches(_filter_of(rule, user), topic)]
+        rules = [rule for rule in self.rules if rule.user in (user, None) and rule.matches(user, topic)]
         return any(rule.access in _PERMITS for rule in rules) and not any(rule.access == "deny" for rule in rules)
 
     def readers(self, topic: str) -> tuple[str, ...]:
@@ -81,8 +88,12 @@ class AccessList(NamedTuple):
         accounts: dict[Audience, list[str]] = {}
         for account, role in self.roles.items():
             symbols, windows = (
-                tuple(f"{policy.device}/{policy.stream}" for policy in policies if self._reads(account, policy, kinds))
-                for kinds in _OUTPUT_KINDS
+                tuple(
+                    f"{policy.device}/{policy.stream}"
+                    for policy in policies
+                    if any(self.may_read(account, topic) for topic in output_topics(policy, kinds))
+                )
+                for kinds in (_SYMBOL_KINDS, _WINDOW_KINDS)
             )
             topics = ((release, topic_of("release", policies[0].fleet, reader, release)) for release, reader in readers)
             releases = tuple(dict.fromkeys(release for release, topic in topics if self.may_read(account, topic)))
@@ -91,10 +102,6 @@ class AccessList(NamedTuple):
                 promise = (limit.epsilon, limit.adversary, symbols, windows, releases, limit.seconds)
                 accounts.setdefault(Audience("", role in _SITE_ROLES, *promise), []).append(account or "(anybody)")
         return tuple(audience._replace(name=" ".join(accounts)) for audience, accounts in accounts.items())
-
-    def _reads(self, account: str, policy: PolicyHeader, kinds: tuple[Kind, ...]) -> bool:
-        address = (policy.fleet, policy.device, policy.stream)
-        return any(self.may_read(account, topic_of(kind, *address)) for kind in kinds)
 
 
 class Audience(NamedTuple):
@@ -119,6 +126,13 @@ class Audience(NamedTuple):
     seconds: int = 0
 
 
+def output_topics(
+    policy: PolicyHeader, kinds: Iterable[Kind] = ("symbols", "window", "estimate", "count")
+) -> list[str]:
+    """Return the topics about a stream, without those of releases."""
+    return [topic_of(kind, policy.fleet, policy.device, policy.stream) for kind in kinds]
+
+
 def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
     """Return the site and each audience of a configuration of releases, with the outputs that each is meant to read."""
     streams = tuple(f"{policy.device}/{policy.stream}" for policy in policies)
@@ -135,7 +149,7 @@ def _release_readers(policies: Sequence[PolicyHeader], config: ReleaseConfig | N
     config = config or ReleaseConfig()
     release_readers: list[tuple[str, str]] = []
     for release in config.releases:
-        names = [f"{release.name}-{policy.device}" for policy in policies] if release.per_device else [release.name]
+        names = dict.fromkeys(release.name_for(policy.device) for policy in policies)
         release_readers += [(name, release.audience) for name in names]
     sums = (window.group for policy in policies if isinstance(policy, Policy) for window in policy.sums)
     for group in dict.fromkeys(sums):
@@ -157,15 +171,3 @@ def read_access(text: str) -> tuple[Rule, ...]:
                 access, topic = "readwrite", remainder.strip()
             rules.append(Rule(user if keyword == "topic" else None, access, topic.strip()))
     return tuple(rules)
-
-
-def _filter_of(rule: Rule, user: str) -> str:
-    return rule.filter if rule.user is not None else rule.filter.replace("%u", user).replace("%c", "+")
-
-
-def matches(topic_filter: str, topic: str) -> bool:
-    """Return True if a topic matches a filter with + and #."""
-    parts, names = topic_filter.split("/"), topic.split("/")
-    if parts[-1] == "#":
-        parts, names = parts[:-1], names[: len(parts) - 1]
-    return len(parts) == len(names) and all(part in ("+", name) for part, name in zip(parts, names, strict=True))

@@ -140,9 +140,14 @@ class Attacked(NamedTuple):
     ticks: int = 1
 
     @property
+    def lower_bound(self) -> float:
+        """The largest lower bound on epsilon."""
+        return max(self.least, self.extended or 0.0, self.witness or 0.0)
+
+    @property
     def refuted(self) -> bool:
         """True if an attack shows that the promise is false."""
-        return max(self.least, self.extended or 0.0, self.witness or 0.0) > self.promised
+        return self.lower_bound > self.promised
 
 
 class _AudienceView(NamedTuple):

@@ -161,7 +161,9 @@ def _release_definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig)
         terms = plan.length // window.length * int(answer_matrix.sum(axis=1).max())
         span = (window.start, plan.length, plan.step)
         definitions.append(
-            Definition("release", _name_of(policy, plan), *span, query.groups, False, Fraction(window.scale), terms)
+            Definition(
+                "release", plan.name_for(policy.device), *span, query.groups, False, Fraction(window.scale), terms
+            )
         )
     if policy.table is not None:
         definition = _symbol_counts(policy, plan, config, query)
@@ -186,11 +188,7 @@ def _symbol_counts(policy: Policy, plan: Scheduled, config: ReleaseConfig, query
     else:
         scale = _shared_scale(policy, plan, config, 4 if consecutive else min(len(groups), 2))
     span = (plan.once or 0, plan.length, plan.step)
-    return Definition("release", _name_of(policy, plan), *span, groups, True, scale, 1, consecutive, is_exclusive)
-
-
-def _name_of(policy: Policy, plan: Scheduled) -> str:
-    return f"{plan.name}-{policy.device}" if plan.per_device else plan.name
+    return Definition("release", plan.name_for(policy.device), *span, groups, True, scale, 1, consecutive, is_exclusive)
 
 
 def _alone_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, number_count: int) -> Fraction:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from paho.mqtt.client import topic_matches_sub
 
 from fugu.attackers.mechanisms import Recorded
 from fugu.chains.arrays import Ints
@@ -18,10 +19,10 @@ from fugu.contract.errors import FrameError, FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.topics import Kind, topic_of
+from fugu.contract.topics import topic_of
 from fugu.host.files import read_text
 from fugu.planning.recorded_policy import Truth
-from gateway.audit.access import matches
+from gateway.audit.access import output_topics
 from gateway.audit.mechanism import Definition
 from gateway.releases.statistics import two_valued_weights
 
@@ -81,9 +82,7 @@ Message = tuple[str, bytes]
 
 def stream_topics(policy: PolicyHeader) -> list[str]:
     """Return all topics about a stream, for all audiences."""
-    address = (policy.fleet, policy.device, policy.stream)
-    kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
-    return [*(topic_of(kind, *address) for kind in kinds), topic_of("release", policy.fleet, "+", "+")]
+    return [*output_topics(policy), topic_of("release", policy.fleet, "+", "+")]
 
 
 def read_messages(path: Path) -> list[Message]:
@@ -130,7 +129,7 @@ class Published(NamedTuple):
                     frames.append(SymbolFrame.decode(payload))
                 elif topic == topic_of("window", *address):
                     windows.append(WindowFrame.decode(payload))
-                elif matches(topic_of("release", policy.fleet, "+", "+"), topic):
+                elif topic_matches_sub(topic_of("release", policy.fleet, "+", "+"), topic):
                     release_frames.append(ReleaseFrame.decode(payload))
             except FrameError as error:
                 raise FuguError(f"{topic}: {error}") from None

@@ -27,7 +27,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.topics import Kind, topic_of
-from gateway.audit.access import AccessList
+from gateway.audit.access import AccessList, output_topics
 from gateway.releases.setup import histories_in
 from gateway.store.location import Location
 
@@ -235,9 +235,7 @@ def _promise_periods(policy: AnyPolicy, history: History | None) -> tuple[When, 
 
 
 def _reader_findings(policy: AnyPolicy, access_list: AccessList) -> list[Finding]:
-    address = (policy.fleet, policy.device, policy.stream)
-    kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
-    topics = [*(topic_of(kind, *address) for kind in kinds), topic_of("release", policy.fleet, "site", "any")]
+    topics = [*output_topics(policy), topic_of("release", policy.fleet, "site", "any")]
     permissions = (f"{reader} may read {topic}" for topic in topics for reader in access_list.strangers(topic))
     reason = "it is told all that the site is, and not the epsilon of an audience"
     return [Finding("reads-the-site", f"{permission}: {reason}") for permission in permissions]

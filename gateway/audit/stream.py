@@ -60,7 +60,7 @@ _MAX_STATES = 64
 
 
 def attack_points(
-    policy: MeasurePolicy, audiences: Sequence[Audience], *, seed: int, trials: int, level: float = LEVEL
+    policy: MeasurePolicy, audiences: Sequence[Audience], *, seed: int, trials: int
 ) -> Iterator[Attacked]:
     """Attack what each audience may read of a stream of points; arguments as for `attack_audiences`.
 
@@ -73,7 +73,7 @@ def attack_points(
     state_mask, lasting_states = _possible_states(policy)
     tables = [(measure_table, _emission(policy, measure_table.noise)) for measure_table in policy.measure_tables]
     tables = [(table, distribution) for table, distribution in tables if table.constraint in (0, lasting_states)]
-    level_share, neighbours = level / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
+    level_share, neighbours = LEVEL / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
     for number, audience in enumerate(readers):
         generator = np.random.default_rng([seed, number])
         stream_loss = policy.stream_loss
@@ -343,13 +343,12 @@ def _definitions(
 
 
 def _refutation(attack: Attacked) -> Finding:
-    lower_bound = max(attack.least, attack.extended or 0.0, attack.witness or 0.0)
-    condition = ", if draws are independent" if lower_bound == attack.extended else ", if draws are as stated"
+    condition = ", if draws are independent" if attack.lower_bound == attack.extended else ", if draws are as stated"
     condition = "" if attack.least > attack.promised else condition
     stretch = "" if attack.ticks == 1 else f" about any {attack.ticks} ticks in a row"
     promise = f"epsilon {attack.promised:.6g} is promised{stretch}" if attack.promised else "nothing should be told"
     sentence = f"{attack.audience}: {attack.heard} ({attack.draws} draws): {promise}, and it is at least "
-    sentence += f"{lower_bound:.4g}{condition}"
+    sentence += f"{attack.lower_bound:.4g}{condition}"
     return Finding("epsilon-refuted", sentence)
 
 

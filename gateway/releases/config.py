@@ -163,6 +163,10 @@ class Scheduled(Document):
         """Ticks from the beginning of one window to that of the next."""
         return self.stride or self.length
 
+    def name_for(self, device: str) -> str:
+        """The name of the release about a device."""
+        return f"{self.name}-{device}" if self.per_device else self.name
+
 
 class ReleaseConfig(Document):
     """Audiences by name, and releases; a site that only sums homes needs neither.

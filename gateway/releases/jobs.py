@@ -175,7 +175,7 @@ def _check_accounts(jobs: Iterable[Job]) -> None:
 
 def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catalogue: Catalogue) -> Job:
     """The job of a configured release about some devices. FuguError if their policies do not fit."""
-    name = f"{plan.name}-{devices[0]}" if plan.per_device else plan.name
+    name = plan.name_for(devices[0])
     if len(name) > _NAME_LENGTH:
         raise FuguError(f"release {name}: its name is longer than {_NAME_LENGTH} characters")
     if len(set(devices)) != len(devices):
