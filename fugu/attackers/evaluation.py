@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -282,11 +283,15 @@ def attack(
         low, high = max(0.0, success + low_gain), min(1.0, success + high_gain)
         ceiling = min(1.0, max(guess, best_guess) + slack)
         epsilon_low = epsilon_bound(truth, prior, evidence, epsilon, level)
-        figures: tuple[float, float] | tuple[None, None] = (None, None)
+        result = Attack(name, success, low, high, ceiling, guess, epsilon_low)
         if not (posterior.max(axis=1) == 1.0).all():
             factors = _log_odds_range(posterior, baseline)
-            figures = (float((factors > epsilon * (1 + 1e-9)).mean()), math.exp(min(_LARGEST_LOG, factors.max())))
-        attacks.append(Attack(name, success, low, high, ceiling, guess, epsilon_low, *figures))
+            beyond, furthest = (
+                float((factors > epsilon * (1 + 1e-9)).mean()),
+                math.exp(min(_LARGEST_LOG, factors.max())),
+            )
+            result = replace(result, beyond=beyond, furthest=furthest)
+        attacks.append(result)
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
 
@@ -298,8 +303,8 @@ def learners(outputs: Outputs) -> dict[str, Attacker]:
 
 def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
     """The attack whose odds moved furthest, by an attacker who did not know the chain, or `None` without such."""
-    learners = [attack for attack in attacks if attack.attacker not in _BELIEVERS and attack.furthest is not None]
-    return max(learners, key=lambda learner: (learner.beyond, learner.furthest), default=None)
+    learned = (attack for attack in attacks if attack.attacker not in _BELIEVERS and attack.furthest is not None)
+    return max(learned, key=attrgetter("beyond", "furthest"), default=None)
 
 
 def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smoothing) -> Floats:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import expit
 
-from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs
+from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs, stretch_edges
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals
 from fugu.chains.inference import filter_beliefs, posterior_marginals, viterbi
@@ -347,12 +347,10 @@ def _standardise(column: Floats) -> Floats:
 
 def _window_means(series: Floats, segments: Ints, widths: tuple[int, ...]) -> list[Floats]:
     """Means of a series (n,) over centred windows of odd widths, cut off at the ends of its segment."""
-    n = series.size
-    sums = np.concatenate([[0.0], np.cumsum(series)])
-    edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [n]])
-    first, last = (np.repeat(edges[:-1], np.diff(edges)), np.repeat(edges[1:], np.diff(edges)))
-    begins = [np.maximum(first, np.arange(n) - width // 2) for width in widths]
-    ends = [np.minimum(last, np.arange(n) + width // 2 + 1) for width in widths]
+    sums, edges, ticks = np.concatenate([[0.0], np.cumsum(series)]), stretch_edges(segments), np.arange(series.size)
+    first, last = (np.repeat(column, np.diff(edges)) for column in (edges[:-1], edges[1:]))
+    begins = [np.maximum(first, ticks - width // 2) for width in widths]
+    ends = [np.minimum(last, ticks + width // 2 + 1) for width in widths]
     return [(sums[h] - sums[b]) / (h - b) for b, h in zip(begins, ends, strict=True)]
 
 

@@ -270,7 +270,7 @@ def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: 
     open_counts: list[int] = []
     for tick in range(mechanism.ticks):
         if tick:
-            weights = _predict_states(weights, chain.transition)
+            weights = np.moveaxis(np.tensordot(weights, chain.transition, axes=(1, 0)), -1, 1)
         if mechanism.secret <= tick < mechanism.secret + mechanism.stretch:
             weights[:, mechanism.secrets != secret] = 0.0
         for n in mechanism.followed:
@@ -281,24 +281,15 @@ def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: 
             weights = _predict_counts(weights, [mechanism.counts[n] for n in open_counts], mechanism.sources)
         for source, symbols in heard.symbols.items():
             if mechanism.sources[source].heard:
-                weights = _condition_on_symbols(weights, mechanism.sources[source].emission[:, symbols[:, tick]].T)
+                weights = (weights.T * mechanism.sources[source].emission[:, symbols[:, tick]]).T
         for n in [n for n in open_counts if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
             weights = _condition_on_count(weights, 2 + open_counts.index(n), mechanism.counts[n], heard.counts[:, n])
             open_counts.remove(n)
         scale = weights.reshape(len(weights), -1).sum(axis=1)
         with np.errstate(divide="ignore"):
             log_probability = log_probability + np.log(scale)
-        weights = weights / np.where(scale > 0, scale, 1.0).reshape((-1,) + (1,) * (weights.ndim - 1))
+        weights = (weights.T / np.where(scale > 0, scale, 1.0)).T
     return log_probability
-
-
-def _predict_states(weights: Floats, transition: Floats) -> Floats:
-    return np.moveaxis(np.tensordot(weights, transition, axes=(1, 0)), -1, 1)
-
-
-def _condition_on_symbols(weights: Floats, likelihoods: Floats) -> Floats:
-    """Multiply weights by the likelihoods (trials, k) of a symbol, for all counts."""
-    return weights * likelihoods.reshape(likelihoods.shape + (1,) * (weights.ndim - 2))
 
 
 def _predict_counts(weights: Floats, counts: Sequence[Counted], sources: Sequence[Source]) -> Floats:
@@ -323,12 +314,9 @@ def _predict_counts(weights: Floats, counts: Sequence[Counted], sources: Sequenc
 
 def _condition_on_count(weights: Floats, axis: int, count: Counted, released_counts: Ints) -> Floats:
     """Sum out the count of a window that ends, weighted by the probability of the released count."""
-    size = weights.shape[axis]
-    distances = released_counts[:, None] - np.arange(size)
+    distances = released_counts[:, None] - np.arange(weights.shape[axis])
     noise_weights = np.exp(_log_noise_weights(count, distances))
-    shape = [len(released_counts)] + [1] * (weights.ndim - 1)
-    shape[axis] = size
-    return np.asarray((weights * noise_weights.reshape(shape)).sum(axis=axis))
+    return np.asarray((np.moveaxis(weights, axis, 1).T * noise_weights.T).T.sum(axis=1))
 
 
 def _log_noise_weights(count: Counted, distance: Ints) -> Floats:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "laplace_noise",
     "release_counts",
     "release_symbols",
+    "stretch_edges",
     "window_counts",
     "without",
 ]
@@ -140,11 +142,15 @@ def window_counts(states: Ints, segments: Ints, length: int, groups: Sequence[Se
 
     States are (n,); segments (n,) are equal inside a stretch without gaps.
     """
-    begins = np.flatnonzero(np.diff(segments)) + 1
-    stretches = zip([0, *begins], [*begins, states.size], strict=True)
+    stretches = pairwise(stretch_edges(segments))
     first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)
     sums = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
     return sums[first + length] - sums[first], first
+
+
+def stretch_edges(segments: Ints) -> Ints:
+    """The first tick of each stretch of equal segments (n,), and n at the end."""
+    return np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [segments.size]])
 
 
 def laplace_noise(scale: Fraction, shape: tuple[int, ...], generator: np.random.Generator) -> Ints:
@@ -181,7 +187,7 @@ class Knowledge:
     @cached_property
     def lengths(self) -> Ints:
         """The ticks of each stretch without gaps."""
-        return np.diff(np.concatenate([[0], np.flatnonzero(np.diff(self.segments)) + 1, [self.segments.size]]))
+        return np.diff(stretch_edges(self.segments))
 
     def learn_from(self, symbols: Ints, emission: Floats) -> tuple[Ints, Floats]:
         """Add known states to symbols and a table: the symbol m + x says that state x is known.
