@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from fugu.chains.arrays import Floats, Ints
 from fugu.contract.measure_frames import Point
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, StaircaseNoise, TimedTable
@@ -35,7 +36,7 @@ from fugu.contract.policy import Policy
 __all__ = ["DrawTest", "device_tests", "inside_distribution"]
 
 
-Distribution = NDArray[np.float64]
+Distribution = Floats
 Cells = NDArray[np.integer]
 
 _STEPS = 20
@@ -123,7 +124,7 @@ class DrawTest(NamedTuple):
     longest: int | None
 
 
-def check_draws(output: str, cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> DrawTest:
+def check_draws(output: str, cells: Cells, distribution: Distribution, false_alarms: float) -> DrawTest:
     """Test draws, as cells (n,) in 0..m-1, against probabilities (m,), with a given probability of a false alarm."""
     alarms = [
         *frequencies(_cell_counts(cells, distribution.size), distribution, false_alarms / 3),
@@ -135,11 +136,11 @@ def check_draws(output: str, cells: Cells, distribution: NDArray[np.float64], fa
     return DrawTest(output, cells.size, tuple(alarms), smallest_error(cells.size, distribution, false_alarms), length)
 
 
-def _cell_counts(cells: Cells, m: int) -> NDArray[np.int64]:
+def _cell_counts(cells: Cells, m: int) -> Ints:
     return sum((np.bincount(cells[piece], minlength=m) for piece in _slices(cells.size)), start=np.zeros(m, np.int64))
 
 
-def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
+def frequencies(counts: Ints, distribution: Distribution, false_alarms: float) -> list[Alarm]:
     """Test the counts (m,) of cells by exact binomial tests; a cell with probability 0 must never occur."""
     draws = int(counts.sum())
     lower_tail = stats.binom.cdf(counts, draws, distribution)
@@ -151,7 +152,7 @@ def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], fa
     ]
 
 
-def smallest_error(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> float:
+def smallest_error(draws: int, distribution: Distribution, false_alarms: float) -> float:
     """The error of a cell's probability that `check_draws` finds in 99 of 100 runs; the largest over all cells.
 
     Such an error shifts the cell's mean by the quantiles of both kinds of mistake.
@@ -175,37 +176,45 @@ def _skewness(p: float) -> float:
     return (1 - 2 * p) / math.sqrt(p * (1 - p))
 
 
-def _lag_alarms(cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
-    """Test the sums over t of x_t x_{t+lag}, x the centred indicator of half of the cells, of variance (p q)^2."""
-    values, p = _half_indicator(distribution)
-    n, lags = cells.size, min(cells.size // 2, _MAX_LAGS)
-    if lags < 1 or min(p, 1 - p) ** 2 * (n - lags) < _MIN_EXPECTED_PAIRS:
-        return []
-    scores = _products((cells, values), (cells, values), lags)[1:] / (p * (1 - p) * np.sqrt(n - np.arange(1, lags + 1)))
-    lag = int(np.argmax(np.abs(scores)))
-    if abs(scores[lag]) < _max_deviations(false_alarms / 2 / lags, _skewness(p) ** 2 / math.sqrt(n - lags)):
-        return []
-    return [Alarm("lags", f"draws at a distance of {lag + 1} depend on each other: {scores[lag]:.1f} deviations")]
+def _lag_alarms(cells: Cells, distribution: Distribution, false_alarms: float) -> list[Alarm]:
+    """Test whether draws of one stream depend on each other, at any distance."""
+    draws = cells, distribution
+    return [
+        Alarm("lags", f"draws at a distance of {lag} depend on each other: {score:.1f} deviations")
+        for lag, score in _dependence(draws, draws, 1, false_alarms)
+    ]
 
 
 def dependence_alarms(
-    first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], false_alarms: float
+    first: tuple[Cells, Distribution], other: tuple[Cells, Distribution], false_alarms: float
 ) -> list[Alarm]:
     """Test whether the draws of two streams depend on each other, at any distance either way, as `check_draws` does."""
+    findings = [*_dependence(first, other, 0, false_alarms / 2), *_dependence(other, first, 0, false_alarms / 2)]
+    return [
+        Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {abs(score):.1f} deviations")
+        for lag, score in sorted(findings, key=lambda finding: -abs(finding[1]))[:1]
+    ]
+
+
+def _dependence(
+    first: tuple[Cells, Distribution], other: tuple[Cells, Distribution], least_lag: int, false_alarms: float
+) -> Iterator[tuple[int, float]]:
+    """Yield the lag with the largest sum over t of x_t y_{t+lag}, in deviations, unless chance explains the sum.
+
+    x and y are the centred indicators of half of the cells of two streams. With p and r the probabilities of these
+    halves, each product has the variance p (1 - p) r (1 - r).
+    """
     (values, p), (other_values, r) = _half_indicator(first[1]), _half_indicator(other[1])
     n = min(first[0].size, other[0].size)
-    x, y, lags = (first[0][:n], values), (other[0][:n], other_values), min(n // 2, _MAX_LAGS)
+    lags = min(n // 2, _MAX_LAGS)
     if lags < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - lags) < _MIN_EXPECTED_PAIRS:
-        return []
-    pair_counts = n - np.arange(lags + 1)
-    deviation = np.sqrt(p * (1 - p) * r * (1 - r) * pair_counts)
-    score, lag = max(
-        (float(np.max(np.abs(s))), int(np.argmax(np.abs(s))))
-        for s in (_products(x, y, lags) / deviation, _products(y, x, lags) / deviation)
-    )
-    if score < _max_deviations(false_alarms / 4 / (lags + 1), _skewness(p) * _skewness(r) / math.sqrt(n - lags)):
-        return []
-    return [Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {score:.1f} deviations")]
+        return
+    products = _products((first[0][:n], values), (other[0][:n], other_values), lags)
+    scores = (products / np.sqrt(p * (1 - p) * r * (1 - r) * (n - np.arange(lags + 1))))[least_lag:]
+    lag = int(np.argmax(np.abs(scores)))
+    skewness = _skewness(p) * _skewness(r) / math.sqrt(n - lags)
+    if abs(scores[lag]) >= _max_deviations(false_alarms / 2 / scores.size, skewness):
+        yield lag + least_lag, float(scores[lag])
 
 
 def scale_alarms(noise: Sequence[int], scale: Fraction, false_alarms: float) -> list[Alarm]:
@@ -246,7 +255,7 @@ def _slices(count: int, size: int | None = None) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def _half_indicator(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+def _half_indicator(distribution: Distribution) -> tuple[Floats, float]:
     """The centred indicator (m,) of cells with about half of the probability, and the probability of these cells."""
     half = _half_mass_cells(distribution)
     p = float(distribution[half].sum())
@@ -255,9 +264,7 @@ def _half_indicator(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float
     return values, p
 
 
-def _products(
-    first: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], lags: int
-) -> NDArray[np.float64]:
+def _products(first: tuple[Cells, Floats], other: tuple[Cells, Floats], lags: int) -> Floats:
     """The sums over t of x_t y_{t+lag} for lags 0..`lags`; x and y are given by cells and the value of each cell."""
     (cells, values), (other_cells, other_values) = first, other
     total = np.zeros(lags + 1)
@@ -268,7 +275,7 @@ def _products(
     return total
 
 
-def _half_mass_cells(distribution: NDArray[np.float64]) -> NDArray[np.intp]:
+def _half_mass_cells(distribution: Distribution) -> NDArray[np.intp]:
     """The likeliest cell; then, by falling probability, each that keeps the sum at most a half."""
     half_cells: list[int] = []
     for cell in np.argsort(-distribution, kind="stable"):
@@ -277,7 +284,7 @@ def _half_mass_cells(distribution: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.array(half_cells)
 
 
-def _repeat_free_length(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> int | None:
+def _repeat_free_length(draws: int, distribution: Distribution, false_alarms: float) -> int | None:
     """The length of stretches of which no two should be equal, at a false-alarm rate; `None` if draws are too few."""
     p_equal = float((distribution**2).sum())
     if draws < 2 or p_equal >= 1:
@@ -334,8 +341,8 @@ class _Sample(NamedTuple):
     """The draws (n,) of one output as cells; for counts also `noise`, the counts less true counts, and its scale."""
 
     output: str
-    cells: NDArray[np.integer]
-    distribution: NDArray[np.float64]
+    cells: Cells
+    distribution: Distribution
     noise: Sequence[int] = ()
     scale: Fraction = Fraction(0)
 
@@ -410,9 +417,7 @@ def _pools(policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], chang
         yield _Sample(f"window {name}", *_cells(policy, name, 0, all_counts), all_counts, _scale(policy, name))
 
 
-def _cells(
-    policy: AnyPolicy, output: str | int, state: int, draws: Sequence[Any]
-) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
+def _cells(policy: AnyPolicy, output: str | int, state: int, draws: Sequence[Any]) -> tuple[Cells, Distribution]:
     """The cells of draws, and their distribution; `output` is a window's name, a table's number, or 0 for symbols."""
     if isinstance(output, str):
         return count_cells(draws, _scale(policy, output))
@@ -442,12 +447,7 @@ def _unknown_table(number: int, draws: int) -> DrawTest:
 
 
 def _change_test(
-    policy: AnyPolicy,
-    output: str | int,
-    ticks: Sequence[int],
-    draws: Sequence[Any],
-    script: NDArray[np.int64],
-    false_alarms: float,
+    policy: AnyPolicy, output: str | int, ticks: Sequence[int], draws: Sequence[Any], script: Ints, false_alarms: float
 ) -> DrawTest:
     """Test that draws depend only on their own tick's state, not on the states of ticks before or after it."""
     if isinstance(output, int) and isinstance(policy, MeasurePolicy) and _table(policy, output) is None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 import numpy as np
-from pydantic import ValidationError
 
 from fugu.chains.arrays import Floats
 from fugu.contract.dating import SLACK, quiet_from
@@ -42,6 +41,8 @@ Histories = Callable[[str, str], History]
 """A function that returns the history of a stream's ticks for a device and a stream."""
 _MAX_TICKS = 4096
 """The most ticks that are accounted for one by one."""
+_UNSOUND = (ArithmeticError, ChainClassError, ValueError)
+"""Errors of classes without a bound, or of an unsound ledger, whose allowances `verify` reports."""
 
 
 class StreamLoss(NamedTuple):
@@ -206,7 +207,7 @@ def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history
     slack, last_louder = SLACK * Fraction(disclosure.promise.epsilon), max(other.last for other in louder)
     try:
         classes = classes_of(disclosure.chains)
-    except (ValidationError, ValueError):  # `verify` reports the allowance
+    except ValueError:  # `verify` reports the allowance
         return False
     stream_history = history(disclosure.key.device, disclosure.key.stream)
     odds = [chains.worst_odds for chains in classes]
@@ -233,7 +234,7 @@ def stream_loss(disclosure: Disclosure) -> StreamLoss:
             _constant_loss(member, disclosure.mechanism, adversary, disclosure.charge, ticks) for member in classes
         )
         loss = loss._replace(epsilon=constant_loss if math.isfinite(constant_loss) else None)
-    except (ArithmeticError, ValidationError, ChainClassError, ValueError):  # `verify` reports the allowance
+    except _UNSOUND:
         return loss
     ticks_charged = sum(run.last - run.first + 1 for run in disclosure.runs)
     if 0 < ticks_charged <= _MAX_TICKS:
@@ -245,7 +246,7 @@ def stream_loss(disclosure: Disclosure) -> StreamLoss:
                 )
             else:
                 epsilon = max(_stretch_loss(member, max_charge, ticks_charged, ticks) for member in classes)
-        except (ArithmeticError, ChainClassError, ValueError):  # without a bound, or not a sound ledger
+        except _UNSOUND:
             return loss
         if epsilon <= constant_loss:
             return loss._replace(epsilon=epsilon, by="every tick")
@@ -352,7 +353,7 @@ def _joint_loss(disclosures: Sequence[Disclosure], limit: Promise) -> float | No
             for chains, class_disclosures in by_class.items()
         )
         return epsilon if math.isfinite(epsilon) else None
-    except (ArithmeticError, ValidationError, ChainClassError, ValueError):
+    except _UNSOUND:
         return None
 
 

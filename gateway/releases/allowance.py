@@ -63,11 +63,10 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from scipy.optimize import brentq
 
-from fugu.chains.arrays import Floats
+from fugu.chains.arrays import Floats, Ints
 from fugu.contract._document import Document
 from fugu.contract.losses import OUTWARD, Adversary, float_up
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -209,7 +208,7 @@ def scale_above(scale: Fraction) -> Fraction:
 def _thresholds(table: NoiseTable) -> _Thresholds:
     """Compute the threshold sets of every ordered pair of states, without those that another set dominates."""
     weights = np.array(table.weights(), dtype=np.int64)
-    points: list[NDArray[np.int64]] = []
+    points: list[Ints] = []
     for row in weights:
         order = np.argsort(-(row / weights), axis=1, kind="stable")  # (k, m), by likelihood ratio over each other state
         above = np.cumsum(row[order], axis=1)[:, :-1]
@@ -219,7 +218,7 @@ def _thresholds(table: NoiseTable) -> _Thresholds:
     return _Thresholds(frontier[:, 0], frontier[:, 1], *_tangents(frontier[:, 0], frontier[:, 1]))
 
 
-def _drop_dominated(points: NDArray[np.int64]) -> NDArray[np.int64]:
+def _drop_dominated(points: Ints) -> Ints:
     """Keep the points (a, b), a > b, for which no other point has as large an a and as small a b; (n, 2).
 
     F grows in a and falls in b.
@@ -440,7 +439,7 @@ def allowance_problem(ledger_units: int, mechanism: str, promise: Promise, perio
     try:
         terms = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
         allowances = [allowance(declared, *terms) for declared in classes_of(chains)]
-    except (ArithmeticError, ValidationError, ChainClassError, ValueError) as error:
+    except (ArithmeticError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
     largest = min(allowances, default=0)
     if ledger_units > largest * (1 + TOLERANCE):
@@ -495,7 +494,7 @@ def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) ->
             ticks = {symbol.ticks for symbol in basis.symbols}
             is_other = basis.moved is not None or len(basis.symbols) != frame.devices or ticks != {frame.length}
         needed = basis.scale(frame.epsilon)
-    except (ArithmeticError, ValidationError, ChainClassError, ValueError) as error:
+    except (ArithmeticError, ChainClassError, ValueError) as error:
         return f"its noise cannot be computed again: {str(error).splitlines()[0]}"
     if is_other:
         return "its noise is for another window"

@@ -144,19 +144,21 @@ def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Adde
     addends = []
     for part in parts:
         steps = np.abs(weights_of(query, part.table).noises).max(axis=1)
-        variances = symbols_variances(query, part.table, part.ticks, scale)
+        variances = symbols_variances(query, {part.table: part.ticks}, scale)
         addends.append(Addend(values_of(query, part), variances, steps, part.ticks))
     return sum_addends(addends)
 
 
-def symbols_variances(query: Query, table: NoiseTable, ticks: int, scale: Fraction | None) -> Floats:
-    """Bound the variances (n,) of an answer, no dwell time, from `ticks` symbols of a table, for the worst states.
+def symbols_variances(query: Query, ticks: Mapping[NoiseTable, int], scale: Fraction | None) -> Floats:
+    """Bound the variances (n,) of an answer, no dwell time, from `ticks` symbols of each table, for the worst states.
 
-    `scale` is the scale of the noise on the counts, `None` for no noise.
+    `scale` is the scale of the noise on each table's counts, `None` for no noise.
     """
-    _, noises, spread = weights_of(query, table)
-    noise = 0.0 if scale is None else noise_variance(scale)
-    return np.asarray(ticks * spread.max(axis=1) + noise * (noises**2).sum(axis=1), dtype=np.float64)
+    variances, noise = np.zeros(len(query.groups)), 0.0 if scale is None else noise_variance(scale)
+    for table, count in ticks.items():
+        _, noises, spread = weights_of(query, table)
+        variances += count * spread.max(axis=1) + noise * (noises**2).sum(axis=1)
+    return variances
 
 
 def weighted_mean(addend: Addend, other: Addend) -> Addend:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -229,9 +230,9 @@ def windows_addend(counts: Ints, number_counts: Ints, scales: Sequence[Fraction]
     )
 
 
-def tick_count(symbols: dict[NoiseTable, Ints]) -> int:
-    """The number of ticks that have a symbol."""
-    return sum(int((symbol_row >= 0).sum()) for symbol_row in symbols.values())
+def ticks_of(symbols: dict[NoiseTable, Ints]) -> Counter[NoiseTable]:
+    """The number of ticks that have a symbol of each table."""
+    return Counter({table: int((symbol_row >= 0).sum()) for table, symbol_row in symbols.items()})
 
 
 def windows_are_better(question: Question, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
@@ -243,11 +244,10 @@ def windows_are_better(question: Question, windows: DeviceWindows | None, symbol
     """
     if windows is None or not symbols:
         return windows is not None
-    if windows.addend.ticks + windows.beginning < tick_count(symbols):
+    ticks = ticks_of(symbols)
+    if windows.addend.ticks + windows.beginning < ticks.total():
         return False
-    ticks_of = {table: int((symbol_row >= 0).sum()) for table, symbol_row in symbols.items()}
-    variance = sum(symbols_variances(question.query, table, ticks, None).sum() for table, ticks in ticks_of.items())
-    return bool(windows.addend.variances.sum() <= variance)
+    return bool(windows.addend.variances.sum() <= symbols_variances(question.query, ticks, None).sum())
 
 
 @dataclass(slots=True)
@@ -425,7 +425,9 @@ class Maker:
         for device in devices:
             shift, symbols, versions = symbols_of.get(device, _NO_SYMBOLS)
             windows = windows_of.get(device)
-            use_both = question.source == "both" and windows is not None and windows.addend.ticks == tick_count(symbols)
+            use_both = (
+                question.source == "both" and windows is not None and windows.addend.ticks == ticks_of(symbols).total()
+            )
             if windows is not None and (use_both or windows_are_better(question, windows, symbols)):
                 counts.windows[device] = windows
                 counts.shifts[device] = windows.shift
@@ -498,21 +500,10 @@ class Maker:
 
 
 def content_of(job: Job, release: Release, promise: tuple[Audience, int], noisy: NoisyInputs, number: int) -> Content:
-    """Write the content of a release for the ledger, with the number of its entry."""
-    tables = dict.fromkeys(part.table for part in noisy.counts)
-    return Content(
-        _frame(job, release, promise, noisy, number).encode(),
-        canonical_bytes(job.question.document()),
-        canonical_bytes(noisy.document()),
-        tuple(map(canonical_table, tables)),
-    )
-
-
-def _frame(job: Job, release: Release, promise: tuple[Audience, int], noisy: NoisyInputs, number: int) -> ReleaseFrame:
-    """The message that publishes a release."""
+    """Write the content of a release for the ledger: the message with the number of its entry, and its documents."""
     estimates, ticks = noisy.answer(job.question.query, job.plan.confidence)
     audience, stretch_ticks = promise
-    return ReleaseFrame(
+    frame = ReleaseFrame(
         name=job.name,
         stream=job.plan.stream,
         audience=job.plan.audience,
@@ -541,4 +532,11 @@ def _frame(job: Job, release: Release, promise: tuple[Audience, int], noisy: Noi
         useful=job.useful,
         helper=job.helper,
         honest=job.honest,
+    )
+    tables = dict.fromkeys(part.table for part in noisy.counts)
+    return Content(
+        frame.encode(),
+        canonical_bytes(job.question.document()),
+        canonical_bytes(noisy.document()),
+        tuple(map(canonical_table, tables)),
     )

@@ -172,11 +172,18 @@ def set_progress(ledger: Location, store: Location, name: str, first: int) -> in
         if old_tick is None:
             names = ", ".join(opened_ledger.schedules()) or "none"
             raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {names}")
-        try:
+        with _naming(f"the ledger {ledger.name}"):
             opened_ledger.set_progress(name, first)
-        except DatabaseError as error:
-            raise LedgerError(f"cannot use the ledger {ledger.name}: {error}") from None
         return old_tick
+
+
+@contextmanager
+def _naming(files: str) -> Iterator[None]:
+    """Raise errors of the database as LedgerError with the names of `files`."""
+    try:
+        yield
+    except DatabaseError as error:
+        raise LedgerError(f"cannot use {files}: {error}") from None
 
 
 def _clocks(documents: Iterable[str]) -> dict[tuple[str, str], list[Clock]]:
@@ -218,26 +225,27 @@ def resume_ledger(
         )
     if not (is_there(ledger, KIND) or is_there(store, STORE_KIND)):
         raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")
-    with closing(Store(store, lease=Lease())) as opened_store, closing(Ledger(ledger)) as opened_ledger:
-        try:
-            record = ReleaseRecord(opened_store)
-            if not_before_us is not None:
-                newest_us = min(record.newest_us(opened_ledger), now_us)
-                old_us = opened_ledger.binding.not_before_us
-                if broker is not None:
-                    store_fleets = {json.loads(document)["fleet"] for document in opened_store.policy_documents()}
-                    newest_us = max(newest_us, _newest_release_us(broker, opened_ledger.fleets() | store_fleets))
-                elif not_before_us < old_us:
-                    raise LedgerError(
-                        f"{no_release_before(old_us)}: to set an earlier time, name the broker too (--broker): it has "
-                        "the newest releases"
-                    )
-                if not_before_us < newest_us:
-                    end = instant_text(instant(newest_us))
-                    raise LedgerError(f"a release is newer: it ends at {end}; say that time, or a later one")
-            return record.resume(opened_ledger, not_before_us)
-        except DatabaseError as error:
-            raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
+    with (
+        closing(Store(store, lease=Lease())) as opened_store,
+        closing(Ledger(ledger)) as opened_ledger,
+        _naming(f"the ledger {ledger.name} or the store {store.name}"),
+    ):
+        record = ReleaseRecord(opened_store)
+        if not_before_us is not None:
+            newest_us = min(record.newest_us(opened_ledger), now_us)
+            old_us = opened_ledger.binding.not_before_us
+            if broker is not None:
+                store_fleets = {json.loads(document)["fleet"] for document in opened_store.policy_documents()}
+                newest_us = max(newest_us, _newest_release_us(broker, opened_ledger.fleets() | store_fleets))
+            elif not_before_us < old_us:
+                raise LedgerError(
+                    f"{no_release_before(old_us)}: to set an earlier time, name the broker too (--broker): it has "
+                    "the newest releases"
+                )
+            if not_before_us < newest_us:
+                end = instant_text(instant(newest_us))
+                raise LedgerError(f"a release is newer: it ends at {end}; say that time, or a later one")
+        return record.resume(opened_ledger, not_before_us)
 
 
 class Releases(NamedTuple):
@@ -265,7 +273,7 @@ def open_releases(
     ledger: Location,
     store: Store,
     catalogue: Catalogue,
-    now_us: Callable[[], int] | None = None,
+    now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     lease: Lease | None = None,
     history: Callable[[str, str], History] | None = None,
 ) -> Releases:
@@ -278,7 +286,6 @@ def open_releases(
         catalogue: the fleet's policies, retired ones, too.
         history: the history of a device's stream; by default as the store has it.
     """
-    now = now_us or (lambda: time.time_ns() // 1000)
     plan = ReleaseConfig.load(config)
     configured_jobs = jobs(plan, catalogue)
     impossible: dict[str, str] = {}
@@ -298,12 +305,12 @@ def open_releases(
         opened_ledger.refuse_damage(ledger.name)
         record.bind(opened_ledger)
         history = history or partial(history_in_store, store, catalogue)
-        maker = Maker(store, catalogue, opened_ledger, secrets.randbelow, now, history)
+        maker = Maker(store, catalogue, opened_ledger, secrets.randbelow, now_us, history)
 
         def renew() -> None:
             (accounts, problems), together = compute_allowances(opened_ledger), streams_together(catalogue)
-            opened_ledger.charge_together(together, time_us=now())
-            opened_ledger.set_allowances(accounts, time_us=now())
+            opened_ledger.charge_together(together, time_us=now_us())
+            opened_ledger.set_allowances(accounts, time_us=now_us())
             impossible.clear()
             impossible.update(problems)
 
@@ -375,22 +382,18 @@ def release_now(
             named_jobs = [job for job in releases.jobs if name in (job.name, job.plan.name)]
             if not named_jobs:
                 raise FuguError(f"no release {name} is configured")
-            if problem := next(
-                (releases.impossible[job.name] for job in named_jobs if job.name in releases.impossible), ""
-            ):
-                raise LedgerError(f"release {name}: {problem}")
+            for job in named_jobs:
+                if job.name in releases.impossible:
+                    raise LedgerError(f"release {name}: {releases.impossible[job.name]}")
             entries: list[Entry] = []
-            try:
-                for job in named_jobs:
-                    entries.append(releases.maker.make(job, first))
+            with _naming(f"the ledger {ledger.name} or the store {store.name}"):
+                try:
+                    for job in named_jobs:
+                        entries.append(releases.maker.make(job, first))
+                except FuguError:
+                    _publish_or_mark(entries, releases, broker, "abandoned")
+                    raise
                 _publish_or_mark(entries, releases, broker, "published", lambda why: say(f"{why}; {suffix}"))
-            except LinkError:
-                raise
-            except FuguError:
-                _publish_or_mark(entries, releases, broker, "abandoned")
-                raise
-            except DatabaseError as error:
-                raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
             if why := releases.useless.get(named_jobs[0].plan.name):
                 say(f"release {name}: {why}")
     return [ReleaseFrame.decode(entry.payload) for entry in entries]

@@ -351,13 +351,14 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
     if steps == 0:
         raise FuguError("no two consecutive ticks of the window have symbols")
     weights = [_pair_weights(states, part.table) for part in parts]
-    begin_count = sum(float((begin * part.counts).sum()) for (begin, _), part in zip(weights, parts, strict=True))
-    leave_count = sum(float((leave * part.counts).sum()) for (_, leave), part in zip(weights, parts, strict=True))
+    pair_counts = [[(row * part.counts).sum() for row in pair] for pair, part in zip(weights, parts, strict=True)]
+    begin_count, leave_count = map(float, np.sum(pair_counts, axis=0))
     positive_count = min(max(begin_count, 1.0), float(steps))
     leave_rate = min(max(leave_count, 1.0) / positive_count, 1.0)
-    value, error = 1.0 / leave_rate, 0.0
+    value = 1.0 / leave_rate
 
-    def is_possible(probability: float) -> bool:
+    def error_of(probability: float) -> tuple[float, float]:
+        """The standard error of "leave - p begin", and the largest weight of a single noise in it."""
         variance, step = 0.0, 0.0
         for part, (begin_weights, leave_weights) in zip(parts, weights, strict=True):
             difference = leave_weights - probability * begin_weights
@@ -368,19 +369,18 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
                 (part.steps - changes) * stay + changes * change + noise_variance(scale) * float((difference**2).sum())
             )
             step = max(step, float(np.abs(difference).max()))
-        nonlocal error
-        error = math.sqrt(variance) / positive_count
-        return abs(leave_count - probability * begin_count) <= quantile(confidence) * math.sqrt(variance) + step
+        return math.sqrt(variance), step
 
-    is_possible(leave_rate)
-    standard_error = error * value**2
+    def is_possible(probability: float) -> bool:
+        error, step = error_of(probability)
+        return abs(leave_count - probability * begin_count) <= quantile(confidence) * error + step
+
+    standard_error = error_of(leave_rate)[0] / positive_count * value**2
     grid = np.geomspace(1.0 / steps, 1.0, _GRID).tolist()
-    first = next((i for i, probability in enumerate(grid) if is_possible(probability)), None)
     low, high = value, float(steps)
-    if first is not None:
-        last = next(i for i in range(_GRID - 1, -1, -1) if is_possible(grid[i]))
-        low = 1.0 / grid[min(last + 1, _GRID - 1)]
-        high = high if is_possible(0.0) else 1.0 / grid[max(first - 1, 0)]
+    if possible := [index for index, probability in enumerate(grid) if is_possible(probability)]:
+        low = 1.0 / grid[min(possible[-1] + 1, _GRID - 1)]
+        high = high if is_possible(0.0) else 1.0 / grid[max(possible[0] - 1, 0)]
     ends = min(low, value), max(high, value)
     return Estimates(*(np.array([column]) for column in (value, standard_error, *ends)))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
@@ -118,7 +118,7 @@ def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) ->
     try:
         for kind, count in kinds.items():
             windows = _window_variances(job, kind, length)
-            symbols = None if kind.table is None else _symbol_variances(job, {kind.table: length}, None)
+            symbols = None if kind.table is None else symbols_variances(query, {kind.table: length}, None)
             if windows is not None and (symbols is None or (source == "best" and windows.sum() <= symbols.sum())):
                 variances += count * windows
             elif kind.table is not None and windows is not None and source == "both":
@@ -127,9 +127,9 @@ def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) ->
             elif kind.table is not None:
                 alone_ticks[kind.table] += count * length
         scale = _noise_scale(job, alone_ticks.keys() | beside_ticks.keys(), budget, length)
-        variances += _symbol_variances(job, alone_ticks, scale)
+        variances += symbols_variances(query, alone_ticks, scale)
         if beside_ticks:
-            variances += 1.0 / (1.0 / doubled_variances + 1.0 / _symbol_variances(job, beside_ticks, scale))
+            variances += 1.0 / (1.0 / doubled_variances + 1.0 / symbols_variances(query, beside_ticks, scale))
     except (FuguError, ValueError):
         return None
     return Worth(length, math.sqrt(variances.sum()), _guess_error(job, kinds, length))
@@ -142,12 +142,6 @@ def _window_variances(job: Job, kind: _DeviceKind, length: int) -> Floats | None
     rows = answer_rows(kind.window, job.question.labels, job.question.query)
     assert rows is not None
     return np.asarray(rows.sum(axis=1) * noise_variance(Fraction(kind.window.scale)) * length / kind.window.length)
-
-
-def _symbol_variances(job: Job, ticks: Mapping[NoiseTable, int], scale: Fraction | None) -> Floats:
-    """The variances (n,) of the answer of symbols, `ticks` of each table; noise is added once for each table."""
-    variances = [symbols_variances(job.question.query, table, count, scale) for table, count in ticks.items()]
-    return np.asarray(sum(variances, np.zeros(len(job.question.query.groups))))
 
 
 def _noise_scale(job: Job, tables: set[NoiseTable], budget: int, length: int) -> Fraction | None:
