@@ -73,7 +73,7 @@ def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:
     states = [(x,) for x in range(len(description.states))]
     symbol_rows = np.array(symbols, dtype=np.int64)
     newest_rows = symbol_rows[symbol_rows >= 0][-1:] if (symbol_rows >= 0).any() else symbol_rows[-1:]
-    return _Question(states, outputs, symbol_rows, newest_rows, 1).answer(believed_chains(description))
+    return _answer(states, outputs, symbol_rows, newest_rows, 1, believed_chains(description))
 
 
 def read_counts(
@@ -101,50 +101,51 @@ def read_counts(
     cells_per_window = sum(length * min(length, EXACT_TICKS) * len(chain.shows) ** 2 for chain in chains)
     count_rows = np.array(counts[-max(1, _MOST_CELLS // max(1, cells_per_window)) :], dtype=np.int64)
     answer_groups = [other_states, groups[0]] if len(groups) == 1 else groups
-    return _Question(answer_groups, outputs, count_rows, count_rows[-1:], length).answer(chains)
+    return _answer(answer_groups, outputs, count_rows, count_rows[-1:], length, chains)
 
 
-class _Question(NamedTuple):
-    """A question about `groups` of states, and the heard rows of `length` ticks each, the newest last.
+def _answer(
+    groups: Sequence[tuple[int, ...]],
+    outputs: Callable[[Ints, Ints], Outputs],
+    heard_rows: Ints,
+    newest_rows: Ints,
+    length: int,
+    chains: Sequence[Belief],
+) -> Answer:
+    """Answer a question about groups of states by every believed chain, with the least and largest probabilities.
 
-    `outputs` makes the attackers' view of some rows, given what each state of a chain shows.
+    The heard rows are of `length` ticks each, the newest last. `outputs` makes the attackers' view of some rows, given
+    what each state of a chain shows.
     """
+    if not chains:
+        return {"none": _NO_CHAIN}
+    member_rows = [np.array([[x in group for group in groups] for x in chain.shows], np.float64) for chain in chains]
 
-    groups: Sequence[tuple[int, ...]]
-    outputs: Callable[[Ints, Ints], Outputs]
-    heard_rows: Ints
-    newest_rows: Ints
-    length: int
+    def read(attacker: Attacker, rows: Ints) -> Floats:
+        """The groups' probabilities (chains, rows, g) by an attacker who reads some rows."""
+        probabilities = []
+        for chain, members in zip(chains, member_rows, strict=True):
+            view = outputs(chain.shows, rows)
+            segments = np.arange(view.ticks) // (length if length > 1 else view.ticks)
+            posteriors = attacker(view, Knowledge(chain.transition, segments)) @ members
+            probabilities.append(posteriors.reshape(-1, length, len(groups)).mean(axis=1))
+        return np.array(probabilities)
 
-    def answer(self, chains: Sequence[Belief]) -> Answer:
-        """Answer by every believed chain, with the least and the largest probabilities."""
-        if not chains:
-            return {"none": _NO_CHAIN}
-        try:
-            readings = [self._read_by_chain(*chain) for chain in chains]
-        except (ValueError, IndexError, ArithmeticError):
-            return {"none": _UNFIT}
-        all_rows, newest_row, prior = (np.array(estimates) for estimates in zip(*readings, strict=True))
-        bands = {"": all_rows, "_alone": newest_row, "_before": prior}
-        return {
-            **{f"low{suffix}": band.min(axis=0).tolist() for suffix, band in bands.items()},
-            **{f"high{suffix}": band.max(axis=0).tolist() for suffix, band in bands.items()},
-            "guesses": sorted({int(posterior.argmax()) for posterior in all_rows[:, -1]}),
-            "chains": len(chains),
-        }
-
-    def _read_by_chain(self, transition: Floats, shows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Compute group probabilities by a chain: for each row (rows, g), by the newest row alone (g,), and prior."""
-        members = np.array([[x in group for group in self.groups] for x in shows], dtype=np.float64)
-
-        def read_groups(attacker: Attacker, rows: Ints) -> Floats:
-            outputs = self.outputs(shows, rows)
-            segments = np.arange(outputs.ticks) // (self.length if self.length > 1 else outputs.ticks)
-            posteriors = attacker(outputs, Knowledge(transition, segments)) @ members
-            return np.asarray(posteriors.reshape(-1, self.length, len(self.groups)).mean(axis=1))
-
-        prior = Knowledge(transition, np.zeros(1, dtype=np.int64)).distribution @ members
-        return read_groups(smoothing, self.heard_rows), read_groups(separate_ticks, self.newest_rows)[-1], prior
+    try:
+        all_rows, newest_row = read(smoothing, heard_rows), read(separate_ticks, newest_rows)[:, -1]
+        priors = [
+            Knowledge(chain.transition, np.zeros(1, dtype=np.int64)).distribution @ members
+            for chain, members in zip(chains, member_rows, strict=True)
+        ]
+    except (ValueError, IndexError, ArithmeticError):
+        return {"none": _UNFIT}
+    bands = {"": all_rows, "_alone": newest_row, "_before": np.array(priors)}
+    return {
+        **{f"low{suffix}": band.min(axis=0).tolist() for suffix, band in bands.items()},
+        **{f"high{suffix}": band.max(axis=0).tolist() for suffix, band in bands.items()},
+        "guesses": sorted({int(posterior.argmax()) for posterior in all_rows[:, -1]}),
+        "chains": len(chains),
+    }
 
 
 def _spaced_values(low: float, high: float) -> list[float]:

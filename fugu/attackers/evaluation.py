@@ -62,7 +62,7 @@ def lowest_mean(values: Floats, confidence: float) -> float:
 def block_means(series: Floats, length: int) -> Floats:
     """Means (blocks,) of consecutive blocks of equal length; the last block is up to twice as long."""
     edges = np.arange(max(1, series.size // length)) * length
-    return np.asarray(np.add.reduceat(series, edges) / np.diff(np.append(edges, series.size)))
+    return np.add.reduceat(series, edges) / np.diff(np.append(edges, series.size))
 
 
 def _mean_and_width(values: Floats, confidence: float) -> tuple[float, float]:
@@ -331,7 +331,7 @@ def mean_transitions(states: Ints, segments: Ints, k: int, *, pseudocount: float
 def _residuals(gain: Ints, strata: Ints) -> Floats:
     """Subtract from gains (n,) the mean gain of their stratum."""
     sums, sizes = np.bincount(strata, gain), np.bincount(strata)
-    return np.asarray(gain - (sums / np.maximum(sizes, 1))[strata])
+    return gain - (sums / np.maximum(sizes, 1))[strata]
 
 
 def _log_odds(probabilities: Floats) -> Floats:

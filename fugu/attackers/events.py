@@ -195,7 +195,7 @@ def _weighted_sum(heard: Heard, other_heard: Heard) -> tuple[Statistic, int]:
     counts, other_counts = (trials.counts[:half_trials].astype(np.float64) for trials in (heard, other_heard))
     covariance = np.cov(counts, rowvar=False) + np.cov(other_counts, rowvar=False)
     weights = np.linalg.lstsq(np.atleast_2d(covariance), counts.mean(axis=0) - other_counts.mean(axis=0), rcond=None)[0]
-    return lambda heard: np.asarray(heard.counts @ weights), half_trials
+    return lambda heard: heard.counts @ weights, half_trials
 
 
 def _clip_logs(logs: Floats) -> Floats:

@@ -199,7 +199,7 @@ class Odds:
         else:
             weights = self._weigh_counts(stretch, forward, backward, outputs, heard=heard)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(np.maximum(weights[:, 1], 0.0)) - np.log(np.maximum(weights[:, 0], 0.0)))
+            return np.log(np.maximum(weights[:, 1], 0.0)) - np.log(np.maximum(weights[:, 0], 0.0))
 
     def _weigh_symbols(
         self, stretch: _Span, forward: Floats, backward: Floats, outputs: SymbolOutputs, *, heard: bool

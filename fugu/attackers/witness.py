@@ -278,7 +278,7 @@ def _select_outputs(beliefs: Floats, space: _ExpandedChain, pairs: Sequence[tupl
     best_outputs = np.stack([(logs[:, :, x] - logs[:, :, z]).argmax(axis=1) for x, z in states], axis=1)
     if (best_outputs == best_outputs[:, :1]).all():
         best_outputs = best_outputs[:, :1]
-    return np.asarray(np.take_along_axis(beliefs, best_outputs[:, :, None], axis=1))
+    return np.take_along_axis(beliefs, best_outputs[:, :, None], axis=1)
 
 
 def _largest_ratio(

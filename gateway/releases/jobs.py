@@ -180,15 +180,15 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
         raise FuguError(f"release {name}: its name is longer than {_NAME_LENGTH} characters")
     if len(set(devices)) != len(devices):
         raise FuguError(f"release {name} names a device twice")
-    newest_policies = []
+    newest_policies: dict[str, Policy] = {}
     for device in devices:
         policies = catalogue.planned_policies(device, plan.stream)
         if not policies:
             raise FuguError(f"release {name}: no policy for stream {device}/{plan.stream}")
-        newest_policies.append(policies[-1])
-    if len({(policy.discretiser.states, policy.clock) for policy in newest_policies}) != 1:
+        newest_policies[device] = policies[-1]
+    (labels, clock), *others = {(policy.discretiser.states, policy.clock) for policy in newest_policies.values()}
+    if others:
         raise FuguError(f"release {name}: its devices do not have the same states and the same clock")
-    labels = newest_policies[0].discretiser.states
     for state in plan.states:
         if state not in labels:
             raise FuguError(f"release {name}: stream {plan.stream} has no state {state!r}")
@@ -198,10 +198,10 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     query = Query(plan.query, tuple(labels.index(state) for state in states))
     windows = {
         device: window
-        for device, policy in zip(devices, newest_policies, strict=True)
+        for device, policy in newest_policies.items()
         if plan.source != "symbols" and (window := release_window(policy, plan, query)) is not None
     }
-    silent = frozenset(device for device, policy in zip(devices, newest_policies, strict=True) if policy.table is None)
+    silent = frozenset(device for device, policy in newest_policies.items() if policy.table is None)
     for device in devices:
         if device in silent and device not in windows:
             raise FuguError(
@@ -212,13 +212,13 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     topic = topic_of("release", catalogue.fleet, plan.audience, name)
     comparison = _compare_mechanisms(plan, devices, audience, catalogue)
     mechanism = _least_noise(comparison)
-    useful = not query.definition.pairs and all(policy.useful_for == "share" for policy in newest_policies)
+    useful = not query.definition.pairs and all(policy.useful_for == "share" for policy in newest_policies.values())
     question = Question(
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent, plan.chains),
     )
     compared = tuple(comparison.items()) if plan.mechanism == "auto" else ()
-    job = Job(plan, question, audience, topic, newest_policies[0].clock, useful, compared)
+    job = Job(plan, question, audience, topic, clock, useful, compared)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job
@@ -259,13 +259,10 @@ def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST)
 
     They are its own `chains` or those of policies, and the past classes of the same kind.
     """
-    period = min(policy.clock.period_us for policy in policies)
-    own_classes = classes_of_release(chains, policies)
-    classes = (
-        [(chain, period) for chain in own_classes]
-        if chains
-        else [(policy.chains, policy.clock.period_us) for policy in policies]
-    )
+    classes: list[tuple[ReleaseClass, int]] = [(policy.chains, policy.clock.period_us) for policy in policies]
+    if chains:
+        period = min(period for _, period in classes)
+        classes = [(chain, period) for chain in classes_of_release(chains, policies)]
     past_classes = [chain for chain in past.classes if isinstance(chain[0], ListedChains) == bool(chains)]
     return list(dict.fromkeys([*classes, *past_classes]))
 

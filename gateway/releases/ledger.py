@@ -573,9 +573,11 @@ class Ledger:
         """
         stretches = []
         account, _, members, other_accounts = self._books(key.audience, [key[:2]])[key[:2]]
-        uncharged_ticks = [(self._beginning(member)[1], member[0] != key.device) for member in members]
-        if end := max(tick + (ahead if is_other else 0) for tick, is_other in uncharged_ticks if tick or not is_other):
-            stretches.append(LouderTicks(end - 1, None))
+        ends = [
+            end + (0 if member[0] == key.device else ahead) for member in members if (end := self._beginning(member)[1])
+        ]
+        if ends:
+            stretches.append(LouderTicks(max(ends) - 1, None))
         if account is None:
             raise _no_allowance(key)
         query = "SELECT MAX(allowance), MAX(base) FROM intact_allowances WHERE account=?"

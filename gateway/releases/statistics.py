@@ -263,7 +263,7 @@ def values_of(query: Query, part: Part) -> Floats:
     """Unbiased estimates (n,) of how many ticks were in a query's states, from counts of symbols."""
     rule = two_valued_weights(part.table, query.states) if len(part.counts) == 1 else None
     if rule is None:
-        return np.asarray(weights_of(query, part.table).rows @ part.counts)
+        return weights_of(query, part.table).rows @ part.counts
     return np.asarray(rule.a * part.counts + rule.b * part.ticks)
 
 
