@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.windows import ALONE, Mechanism, covers
 from gateway.releases.charges import PER_NAT, ChargedTicks
-from gateway.releases.entries import Allowance, Content, Promise
+from gateway.releases.entries import Allowance, Content, Promise, State
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import LedgerError
 from gateway.store.location import Location
@@ -343,3 +343,48 @@ def test_what_was_seen_published_must_be_in_the_ledger_as_it_was(overlapping: Le
     assert charges_replayed(overlapping, {1: bytes([0, 0]), 2: bytes([0, 10])}).problems == ()
     assert charges_replayed(overlapping, {1: bytes([0, 1])}).problems == ("entry 1: is not what was published",)
     assert charges_replayed(overlapping, {6: bytes([0, 50])}).problems == ("entry 6: is not what was published",)
+
+
+def test_a_device_without_windows_has_no_release_that_charges_nothing(ledger: Ledger) -> None:
+    free = release(0, 9, 0, reason="charged before", noise="device-windows")
+    with pytest.raises(LedgerError, match="its device releases no windows"):
+        ledger.refuse(free)
+    allow(ledger, base=1)
+    ledger.refuse(free)
+    assert ledger._db.execute("SELECT * FROM groups").fetchall() == [], "nothing is written"
+
+
+def test_a_second_loss_takes_nothing_from_the_first(ledger: Ledger) -> None:
+    assert not ledger.has_stream_past
+    ledger.begin([], "other", "store")
+    assert (ledger.has_stream_past, ledger.largest_allowance("public")) == (False, ALLOWED)
+    for first, complete in ((100, False), (50, False), (70, True)):
+        ledger.begin([("watch", "hr", first)], "new", "store", complete=complete)
+        assert ledger.beginnings(["watch"], "hr") == {"watch": 100}
+        assert ledger.louder_ticks(key(), 0) == [(99, None)]
+        assert ledger.stream_past([key()[:2]])[1], "charges may be lost"
+        assert (ledger.has_stream_past, ledger.largest_allowance("public")) == (True, None)
+
+
+def test_copies_that_were_put_back_leave_a_past(ledger: Ledger) -> None:
+    ledger.begin([], "new", "store", not_before_us=5)
+    assert ledger.has_stream_past
+    assert ledger.stream_past([key()[:2]]) == ([], True)
+
+
+def test_released_ticks_are_the_numbers_of_their_device(ledger: Ledger) -> None:
+    reserve(ledger, release(0, 9, 1, shifts={"watch": 100}))
+    reserve(ledger, release(20, 29, 1))
+    assert ledger.released_ticks() == [("watch", "hr", 109)]
+
+
+def test_of_each_topic_the_newest_release_that_was_published_is_published_again(ledger: Ledger) -> None:
+    states: tuple[State, ...] = ("published", "abandoned", "reserved", "published")
+    for number, state in enumerate(states, 1):
+        reserve(
+            ledger, release(10 * number, 10 * number + 9, 1, topic=f"fugu/2/home/release/public/count-{number // 4}")
+        )
+        ledger.mark(number, state)
+    assert ledger.newest_published(0) == [1, 4]
+    assert ledger.newest_published(2) == [1, 4]
+    assert ledger.newest_published(3) == [3, 4]

@@ -402,3 +402,41 @@ def test_louder_ticks_count_lost_charges_of_another_device_and_the_largest_base_
     ledger.begin([("ring", "hr", 100)], "new", "store", complete=False)
     assert (1099, None) in ledger.louder_ticks(key(), 1000), "in the device's own numbers, which are ahead of the wall"
     ledger.close()
+
+
+def test_an_allowance_stays_below_what_a_neighbour_was_told_while_it_was_lower(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite", allowance=ALLOWED // 2)
+    ledger.charge_together([PAIR], time_us=1)
+    allow(ledger, streams=("steps",))
+    reserve(ledger, about("steps", 0, 9, 0.25))
+    allow(ledger)
+    assert ledger.account(key()).allowance == ALLOWED // 2
+    ledger.close()
+
+
+def test_groups_that_have_a_stream_in_common_are_one(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite")
+    allow(ledger, streams=("hr", "steps", "room"))
+    ledger.charge_together([PAIR, (PAIR[1], ("watch", "room"))], time_us=1)
+    assert len({account.together for account in ledger.accounts()}) == 1
+    reserve(ledger, about("hr", 0, 9, 0.6))
+    with pytest.raises(LedgerError, match="which move together"):
+        reserve(ledger, about("room", 9, 20, 0.5))
+    ledger.close()
+
+
+def test_charges_of_a_neighbour_that_may_be_told_no_more_still_count(ledger: Ledger) -> None:
+    reserve(ledger, about("steps", 0, 9, 0.6))
+    allow(ledger, streams=("steps",), allowance=0)
+    with pytest.raises(LedgerError, match="which move together"):
+        reserve(ledger, about("hr", 9, 20, 0.5))
+
+
+def test_what_was_told_under_two_clocks_adds_up_on_the_page(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring")
+    ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
+    reserve(ledger, release(0, 9, 4, "watch", shifts={"watch": 1000}))
+    reserve(ledger, release(50, 59, 5, "ring"))
+    assert [account.spent_together for account in ledger.accounts()] == [9, 9]
+    assert [account.spent for account in ledger.accounts()] == [5, 4]
+    ledger.close()
