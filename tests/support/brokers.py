@@ -34,7 +34,7 @@ __all__ = [
     "wait_until",
 ]
 
-PATIENCE = float(os.environ.get("TESTS_PATIENCE", 60.0))
+PATIENCE = float(os.environ.get("TESTS_PATIENCE", 120.0))
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
 COMPUTING = 5.0 * PATIENCE
 """The same for what takes a processor many seconds, such as `fugu plan auto`, while other tests compute as well."""
