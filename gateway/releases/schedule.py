@@ -142,6 +142,8 @@ _SCAN_SECONDS = 0.25
 _PAUSE_SECONDS = 0.5
 _MAX_IN_FLIGHT = 50
 _LATE_SECONDS = 30.0
+_MOST_LATE_SECONDS = 600.0
+"""For so long at most, each new connection lets missing frames be waited for anew, if none lasts."""
 _LOOK_SECONDS = 5.0
 
 
@@ -173,7 +175,7 @@ class ReleaseSchedule:
         self._refused = refused
         self._gap_since: dict[str, tuple[int, float]] = {}
         self._gap_waited_through: dict[str, int] = {}
-        self._connected_at = float("-inf")
+        self._connected_at = self._unsteady_since = float("-inf")
         self._look_after = 0.0
         self._progress = progress
         self._link = link
@@ -208,7 +210,7 @@ class ReleaseSchedule:
 
         With `begun_anew` releases under way are published again, because the broker will not acknowledge them.
         """
-        self._connected_at = self._seconds()
+        self._note_connection()
         self._repeats = None
         if begun_anew:
             self._in_flight.clear()
@@ -222,7 +224,13 @@ class ReleaseSchedule:
 
     def wait_again(self) -> None:
         """Note that another process takes frames again: missing frames may be on their way, and are waited for."""
-        self._connected_at = max(self._connected_at, self._seconds())
+        self._note_connection()
+
+    def _note_connection(self) -> None:
+        now = self._seconds()
+        if now - self._connected_at >= _LATE_SECONDS:
+            self._unsteady_since = now
+        self._connected_at = now
 
     def needed_ticks(self) -> dict[tuple[str, str], int]:
         """The first tick that a release still to be made needs, by device and stream. DatabaseError or LedgerError."""
@@ -367,13 +375,18 @@ class ReleaseSchedule:
 
     def _overdue_end(self, job: Job, newest_ticks: NewestTicks) -> int:
         """The tick before which windows have ended that no longer wait for devices that are behind."""
-        if job.plan.patience is None or self._seconds() - self._connected_at < _LATE_SECONDS:
+        if job.plan.patience is None or self._seconds() - self._awaited_since < _LATE_SECONDS:
             return 0
         return min(newest_ticks.high, tick_at(job.clock, self._releases.maker.now_us())) - job.plan.patience
 
     def _has_waited(self, job: Job) -> bool:
         """Tell whether missing frames of a schedule's next window were waited for, also since the newest connection."""
-        return self._seconds() - max(self._gap_since[job.name][1], self._connected_at) >= _LATE_SECONDS
+        return self._seconds() - max(self._gap_since[job.name][1], self._awaited_since) >= _LATE_SECONDS
+
+    @property
+    def _awaited_since(self) -> float:
+        """The newest connection since which missing frames may come, though not one after many that did not last."""
+        return min(self._connected_at, self._unsteady_since + _MOST_LATE_SECONDS)
 
     def _after_gap(self, job: Job, first: int) -> int:
         """The first tick of the next window, after an empty one, that has a stored frame or is not past everywhere."""

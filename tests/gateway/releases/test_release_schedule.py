@@ -343,6 +343,28 @@ def test_a_missing_frame_is_waited_for_anew_after_a_new_connection_or_if_an_earl
     assert starts(bench) == [20, 40]
 
 
+@pytest.mark.parametrize("patience", [None, 4])
+def test_connections_that_do_not_last_delay_releases_for_ten_minutes(tmp_path: Path, patience: int | None) -> None:
+    bench = Bench(tmp_path, scheduled(patience=patience) if patience else scheduled(**WATCH_ONLY))
+    bench.schedule.connected(begun_anew=False)
+    bench.work(*steady(40, 49), *steady(55, 84))
+
+    def ends_after(seconds: int) -> list[int]:
+        for _ in range(0, seconds, 20):
+            bench.schedule.connected(begun_anew=False)
+            bench.now += 20.0
+            bench.work()
+        return starts(bench)
+
+    assert ends_after(600) == []
+    assert ends_after(80) == [40, 60]
+    bench.now += 30.0
+    bench.schedule.connected(begun_anew=False)
+    bench.work(*steady(90, 124))
+    assert ends_after(600) == [40, 60], "a connection that lasted has ended the unsteady ones"
+    assert ends_after(80) == [40, 60, 80, 100]
+
+
 def test_a_device_with_a_hole_in_every_window_delays_releases_once(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scheduled())
     sequence = steady(0, 245)
