@@ -39,7 +39,25 @@ def main(policy, folder):
         raise AssertionError("a segment that cannot be read is taken for damaged")
     except OSError:
         outbox_module.open = open
-    assert frames_of(Outbox(folder, policy)) == after
+    with open(f"{folder}/00000001", "rb") as file:
+        oldest = file.read()
+    outbox = Outbox(folder, policy)
+    assert frames_of(outbox) == after
+    outbox_module.open = fails
+    for _ in range(7):
+        assert not outbox.forget_committed([("hr", -1, [])], outbox.newest)
+    outbox_module.open = open
+    assert not outbox.forget_committed([("hr", -1, [])], outbox.newest)
+    assert outbox.next(0)[1] == first, "a frame that could not be read is forgotten, and is not safe elsewhere"
+    outbox_module.open = fails
+    for _ in range(8):
+        outbox.forget_committed([("hr", -1, [])], 1)
+    assert outbox.oldest == 1
+    outbox.forget_committed([("hr", -1, [])], 1)
+    assert outbox.oldest == 2, "what can never be read holds up nothing for ever"
+    outbox_module.open = open
+    with open(f"{folder}/00000001", "wb") as file:
+        file.write(oldest)
     there = 0
     for place in range(len(whole)):
         data = bytearray(whole)

@@ -18,6 +18,7 @@ _MAGIC = b"FGS\x02"
 _HEAD = ">4sIqqqqqqQB"
 _CHECK = 16
 _SPARE_BLOCKS = 4
+_READ_TRIES = 8
 
 
 class OutboxError(Exception):
@@ -42,7 +43,7 @@ class Outbox:
         self.expect(policy)
         self.reserved = self.last_framed = -1
         self.indices = {}
-        self.shift = self.since = self.counter = self.newest = self._spent = 0
+        self.shift = self.since = self.counter = self.newest = self._spent = self._failed_reads = 0
         self._waiting = []
         self._covered = {}
         for offset in range(1, len(folder) + 1):
@@ -148,12 +149,17 @@ class Outbox:
     def forget_committed(self, commits: list, sent_id: int) -> bool:
         """Forget frames that are durable elsewhere, by (sequence, through, gaps), up to the segment `sent_id`.
 
+        A segment that cannot be read is tried again at the next calls, and is then given up.
         True if the gateway misses the oldest segment that is left, though it has later frames.
         """
         for name, last_tick, gaps in commits:
             self._covered[name] = last_tick, gaps
         while self.oldest <= min(sent_id, self.newest):
             segment = self._read(self.oldest)
+            if segment is None and self._failed_reads < _READ_TRIES:
+                self._failed_reads += 1
+                return False
+            self._failed_reads = 0
             frames = [] if segment is None else segment[1]
             if not all(self._is_covered(*frame[:3]) for frame in frames):
                 return any(last <= self._covered.get(name, (-1, []))[0] for name, _, last, _ in frames)
