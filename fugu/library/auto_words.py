@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any
 
 from fugu.attackers.evaluation import Attack, success_bound
 from fugu.attackers.stretches import StretchAttack
@@ -22,7 +21,7 @@ from fugu.library.guarantee import (
     stretch_table,
     stretch_words,
 )
-from fugu.library.report import Line, Part, Table
+from fugu.library.report import JsonObject, Line, Report, Table
 from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import LEAST_JUDGED, Candidate
@@ -53,7 +52,7 @@ _NOT_SHOWN = ("table", "judged", "message", "bins", "stretch_ticks")
 """Fields of a candidate that are left out of its document."""
 
 
-def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> Iterator[Part]:
+def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> Report:
     """Report how the recording was read, the verdicts with reasons, the candidates, and the losses of stretches."""
     readings, question, release = plan.readings, plan.question, plan.recommended
     for facts in readings.facts:
@@ -425,7 +424,7 @@ def _stretches(policy: AnyPolicy | None) -> tuple[Stretch, ...]:
     return policy.bound(policy.verify()).rows(policy.clock.period_us, policy.guarantee.epsilon)
 
 
-def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> dict[str, Any]:
+def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> JsonObject:
     """The plan as an object for JSON."""
     readings, question, stretches = plan.readings, plan.question, _stretches(policy)
     ticks = question.ticks(readings.period * plan.recommended.every)
@@ -454,7 +453,7 @@ def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> dict[str, Any]:
     }
 
 
-def candidate_document(candidate: Candidate) -> dict[str, Any]:
+def candidate_document(candidate: Candidate) -> JsonObject:
     """A candidate as an object for JSON; an unknown error is null."""
     fields = {name: value for name, value in vars(candidate).items() if name not in _NOT_SHOWN}
     return {
@@ -473,5 +472,5 @@ def candidate_document(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _attack_document(attack: Attack | None) -> dict[str, Any] | None:
+def _attack_document(attack: Attack | None) -> JsonObject | None:
     return None if attack is None else {name: value for name, value in vars(attack).items() if name != "epsilon_low"}

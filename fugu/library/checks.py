@@ -21,7 +21,7 @@ from fugu.contract.stretches import Ceiling, Stretch, StretchBound
 from fugu.contract.windows import Window
 from fugu.host.arguments import epsilon_of
 from fugu.library.guarantee import change_words, stretch_documents, stretch_lines
-from fugu.library.report import NOTHING, Line, Part, Result
+from fugu.library.report import NOTHING, JsonObject, Line, Report, Result
 
 if TYPE_CHECKING:
     from fugu.library.recordings import Source
@@ -195,7 +195,7 @@ def checked_policy(check: Check) -> Result:
 
 def _policy_document(
     policy: Policy, loss: Loss, windows_loss: Loss | None, comparison: RecordedClass | None
-) -> dict[str, object]:
+) -> JsonObject:
     document = {
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,
@@ -208,7 +208,7 @@ def _policy_document(
     if policy.chains.named_streams:
         document["together"] = {stream.name: stream.rate for stream in policy.chains.named_streams}
     if policy.windows:
-        windows: dict[str, object] = {
+        windows: JsonObject = {
             "rates": {window.name: str(window.rate) for window in policy.windows},
             "errors": {window.name: _window_error(window, policy)._asdict() for window in policy.windows},
             "mechanisms": {window.name: window.mechanism for window in policy.windows},
@@ -257,9 +257,7 @@ def _window_error(window: Window, policy: Policy) -> WindowAccuracy:
     return error_of(window, policy.clock.period_us)
 
 
-def _policy_report(
-    policy: Policy, loss: Loss, windows_loss: Loss | None, comparison: RecordedClass | None
-) -> Iterator[Part]:
+def _policy_report(policy: Policy, loss: Loss, windows_loss: Loss | None, comparison: RecordedClass | None) -> Report:
     if comparison is not None:
         yield Line(_recording_sentence(comparison))
     verdict = "the guarantee holds" if windows_loss is None else "both guarantees hold"
@@ -292,7 +290,7 @@ def _policy_report(
         yield Line(f"  sum {shared.group.name}: adds {rate:.6g} to the loss of every tick; {shared.condition}")
 
 
-def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> dict[str, Any]:
+def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> JsonObject:
     sets, stream = ConstraintSets(policy.measurement), policy.stream_loss
     return {
         "privacy": privacy_of(policy.stream_loss.epsilon),
@@ -309,7 +307,7 @@ def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> di
     }
 
 
-def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
+def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
     constraint_sets = ConstraintSets(policy.measurement)
     sets = constraint_sets.all()
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
@@ -364,7 +362,7 @@ def missing_sentence(policy: PolicyHeader) -> str:
     )
 
 
-def _table_documents(policy: MeasurePolicy) -> list[dict[str, Any]]:
+def _table_documents(policy: MeasurePolicy) -> list[JsonObject]:
     return [
         {
             "number": table.number,
@@ -379,7 +377,7 @@ def _table_documents(policy: MeasurePolicy) -> list[dict[str, Any]]:
 
 def _guarantee_lines(
     policy: Policy, guarantee: Guarantee, loss: Loss, scope: str, bound: StretchBound | None
-) -> Iterator[Part]:
+) -> Report:
     ticks = guarantee.stretch_ticks
     stretch_words = f" about any {ticks} ticks in a row" if ticks > 1 else ""
     epsilon = loss.epsilon if bound is None else bound.epsilon(ticks)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.dating import settling_ticks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.sentences import loss_words, most_sure, privacy_of, privacy_sentence
 from fugu.contract.stretches import Stretch
-from fugu.library.report import Table
+from fugu.library.report import JsonObject, Table
 
 __all__ = [
     "change_words",
@@ -44,7 +43,7 @@ def stretch_words(seconds: int) -> str:
     return unit if seconds == size else f"{seconds // size} {unit}s"
 
 
-def promise_document(epsilon: float | None, seconds: int, ticks: int, rows: Sequence[Stretch] = ()) -> dict[str, Any]:
+def promise_document(epsilon: float | None, seconds: int, ticks: int, rows: Sequence[Stretch] = ()) -> JsonObject:
     """The promise as fields for JSON; a stretch of `seconds` has at most `ticks` ticks."""
     return {
         "privacy": privacy_of(epsilon),
@@ -114,7 +113,7 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None)
         yield f"  {stretch.name} ({ticks}): {epsilon}{floor_words}"
 
 
-def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
+def stretch_documents(stretches: Sequence[Stretch]) -> list[JsonObject]:
     """List what is lost about stretches for JSON; an infinite epsilon is null."""
     return [
         {

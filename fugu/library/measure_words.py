@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from fugu.library.guarantee import promise_document, promise_words, stretch_documents, stretch_table
-from fugu.library.report import Line, Part, Result, Table
+from fugu.library.report import JsonObject, Line, Report, Result, Table
 from fugu.places.graphs import edge_list
 from fugu.places.hull import Hull
 from fugu.places.noise import noise_error
@@ -64,7 +63,7 @@ def planned_measurement(plan: MeasurePlan) -> Result:
     return Result(document, _measure_report(plan))
 
 
-def _set_document(set_plan: SetPlan) -> dict[str, Any]:
+def _set_document(set_plan: SetPlan) -> JsonObject:
     protection = set_plan.protection
     return {
         "first_tick": set_plan.first,
@@ -133,7 +132,7 @@ def _graph_sentences(plan: MeasurePlan) -> Iterator[str]:
         yield f"May be told: which of the others it is; one point changes those odds {other}."
 
 
-def _measure_report(plan: MeasurePlan) -> Iterator[Part]:
+def _measure_report(plan: MeasurePlan) -> Report:
     yield Line(promise_words(plan.stream.epsilon, 0, plan.stream.stretches), bold=True)
     yield Line("The epsilons below are of one point, and of all points about one tick.")
     spec = plan.spec
@@ -224,7 +223,7 @@ def _epsilon_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     ]
 
 
-def _error_parts(plan: MeasurePlan) -> Iterator[Part]:
+def _error_parts(plan: MeasurePlan) -> Report:
     factor, unit = _unit(plan)
     rows = [
         (name, *("-" if value is None else f"{value * factor:.4g}" for value in plan.errors.get(name, _UNKNOWN)))
@@ -240,7 +239,7 @@ def _error_parts(plan: MeasurePlan) -> Iterator[Part]:
     )
 
 
-def _set_parts(plan: MeasurePlan) -> Iterator[Part]:
+def _set_parts(plan: MeasurePlan) -> Report:
     listed_sets = plan.sets[:_MOST_ROWS]
     factor, unit = _unit(plan)
     yield Table(
@@ -307,7 +306,7 @@ def planned_network(spec: NetworkSpec, plan: NetworkPlan) -> Result:
     return Result(document, _network_report(spec, plan))
 
 
-def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Iterator[Part]:
+def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Report:
     count = len(spec.values)
     rows = [
         (

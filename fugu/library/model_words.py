@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fugu.contract.sentences import protected_sentence
-from fugu.library.report import Line, Part, Result, Table
+from fugu.library.report import JsonObject, Line, Report, Result, Table
 from fugu.planning.grid_model import WARNING, GridModel
 from fugu.planning.joint_recording import JointRecording
 from fugu.privacy.chain_model import ChainModel
@@ -27,7 +25,7 @@ def fitted_chain(model: ChainModel, recording: JointRecording) -> Result:
     return Result(model.to_json(), _chain_report(model, recording), warnings=(model.warning,))
 
 
-def fitted_grid(model: GridModel, traces: Traces, document: dict[str, Any], order: int, output: Path | None) -> Result:
+def fitted_grid(model: GridModel, traces: Traces, document: JsonObject, order: int, output: Path | None) -> Result:
     """Describe a chain over cells; `document` is the chain for JSON, `output` the file it was written to, if any."""
     report = [*_grid_report(model, traces)]
     if order == 2:
@@ -38,7 +36,7 @@ def fitted_grid(model: GridModel, traces: Traces, document: dict[str, Any], orde
     return Result(document, report, warnings=(WARNING,))
 
 
-def _chain_report(model: ChainModel, recording: JointRecording) -> Iterator[Part]:
+def _chain_report(model: ChainModel, recording: JointRecording) -> Report:
     for stream, readings in zip(model.streams, recording.streams, strict=True):
         yield Line(
             f"{stream.name}: {stream.source}, column {stream.column}, {stream.states} states; "
@@ -80,7 +78,7 @@ def _order_line(model: ChainModel) -> Line:
     return Line(f"Order {model.order}? {figures}: {advice}.")
 
 
-def _grid_report(model: GridModel, traces: Traces) -> Iterator[Part]:
+def _grid_report(model: GridModel, traces: Traces) -> Report:
     cell_count = len(model.cells)
     columns, rows = (model.cells.max(axis=0) + 1).tolist()
     period = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Any
 
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.stretches import Stretch
 from fugu.library.auto_words import candidate_document, refusal_words, thinned_words, verdict_lines
 from fugu.library.guarantee import promise_document, promise_words, stretch_documents, stretch_table
-from fugu.library.report import Line, Part, Table
+from fugu.library.report import JsonObject, Line, Report, Table
 from fugu.places.composition import measured_stretches
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
@@ -22,7 +21,7 @@ __all__ = ["place_document", "place_report", "place_verdict", "place_words"]
 _COLUMNS = ("a point", "cells of", "of one", "off by", "95 % within", "test data", "guessing")
 
 
-def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> Iterator[Part]:
+def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> Report:
     """Report how the recording was read, the verdicts with reasons, the candidates, and the losses of stretches."""
     yield from map(Line, [*summary(plan.traces.source, plan.traces.facts), ""])
     yield from verdict_lines(place_verdict(plan, policy))
@@ -84,7 +83,7 @@ def place_words(plan: PlacePlan, candidate: Candidate) -> str:
     return f"a point {_interval(plan, candidate.every)} for cells of {cell_side:g} m"
 
 
-def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> dict[str, Any]:
+def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> JsonObject:
     """The plan as an object for JSON."""
     stretches = _stretches(policy)
     return {

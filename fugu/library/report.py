@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["NOTHING", "Line", "Part", "Report", "Result", "Table", "newest", "plain"]
+__all__ = ["NOTHING", "JsonObject", "Line", "Part", "Report", "Result", "Table", "newest", "plain"]
 
 
 _NEWEST = 20
@@ -34,6 +34,7 @@ class Table(NamedTuple):
 
 Part = Line | Table
 Report = Iterable[Part]
+JsonObject: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Result:
     """
 
     document: object
-    report: Iterable[Part]
+    report: Report
     code: int = 0
     warnings: Sequence[str] = ()
     error: FuguError | None = None
@@ -68,7 +69,7 @@ class Result:
         return replace(self, report=(*self.report, *map(Line, lines)), warnings=tuple(warnings))
 
 
-def newest(table: Table, noun: str = "") -> Iterator[Part]:
+def newest(table: Table, noun: str = "") -> Report:
     """Yield the last rows of a long table, and a line that says how many of all rows they are."""
     yield table._replace(rows=table.rows[-_NEWEST:])
     if len(table.rows) > _NEWEST:
@@ -80,7 +81,7 @@ def plain(report: Report) -> str:
     return "\n".join(line for part in report for line in _lines(part))
 
 
-def _lines(part: Line | Table) -> list[str]:
+def _lines(part: Part) -> list[str]:
     if isinstance(part, Line):
         return [part.text]
     widths = [max(map(len, cells)) for cells in zip(part.columns, *part.rows, strict=True)]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any
 
 from fugu.attackers.evaluation import success_bound
 from fugu.contract.dating import settling_ticks
@@ -23,7 +22,7 @@ from fugu.library.guarantee import (
     stretch_table,
     time_words,
 )
-from fugu.library.report import Line, Part, Result, Table
+from fugu.library.report import JsonObject, Line, Part, Report, Result, Table
 from fugu.planning.answers import WindowAccuracy, error_of, window_error
 from fugu.planning.chain_source import ChainSource, cost_words
 from fugu.planning.planner import Option, Refusal, StreamPlan
@@ -54,7 +53,7 @@ def planned_stream(plan: StreamPlan, source: ChainSource, discretiser: Discretis
     return Result(lambda: _plan_document(*details), _plan_report(*details))
 
 
-def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
+def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> JsonObject:
     request, chosen = plan.request, plan.chosen
     return {
         **_option_document(plan, chosen),
@@ -82,7 +81,7 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
     }
 
 
-def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
+def _option_document(plan: StreamPlan, option: Option) -> JsonObject:
     seconds, loss = plan.request.period_seconds, option.release.loss._asdict()
     flips = _flip_weights(option) if option.table.states == 2 else (None, None)
     return {
@@ -100,7 +99,7 @@ def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
     }
 
 
-def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> Iterator[Part]:
+def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> Report:
     request, chosen = plan.request, plan.chosen
     yield Line(promise_words(request.epsilon, request.protect, chosen.stretches), bold=True)
     noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
@@ -233,7 +232,7 @@ def _noise_report(
     planned_noises: Sequence[PlannedNoise],
     best: PlannedNoise,
     refusals: Mapping[Mechanism, str] | None,
-) -> Iterator[Part]:
+) -> Report:
     yield Line(promise_words(request.epsilon, 0, best.stretches), bold=True)
     for note in notes:
         yield Line(note)
@@ -278,7 +277,7 @@ def _number_error(request: WindowRequest, plan: PlannedNoise) -> WindowAccuracy:
     return window_error(plan.scale, _LONGEST if request.length is None else request.length)
 
 
-def _noise_document(request: WindowRequest, plan: PlannedNoise) -> dict[str, Any]:
+def _noise_document(request: WindowRequest, plan: PlannedNoise) -> JsonObject:
     noise = plan.noise
     return {
         **promise_document(request.epsilon, 0, 1, plan.stretches),
@@ -335,7 +334,7 @@ def planned_windows(
 
 def _joint_report(
     plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
-) -> Iterator[Part]:
+) -> Report:
     stretches, period_us = _stretches(plan, period), microseconds(period)
     yield Line(promise_words(plan.guarantee.epsilon, protect, stretches), bold=True)
     for note in notes:
@@ -413,7 +412,7 @@ def planned_streams(plan: StreamsPlan) -> Result:
     return Result(document, _streams_report(plan, stretches))
 
 
-def _streams_report(plan: StreamsPlan, stretches: Sequence[Stretch]) -> Iterator[Part]:
+def _streams_report(plan: StreamsPlan, stretches: Sequence[Stretch]) -> Report:
     request, chains, epsilon = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
     yield Line(promise_words(request.epsilon, request.protect, stretches), bold=True)
     states_words = "joint states, steps" if chains.steps == 1 else "pairs of states, two steps"

@@ -26,7 +26,7 @@ from fugu.library.auto_words import error_words
 from fugu.library.guarantee import promise_document
 from fugu.library.plans import question_of, refuse_not_private, target_of
 from fugu.library.recordings import Source, readings_of, source_list
-from fugu.library.report import Line, Report, Table, plain
+from fugu.library.report import JsonObject, Line, Report, Table, plain
 from fugu.planning.policy_builder import Target, next_version
 from fugu.planning.question import Question
 from fugu.planning.street import SIZES, Size, StreetPlan, plan_street
@@ -144,7 +144,7 @@ class Street:
             sentences.append(f"A home needs {noise}.")
         return sentences
 
-    def _promise_document(self) -> dict[str, Any]:
+    def _promise_document(self) -> JsonObject:
         question = self.details.question
         return promise_document(question.epsilon, question.protect or 0, question.ticks(self.details.period))
 
@@ -171,7 +171,7 @@ class Street:
         """The plan as an object for JSON, without readings."""
         plan = self.details
 
-        def row(size: Size) -> dict[str, Any]:
+        def row(size: Size) -> JsonObject:
             values = {name: None if math.isnan(value) else value for name, value in size._asdict().items()}
             return values | {"useful": size.useful, "beats_habit": size.beats_habit}
 

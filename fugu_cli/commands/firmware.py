@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.losses import log_up
 from fugu.host.arguments import epsilon_of, one_of, stream_units
 from fugu.library.checks import load_policy
-from fugu.library.report import Line, Part, Result, Table
+from fugu.library.report import Line, Report, Result, Table
 from fugu_cli.app import BrokerOption, UnitOption, command, command_group, output_option
 from fugu_cli.connection import broker_of
 
@@ -67,11 +66,7 @@ def build_image(
     if enrolment is not None:
         burnt_settings = enrolled(burnt_settings, read_enrolment(enrolment.read_bytes()), policies)
     image = build(policies, output, burnt_settings, stream_units(unit))
-    return Result(_document(image), _report(image))
-
-
-def _document(image: Image) -> dict[str, object]:
-    return {
+    document = {
         "folder": str(image.folder),
         "epsilon": log_up(image.ratio),
         "randomness": image.randomness,
@@ -81,9 +76,10 @@ def _document(image: Image) -> dict[str, object]:
         "files": dict(image.sizes),
         "bytes": image.size,
     }
+    return Result(document, _report(image))
 
 
-def _report(image: Image) -> Iterator[Part]:
+def _report(image: Image) -> Report:
     files = [(name, str(size)) for name, size in image.sizes.items()]
     yield Table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), files)
     yield Line(f"The board derives that a stream loses at most epsilon {log_up(image.ratio):.6g}.")

@@ -18,7 +18,7 @@ from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, read_enrolment
 from fugu.host.arguments import one_of
 from fugu.host.files import naming
-from fugu.library.report import Line, Result, Table
+from fugu.library.report import JsonObject, Line, Result, Table
 from fugu_cli.app import FleetOption, command, command_group
 from fugu_cli.view.fleet import dry_run
 from fugu_cli.view.terminal import say, show_report, working
@@ -130,7 +130,7 @@ def dry_run_of(
     roots: Sequence[Root],
     devices: set[str] | None = None,
     plan: RolloutPlan | None = None,
-    stages: tuple[tuple[str, ...], ...] = (),
+    stages: Sequence[Sequence[str]] = (),
 ) -> Result:
     """Show what a document would change on devices, by default on all that it is for.
 
@@ -251,10 +251,10 @@ def rotate(
     return Result(document, [_root_table(root.document, keys), *map(Line, lines)])
 
 
-def _root_document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
+def _root_document(document: RootDocument, folders: list[Path]) -> JsonObject:
     """Return the root as JSON, with the paths of its private keys."""
     files, retired_keys = _key_files(document, folders)
-    roles = dict[str, Any]()
+    roles = JsonObject()
     for role in ROLES:
         members = role_of(document, role)
         keys = [{"key": name, "file": files.get(short_name(name))} for name in members.keys]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ from fugu_cli.app import BrokerOption, ConfigArgument, command, command_group, o
 from fugu_cli.connection import broker_of
 from fugu_cli.view.gateway import learned_chains, print_history, show_status
 from fugu_cli.view.terminal import say, working
-from gateway.config import GatewayConfig, PageConfig, PageFile, PageSettings, Place
+from gateway.config import GatewayConfig, PageConfig, PageFile, Place
 
 if TYPE_CHECKING:
     from gateway.history.stored import Span
@@ -95,20 +95,15 @@ def run(
         from gateway.cluster.duties import duty_of
 
         duty = duty_of(settings, shard)
-    with _page_context(page), ExitStack() as startup:
+    with ExitStack() as page_stack, ExitStack() as startup:
+        if page is not None:
+            from gateway.page.server import PageBeside
+
+            page_process = PageBeside(page)
+            say(f"the page: {page_process.settings.address}")
+            page_stack.enter_context(page_process)
         startup.enter_context(working(f"checking {settings.store}, and starting"))
         return serve(settings, startup.close, duty)
-
-
-def _page_context(page: PageSettings | None) -> AbstractContextManager[object]:
-    """Return the context in which the page is served, which does nothing without settings."""
-    if page is None:
-        return nullcontext()
-    from gateway.page.server import PageBeside
-
-    page_process = PageBeside(page)
-    say(f"the page: {page_process.settings.address}")
-    return page_process
 
 
 @command(app, "cluster")

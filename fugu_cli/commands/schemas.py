@@ -6,11 +6,11 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from edge_agent.config_schema import AgentConfig
 from fugu.contract._document import Document
 from fugu.host.files import new_folder
+from fugu.library.report import JsonObject
 from fugu_cli.app import command, command_group
 from fugu_cli.commands.deploy import OutOption
 from fugu_helper.config import HelperConfig
@@ -34,7 +34,7 @@ FILES: dict[str, type[Document]] = {
 _ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {6,}.+)*)", re.MULTILINE)
 
 
-def schema(model: type[Document]) -> dict[str, Any]:
+def schema(model: type[Document]) -> JsonObject:
     """Build the schema of a file, with descriptions of its keys from docstrings."""
     schema = model.model_json_schema()
     for definition in (schema, *schema.get("$defs", {}).values()):

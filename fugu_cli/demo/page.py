@@ -35,6 +35,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from fugu.contract.errors import FuguError
 from fugu.lanes import Lane, lanes_document, lanes_svg
+from fugu.library.report import JsonObject
 from fugu_cli.view.terminal import say
 
 __all__ = ["Page", "fault_text", "queue_request", "write_pictures"]
@@ -77,7 +78,7 @@ class Page:
     """
 
     def __init__(self, *, browser: bool, posted: _Posted | None = None) -> None:
-        self._state: dict[str, Any] = {"replays": []}
+        self._state: JsonObject = {"replays": []}
         demo_assets, gateway_assets = files("fugu_cli.demo") / "assets", files("gateway.page") / "assets"
         assets = *demo_assets.iterdir(), *(gateway_assets / name for name in _SHARED)
         self._files = {f"/{asset.name}": asset.read_bytes() for asset in assets if asset.is_file()}
@@ -120,7 +121,7 @@ class Page:
         replays[index] = {**replays.get(index, {}), **fields}
         self.show(replays=[*replays.values()])
 
-    def draw(self, index: int, document: dict[str, Any]) -> None:
+    def draw(self, index: int, document: JsonObject) -> None:
         """Replace the drawn lanes of a replay."""
         self._files[f"/lanes-{index}.json"] = json.dumps(document, allow_nan=False).encode()
         self._draw_count += 1

@@ -25,7 +25,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.sentences import sure_words
 from fugu.host.files import write_secret
 from fugu.library.plans import Plan, Planner, planner, target_of
-from fugu.library.report import NOTHING
+from fugu.library.report import NOTHING, JsonObject
 from fugu.planning.auto import AutoPlan, plan_auto
 from fugu.planning.policy_builder import Target
 from fugu.planning.states import states_of
@@ -182,7 +182,7 @@ def show_stretches(
         if is_stale():
             raise _AskedElseError("something else is asked for")
 
-    cards: list[dict[str, Any]] = [{"name": "As you asked", "words": [], "at": 0, "options": {}}]
+    cards: list[JsonObject] = [{"name": "As you asked", "words": [], "at": 0, "options": {}}]
     seconds = question_asked(options).protect or 0
     with suppress(_AskedElseError):
         for protect, name in _STRETCHES.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.sentences import most_sure
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
 from fugu.lanes import Lane, Shape, certainty_lane, lanes_document, part_shapes, share_scale, share_shapes, shares_lane
+from fugu.library.report import JsonObject
 from fugu.recordings.values import Cells, are_names
 from fugu_cli.demo.evaluation import Replay, Results
 
@@ -28,7 +28,7 @@ _ATTACKERS = {
 }
 
 
-def replay_document(replay: Replay, ticks: int, results: Results | None) -> dict[str, Any]:
+def replay_document(replay: Replay, ticks: int, results: Results | None) -> JsonObject:
     """Return all drawings of a replay for the page.
 
     Args:

@@ -44,7 +44,7 @@ from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
 from fugu_cli.demo.evaluation import RECORDINGS
 from fugu_cli.demo.page import Page, write_pictures
-from fugu_cli.demo.processes import Listener, Process, gateway, kill, launch, program, start_broker
+from fugu_cli.demo.processes import Listener, gateway, kill, launch, program, start_broker
 from fugu_cli.view.terminal import say
 from fugu_helper.config import read_config, root_of, signed_documents
 from fugu_helper.members import Members
@@ -142,7 +142,7 @@ class _Agent:
     def __init__(self, folder: Path, policy: Policy, states: Ints, broker: Broker, group: SharedWindow) -> None:
         folder.mkdir()
         self.name = policy.device
-        self._process, self._log = list[Process](), folder / "agent.log"
+        self._running, self._log = ExitStack(), folder / "agent.log"
         (folder / "policy.json").write_text(policy.to_json())
         simulate_recording(folder / "readings.csv", policy, states.tolist())
         ceiling = {"epsilon": policy.guarantee.epsilon, "seconds": _HOUR}
@@ -158,13 +158,11 @@ class _Agent:
 
     def start(self) -> None:
         """Start the program."""
-        self._process.append(launch("edge_agent", [str(self._config)], self._log))
+        self._running.callback(kill, launch("edge_agent", [str(self._config)], self._log))
 
     def end(self) -> None:
         """Kill the program at once."""
-        for process in self._process:
-            kill(process)
-        self._process.clear()
+        self._running.close()
 
 
 class _Scene:

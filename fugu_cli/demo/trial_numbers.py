@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
@@ -21,6 +21,7 @@ from fugu.contract._document import Document
 from fugu.contract.errors import FuguError, TopicError
 from fugu.contract.topics import available_topic, discovery_topic, parse_topic, topic_of
 from fugu.host.files import read_text, write_secret
+from fugu.library.report import JsonObject
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.link import Will
 from fugu_cli.demo.processes import wait_for
@@ -167,7 +168,7 @@ class TrialNumbers:
                 raise FuguError(f"{self._broker.address} does not take {topic}: its access list has to allow it")
 
 
-def _value_line(report: dict[str, Any]) -> str:
+def _value_line(report: JsonObject) -> str:
     """Return a message with numbers as one line of text."""
     numbers = [
         f"{name.removeprefix('value_')}: {number:g}" for name, number in report.items() if name.startswith("value")

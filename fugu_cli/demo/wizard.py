@@ -35,6 +35,7 @@ from fugu.contract.topics import topic_of
 from fugu.host.arguments import number
 from fugu.host.database import STORE
 from fugu.library.recordings import read
+from fugu.library.report import JsonObject
 from fugu.mqtt import Broker
 from fugu.planning.question import choose_states
 from fugu.recordings.errors import QuestionError
@@ -186,7 +187,7 @@ class _Wizard:
 
     def _describe_upload(self, path: Path) -> None:
         """Describe an upload as `fugu read` does, or ask about it; a large upload is read only for a plan."""
-        stage, problem_text, offers, summary_lines = "", "", list[dict[str, Any]](), list[str]()
+        stage, problem_text, offers, summary_lines = "", "", list[JsonObject](), list[str]()
         try:
             stage = _arrival_words(path)
             if path.stat().st_size <= _MOST_READ:
@@ -265,7 +266,7 @@ class _Wizard:
         if self._recording is None:
             raise FuguError("there is no recording yet: choose a file, or record a topic")
         self._plan = None
-        empty: dict[str, Any] = {name: [] for name in ("verdicts", "replays", "details", "offers", "stretches")}
+        empty: JsonObject = {name: [] for name in ("verdicts", "replays", "details", "offers", "stretches")}
         self.page.show(stage="reading", paste=None, report=None, step=2, **empty)
         options = _plan_options(fields)
         readings = readings_of(self._recording, options)
@@ -386,7 +387,7 @@ def _plan_options(fields: dict[str, str]) -> AutoOptions:
     return AutoOptions(**texts)
 
 
-def _answer_buttons(question: QuestionError, fields: dict[str, str]) -> list[dict[str, Any]]:
+def _answer_buttons(question: QuestionError, fields: dict[str, str]) -> list[JsonObject]:
     """Return buttons that answer a question, in addition to earlier answers."""
     buttons = []
     for option_words, meaning in question.options:

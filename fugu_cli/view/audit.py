@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fugu.attackers.evaluation import Attack
 from fugu.attackers.stretches import StretchAttack
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.library.guarantee import stretch_table
-from fugu.library.report import Line, Part, Result, Table
+from fugu.library.report import JsonObject, Line, Report, Result, Table
 from fugu.planning.recorded_policy import StretchTrial, Trial
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _condition_lines(conditions: Iterable[str]) -> list[Line]:
 
 def _attacks_document(
     trials: Sequence[Trial], stretches: Sequence[StretchTrial], conditions: Sequence[str]
-) -> dict[str, Any]:
+) -> JsonObject:
     return {
         "conditions": list(conditions),
         "trials": [
@@ -58,7 +58,7 @@ def _attacks_document(
     }
 
 
-def _trial_parts(trials: Sequence[Trial]) -> Iterator[Part]:
+def _trial_parts(trials: Sequence[Trial]) -> Report:
     sources = dict.fromkeys(trial.source for trial in trials)
     for source in sources:
         group = [trial for trial in trials if trial.source == source]
@@ -116,7 +116,7 @@ def shown_statement(statement: Statement) -> Result:
     return Result(statement.document(), _statement_parts(statement), 0 if statement.confirmed else 1)
 
 
-def _statement_parts(statement: Statement) -> Iterator[Part]:
+def _statement_parts(statement: Statement) -> Report:
     policy = statement.policy
     yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}", bold=True)
     yield Line(f"SHA-256 of the file: {statement.digest}")
@@ -147,7 +147,7 @@ def _statement_parts(statement: Statement) -> Iterator[Part]:
     yield Line(statement.summary, bold=True)
 
 
-def _bounds_table(title: str, bounds: Sequence[Bound]) -> Iterator[Part]:
+def _bounds_table(title: str, bounds: Sequence[Bound]) -> Report:
     rows = [
         (bound.truth, f"no bound: {bound.why}" if bound.epsilon is None else f"{bound.epsilon:.6g}") for bound in bounds
     ]
@@ -165,7 +165,7 @@ def tested_device(draw_tests: Sequence[DrawTest], problem: str, false_alarms: fl
     return Result(document, _device_parts(draw_tests, problem, false_alarms), 1 if has_fault else 0)
 
 
-def _device_parts(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Iterator[Part]:
+def _device_parts(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Report:
     if problem:
         yield Line(f"WRONG protocol: {problem}", bold=True)
         return
@@ -204,7 +204,7 @@ def attacked_stream(audit: StreamAudit) -> Result:
     return Result(document, _stream_parts(audit), 1 if audit.findings else 0)
 
 
-def _stream_parts(audit: StreamAudit) -> Iterator[Part]:
+def _stream_parts(audit: StreamAudit) -> Report:
     rows = []
     for audience in audit.audiences:
         promised_cells = f"{audience.promised:.6g}", f"{audience.certified:.6g}"
@@ -235,7 +235,7 @@ def _audience_words(audience: str, ticks: int) -> str:
     return audience if ticks == 1 else f"{audience}, {ticks} ticks"
 
 
-def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
+def _stretch_trials(trials: Sequence[StretchTrial]) -> Report:
     rows = []
     for trial in trials:
         release = _audience_words(f"{trial.source}: {trial.released}", trial.ticks)

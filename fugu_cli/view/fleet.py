@@ -10,14 +10,14 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.live import Live
 
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from fugu.host.checks import some_names
 from fugu.library.guarantee import stretch_documents, stretch_table
-from fugu.library.report import Line, Part, Result, Table, newest
+from fugu.library.report import JsonObject, Line, Report, Result, Table, newest
 from fugu_cli.view.terminal import rendered, warn, working
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
@@ -102,7 +102,7 @@ def warn_of_rollouts(registry: Registry, devices: Sequence[str]) -> None:
         warn(f"rollout {number} is under way at some of these devices: a push does not wait for its stages")
 
 
-def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
+def device_document(device: Device, refusal: Refusal | None) -> JsonObject:
     """Return a device as JSON; times are microseconds of Unix time."""
     desired, reported = device.desired, device.reported
     return {
@@ -122,7 +122,7 @@ def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
     }
 
 
-def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> Iterator[Part]:
+def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> Report:
     """Show devices and the counts of their states, and warn if no gateway runs here (`gateway` is None if unknown)."""
     rows = []
     for device in devices:
@@ -145,7 +145,7 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
         )
 
 
-def shown_events(events: Sequence[Event]) -> Iterator[Part]:
+def shown_events(events: Sequence[Event]) -> Report:
     """Show the newest events."""
     rows = [
         (str(event.number), moment_text(event.time_us), event.who, event.what, event.subject, _shortened(event.detail))
@@ -154,7 +154,7 @@ def shown_events(events: Sequence[Event]) -> Iterator[Part]:
     return newest(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows))
 
 
-def shown_refusals(refusals: Sequence[Refusal]) -> Iterator[Part]:
+def shown_refusals(refusals: Sequence[Refusal]) -> Report:
     """Show the newest refusals."""
     rows = [
         (str(number), moment_text(time_us), device, str(version), outcome, reason)
@@ -163,7 +163,7 @@ def shown_refusals(refusals: Sequence[Refusal]) -> Iterator[Part]:
     return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows))
 
 
-def content_document(document: PolicyDocument, previous: PolicyDocument | None) -> dict[str, Any]:
+def content_document(document: PolicyDocument, previous: PolicyDocument | None) -> JsonObject:
     """Return the content of a document as JSON, beside that of the previous document."""
     return {
         "content": content_lines(document),
@@ -173,7 +173,7 @@ def content_document(document: PolicyDocument, previous: PolicyDocument | None) 
     }
 
 
-def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> Iterator[Part]:
+def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> Report:
     """Show the content of a document, and where the previous document differs."""
     after, before = content_lines(document), {} if previous is None else content_lines(previous)
     rows = []
@@ -195,7 +195,7 @@ def dry_run(
     previous: PolicyDocument | None,
     changes: Sequence[Change],
     plan: RolloutPlan | None,
-    stages: tuple[tuple[str, ...], ...],
+    stages: Sequence[Sequence[str]],
 ) -> Result:
     """Show the changes on devices that would get a document, and for a rollout the devices of each stage."""
     fields = {**_changes_document(changes, document.version), **content_document(document, previous)}
@@ -206,15 +206,15 @@ def dry_run(
     return Result(fields, report, warnings=fields["weaker"])
 
 
-def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
+def _changes_document(changes: Sequence[Change], version: int) -> JsonObject:
 
-    def document(worth: Worth | None) -> dict[str, Any] | None:
+    def document(worth: Worth | None) -> JsonObject | None:
         if worth is None:
             return None
         fields = {name: field for name, field in worth._asdict().items() if name != "bound"}
         return {**fields, "stretch_ticks": worth.stretch_ticks, "stretches": stretch_documents(worth.stretches)}
 
-    def stream_fields(stream: StreamChange) -> dict[str, Any]:
+    def stream_fields(stream: StreamChange) -> JsonObject:
         fields = {"before": document(stream.before), "after": document(stream.after), "other_ticks": stream.other_ticks}
         return {**fields, "open_profile_days": stream.open_profile} if stream.open_profile else fields
 
@@ -232,7 +232,7 @@ def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]
     }
 
 
-def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
+def _show_changes(changes: Sequence[Change], version: int) -> Report:
     for change in changes:
         if change.former is not None and change.former >= version:
             yield Line(f"{_device_words(change.devices)}: has version {change.former} already; nothing changes.")
@@ -329,7 +329,7 @@ def shown_rollout(registry: Registry, number: int) -> Result:
     return Result(document, _rollout_parts(rollout, number))
 
 
-def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> Iterator[Part]:
+def _show_plan(plan: RolloutPlan, stages: Sequence[Sequence[str]]) -> Report:
     rows = []
     for index, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
         first_names = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
@@ -358,7 +358,7 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
             sleep(_LOOK_SECONDS)
 
 
-def _rollout_parts(rollout: Rollout, number: int) -> Iterator[Part]:
+def _rollout_parts(rollout: Rollout, number: int) -> Report:
     plan, state = rollout.plan, rollout.state
     rows = []
     for index, (stage, tally) in enumerate(zip_longest(plan.stages, rollout.tallies)):

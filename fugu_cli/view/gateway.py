@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from fugu.host.checks import some_names
-from fugu.library.report import Line, Part, Result, Table
+from fugu.library.report import Line, Report, Result, Table
 
 if TYPE_CHECKING:
     from fugu.privacy.learned_class import LearnedModel
@@ -20,7 +20,7 @@ __all__ = ["learned_chains", "print_history", "show_status"]
 _MOST_DEVICES = 30
 
 
-def show_status(status: Mapping[str, Any]) -> Iterator[Part]:
+def show_status(status: Mapping[str, Any]) -> Report:
     """Show the status of a gateway: alarms, the devices whose last frame is oldest, next releases and counters."""
     problem = f"no connection to the broker ({status['connection']})" if status["connection"] else "not connected"
     link = "connected to the broker" if status["connected"] else problem
@@ -96,7 +96,7 @@ def learned_chains(model: LearnedModel) -> Result:
     return Result(model.to_json(), _learned_parts(model), code, warnings)
 
 
-def _learned_parts(model: LearnedModel) -> Iterator[Part]:
+def _learned_parts(model: LearnedModel) -> Report:
     labels = model.discretiser.states
     rows = []
     for old, new in permutations(range(model.states), 2):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text
-from fugu.library.report import Line, Part, Result, Table, newest
+from fugu.library.report import JsonObject, Line, Report, Result, Table, newest
 from fugu_cli.view.fleet import device_count, moment_text
 from gateway.releases.charges import nats
 from gateway.releases.entries import Account, Entry, Promise, standing_problem
@@ -33,7 +33,7 @@ def shown_ledger(ledger: Ledger) -> Result:
     return Result({"accounts": list(map(_account_document, accounts)), "entries": documents, **limit}, report)
 
 
-def _account_document(account: Account) -> dict[str, Any]:
+def _account_document(account: Account) -> JsonObject:
     amounts = ("spent_together", "allowance", "base", "spent", "remaining")
     return {
         **account.key._asdict(),
@@ -46,13 +46,13 @@ def _account_document(account: Account) -> dict[str, Any]:
     }
 
 
-def _entry_document(ledger: Ledger, entry: Entry) -> dict[str, Any]:
+def _entry_document(ledger: Ledger, entry: Entry) -> JsonObject:
     fields = {name: value for name, value in entry._asdict().items() if name != "payload"}
     charges = {device: nats(charge) for device, charge in ledger.charges(entry.number).items()}
     return {**fields, "charges": charges, "shifts": ledger.shifts(entry.number)}
 
 
-def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part]:
+def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Report:
     rows, spent_by_group = [], dict[tuple[str, str], int]()
     for account in accounts:
         ticks = f"{account.first}..{account.last}" if account.runs else "none"
@@ -89,7 +89,7 @@ def _frame_of(entry: Entry) -> ReleaseFrame | None:
         return None
 
 
-def shown_releases(frames: Sequence[ReleaseFrame]) -> Iterator[Part]:
+def shown_releases(frames: Sequence[ReleaseFrame]) -> Report:
     """Show a table and its guarantee for each release."""
     for frame in frames:
         percent = f"{frame.confidence * 100:g} %"
@@ -119,14 +119,14 @@ def audited_ledger(audit: LedgerAudit, name: str) -> Result:
     return Result(document, _audit_parts(audit, name), 1 if audit.problems else 0)
 
 
-def _flat_row(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any]:
+def _flat_row(loss: StreamLoss | ReaderLoss, field: str, name: str) -> JsonObject:
     """Return a row for JSON, with its promise replaced by epsilon (under `name`), adversary and seconds."""
     fields = {key: value for key, value in loss._asdict().items() if key != "key"}
     epsilon, adversary, seconds = fields.pop(field)
     return {**fields, name: epsilon, "adversary": adversary, "seconds": seconds}
 
 
-def _audit_parts(audit: LedgerAudit, name: str) -> Iterator[Part]:
+def _audit_parts(audit: LedgerAudit, name: str) -> Report:
     rows: list[tuple[str, ...]] = []
     for stream in audit.streams:
         stream_name, charge = f"{stream.key.device}/{stream.key.stream}", f"{nats(stream.charge):.6g}"
