@@ -13,11 +13,13 @@ from html import escape
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 __all__ = [
-    *("Lane", "Look", "Plot", "Shape", "certainty_lane", "lanes_document", "lanes_svg", "part_shapes", "percent_marks"),
-    *("room_beside", "share_scale", "share_shapes", "shares_lane", "time_marks"),
+    *("Lane", "Look", "Marks", "Plot", "Shape", "certainty_lane", "lanes_document", "lanes_svg", "part_shapes"),
+    *("percent_marks", "room_beside", "share_scale", "share_shapes", "shares_lane", "time_marks"),
 ]
 
 Look: TypeAlias = Literal["stays", "leaves", "attacker"]
+Marks: TypeAlias = Sequence[tuple[float, str]]
+"""Labels with their places on an axis."""
 
 LEFT, TOP, FOOT, AXIS_FOOT = 8, 14, 10, 30
 """Margins of a lane in pixels: words are above it, marks of time below."""
@@ -63,9 +65,9 @@ class Lane(NamedTuple):
     head: str
     height: int
     span: tuple[float, float]
-    marks: Sequence[tuple[float, str]]
+    marks: Marks
     range: tuple[float, float]
-    levels: Sequence[tuple[float, str]]
+    levels: Marks
     shapes: Sequence[Shape]
     middles: bool = False
 
@@ -89,7 +91,7 @@ def _unbroken(words: str) -> str:
     return words.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-def percent_marks(shares: Sequence[float]) -> list[tuple[float, str]]:
+def percent_marks(shares: Sequence[float]) -> Marks:
     """Label shares in percent."""
     return [(share, f"{100 * share:g} %") for share in shares]
 
@@ -120,7 +122,7 @@ def certainty_lane(
     height: int,
     span: tuple[float, float],
     shapes: Sequence[Shape] = (),
-    marks: Sequence[tuple[float, str]] = (),
+    marks: Marks = (),
 ) -> Lane:
     """A lane of an attacker's certainty, from 50 % to 100 %."""
     return _percent_axis(Lane("attacker", "Attacker", number, words, head, height, span, marks, (0.5, 1.0), (), shapes))
@@ -138,7 +140,7 @@ _STEPS = (
 )
 
 
-def time_marks(hours: float) -> list[tuple[float, str]]:
+def time_marks(hours: float) -> Marks:
     """At most eight labels along an axis of time from 0 to some hours."""
     step, unit, per_hour = next((step_unit for step_unit in _STEPS[::-1] if hours >= 4 * step_unit[0]), _STEPS[0])
     step *= max(1, math.ceil(hours / step / 8))
@@ -238,7 +240,7 @@ class Plot:
                 [(low, high)] = shape.points
                 return f"M{_places([(LEFT, y(low)), (LEFT, y(high)), (self.right, y(high)), (self.right, y(low))])}Z"
 
-    def shown_marks(self) -> list[tuple[float, str]]:
+    def shown_marks(self) -> Marks:
         """The labels of the horizontal axis with their pixels, thinned out so that none overlap."""
         marks = self.lane.marks
         mark_width = _LETTER * max((len(words) for _, words in marks), default=0) + 12

@@ -26,7 +26,7 @@ from fugu.contract.queries import Query
 from fugu.contract.sentences import epsilon_to_odds, privacy_sentence
 from fugu.contract.stretches import Stretch, stretch_ticks
 from fugu.contract.windows import Window
-from fugu.lanes import time_marks
+from fugu.lanes import Marks, time_marks
 from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy
 from fugu.planning.profiles import profile_blocks
@@ -43,6 +43,7 @@ __all__ = [
     "HEART",
     "RECORDINGS",
     "AnyFrame",
+    "Frames",
     "Replay",
     "Results",
     "load_home",
@@ -53,6 +54,8 @@ __all__ = [
 
 
 AnyFrame: TypeAlias = SymbolFrame | WindowFrame
+Frames: TypeAlias = Mapping[int, AnyFrame]
+"""Frames by their first tick."""
 FLEET = "demo"
 RECORDINGS = Path(fugu.__file__).parent / "data"
 """The folder of the demo's recordings, which keep their own licences."""
@@ -114,11 +117,11 @@ class Replay:
         frame = WindowFrame.decode(payload)
         return frame.first, frame.first + frame.length, frame
 
-    def count_values(self, frames: Mapping[int, AnyFrame]) -> int:
+    def count_values(self, frames: Frames) -> int:
         """Return the number of expected values in frames."""
         return sum(first in self.windows for first in frames)
 
-    def results(self, frames: Mapping[int, AnyFrame], *, attacked: bool = False) -> Results | None:
+    def results(self, frames: Frames, *, attacked: bool = False) -> Results | None:
         """Compare the frames that arrived with the truth, and attack them; None if there is no whole window.
 
         Args:
@@ -245,7 +248,7 @@ class Replay:
         return 0.0, self.states.size * self.hours
 
     @cached_property
-    def marks(self) -> list[tuple[float, str]]:
+    def marks(self) -> Marks:
         """Hours with their labels along the axis of time."""
         return time_marks(self.states.size * self.hours)
 
@@ -296,7 +299,7 @@ class Replay:
         group_count = len(query.blocks.labels)
         return np.bincount(blocks[is_counted], minlength=group_count), np.bincount(blocks, minlength=group_count)
 
-    def simulated_frames(self) -> Mapping[int, AnyFrame]:
+    def simulated_frames(self) -> Frames:
         """Return frames of all windows by first tick, with the policy's noise, as a device would send them."""
         window, frames, rng = self.window, dict[int, AnyFrame](), np.random.default_rng()
         for first_tick in self.windows:

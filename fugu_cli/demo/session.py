@@ -16,7 +16,7 @@ from fugu.contract.topics import Topic, topic_of
 from fugu.lanes import Lane, certainty_lane, shares_lane, time_marks
 from fugu.mqtt import Broker
 from fugu.recordings.values import Cells
-from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_home, load_night, read_night, summary
+from fugu_cli.demo.evaluation import HEART, Frames, Replay, Results, load_home, load_night, read_night, summary
 from fugu_cli.demo.page import Page, write_pictures
 from fugu_cli.demo.processes import Listener, Process, gateway, kill, launch, start_broker
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
@@ -124,7 +124,7 @@ class _Device(NamedTuple):
     ticks: int
     outbox_depth: int
     error: str
-    frames: Mapping[int, AnyFrame]
+    frames: Frames
 
 
 class Subscriber(Listener):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -14,7 +13,7 @@ from fugu.attackers.outputs import Knowledge, Outputs, SymbolOutputs, release_sy
 from fugu.chains.inference import filter_beliefs
 from fugu.chains.model import stationary_distribution
 from fugu.contract.frames import SymbolFrame
-from fugu_cli.demo.evaluation import AnyFrame, Replay, Results
+from fugu_cli.demo.evaluation import AnyFrame, Frames, Replay, Results
 
 __all__ = ["SymbolReplay"]
 
@@ -64,7 +63,7 @@ class SymbolReplay(Replay):
         frame = SymbolFrame.decode(payload)
         return frame.first, frame.first + len(frame.symbols), frame
 
-    def count_values(self, frames: Mapping[int, AnyFrame]) -> int:
+    def count_values(self, frames: Frames) -> int:
         """Return the number of symbols in frames."""
         return sum(len(frame.symbols) for frame in frames.values() if isinstance(frame, SymbolFrame))
 
@@ -83,14 +82,14 @@ class SymbolReplay(Replay):
         end = min(max(ticks, _SHOWN), self.states.size)
         return max(end - _SHOWN, 0) * self.hours, end * self.hours
 
-    def simulated_frames(self) -> Mapping[int, AnyFrame]:
+    def simulated_frames(self) -> Frames:
         """Return one frame of all symbols, drawn by the policy's table."""
         if self.policy.table is None:
             return {}
         symbols = release_symbols(self.states, self.policy.table, np.random.default_rng()).symbols
         return {0: SymbolFrame(1, -1, 0, bytes(np.maximum(symbols, 0).astype(np.uint8).tolist()))}
 
-    def results(self, frames: Mapping[int, AnyFrame], *, attacked: bool = False) -> SymbolResults | None:
+    def results(self, frames: Frames, *, attacked: bool = False) -> SymbolResults | None:
         """Filter the symbols that arrived, compare with the truth, and attack them; None if there are none."""
         symbols = np.full(self.states.size, -1, dtype=np.int64)
         for first_tick, frame in frames.items():

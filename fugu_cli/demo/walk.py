@@ -298,7 +298,7 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     count_words = f"of {arrivals if expected is None else expected:,} points"
     step_shapes = [Shape("line", "raw", recent_places), Shape("dots", "here", recent_places[-1:])]
     point_shapes = [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
-    guess_shapes = [truth, *([] if estimate is None else _estimate_shapes(estimate))]
+    guess_shapes = [truth] if estimate is None else [truth, *_estimate_shapes(estimate)]
     certainty = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
     promise = f"sure at most of one of two places up to {_RADIUS * _CELL} m apart, by one point; 50 % before"
     guess_words = "best guess from all points, with its 95 % ranges" + (
@@ -319,18 +319,15 @@ def _map(walk: Walk, look: Look, number_text: str, words: str, header: str, shap
     places = np.array(policy.coordinates) * scale
     (west, low), (east, high) = (places.min(axis=0) - scale).tolist(), (places.max(axis=0) + scale).tolist()
     cells = [(x - scale[0] / 2, x + scale[0] / 2, y - scale[1] / 2, y + scale[1] / 2) for x, y in places.tolist()]
-    clipped_shapes = [shape._replace(points=[_clip(point, west, east) for point in shape.points]) for shape in shapes]
+    clipped_shapes = [
+        shape._replace(points=[(min(max(x, west), east), *rest) for x, *rest in shape.points]) for shape in shapes
+    ]
     middle = float(places[:, 0].max() / 2)
     marks = [(0.0, "0"), (middle, f"{middle:g} {policy.unit}"), (2 * middle, f"{2 * middle:g}")]
     return Lane(
         *(look, look.title(), number_text, words, header, 0, (west, east), marks, (low, high), ()),
         [Shape("bars", "cell", cells), *clipped_shapes],
     )
-
-
-def _clip(point: tuple[float, ...], west: float, east: float) -> tuple[float, ...]:
-    """Move a point onto the map if it lies west or east of it."""
-    return min(max(point[0], west), east), *point[1:]
 
 
 def _estimate_shapes(estimate: ValueEstimate) -> list[Shape]:

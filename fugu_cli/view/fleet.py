@@ -178,16 +178,12 @@ def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> 
     after, before = content_lines(document), {} if previous is None else content_lines(previous)
     rows = []
     for name in dict.fromkeys((*after, *before)):
-        new_text, old_text = (_cut_text(name, fields.get(name, "-")) for fields in (after, before))
+        length = sys.maxsize if "discretiser" in name else _MOST_SHOWN  # of a table or a chain a part is shown
+        new_text, old_text = (_shortened(fields.get(name, "-"), length) for fields in (after, before))
         is_same = after.get(name) == before.get(name)
         rows.append((name, new_text, "same" if is_same else f"{old_text} CHANGED" if before else ""))
     former_words = "no version before it is known" if previous is None else f"version {previous.version}"
     yield Table(f"What version {document.version} says", ("", "is to be", former_words), rows)
-
-
-def _cut_text(name: str, value: str) -> str:
-    """Shorten a long value, such as a table or a chain; discretisers stay whole."""
-    return value if "discretiser" in name or len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 3] + "..."
 
 
 def dry_run(
@@ -298,8 +294,8 @@ def _device_words(devices: Sequence[str]) -> str:
     return f"{len(devices)} devices ({some_names(devices)})"
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
+def _shortened(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 _COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", "pending", "accepted", "refused")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -53,16 +54,21 @@ def _entry_document(ledger: Ledger, entry: Entry) -> JsonObject:
 
 
 def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Report:
-    rows, spent_by_group = [], dict[tuple[str, str], int]()
+    rows = [
+        (
+            f"{account.key.device}/{account.key.stream}",
+            account.key.audience,
+            account.mechanism,
+            *(f"{nats(units):.6g}" for units in (account.allowance, account.base, account.spent, account.remaining)),
+            f"{account.first}..{account.last}" if account.runs else "none",
+        )
+        for account in accounts
+    ]
+    spent_by_group = defaultdict[tuple[str, str], int](int)
     for account in accounts:
-        ticks = f"{account.first}..{account.last}" if account.runs else "none"
-        units = account.allowance, account.base, account.spent, account.remaining
-        amounts = (f"{nats(amount):.6g}" for amount in units)
-        audience, stream = account.key.audience, f"{account.key.device}/{account.key.stream}"
-        rows.append((stream, audience, account.mechanism, *amounts, ticks))
         if account.together:
-            spent = spent_by_group.get((account.together, audience), 0)
-            spent_by_group[account.together, audience] = max(spent, account.spent_together)
+            group = account.together, account.key.audience
+            spent_by_group[group] = max(spent_by_group[group], account.spent_together)
     columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
     yield Table("Nats per tick, by stream and audience", columns, rows)
     for (name, audience), spent in sorted(spent_by_group.items()):
@@ -127,20 +133,24 @@ def _flat_row(loss: StreamLoss | ReaderLoss, field: str, name: str) -> JsonObjec
 
 
 def _audit_parts(audit: LedgerAudit, name: str) -> Report:
-    rows: list[tuple[str, ...]] = []
-    for stream in audit.streams:
-        stream_name, charge = f"{stream.key.device}/{stream.key.stream}", f"{nats(stream.charge):.6g}"
-        promise = _promise_cells(stream.epsilon, stream.promise)
-        rows.append((stream_name, stream.key.audience, *promise, stream.mechanism, str(stream.tick), charge, stream.by))
+    rows = [
+        (
+            f"{stream.key.device}/{stream.key.stream}",
+            stream.key.audience,
+            *_promise_cells(stream.epsilon, stream.promise),
+            *(stream.mechanism, str(stream.tick), f"{nats(stream.charge):.6g}", stream.by),
+        )
+        for stream in audit.streams
+    ]
     columns = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
     yield Table("The worst of every stream, by what was published", ("stream", "audience", *columns), rows)
     if audit.readers:
-        rows = []
-        for reader in audit.readers:
-            stream_name, audiences = f"{reader.device}/{reader.stream}", " ".join(reader.audiences)
-            rows.append((reader.reader, stream_name, audiences, *_promise_cells(reader.epsilon, reader.limit)))
         titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
-        yield Table("What readers were told, by all their audiences", titles, rows)
+        reader_rows = []
+        for reader in audit.readers:
+            names = reader.reader, f"{reader.device}/{reader.stream}", " ".join(reader.audiences)
+            reader_rows.append((*names, *_promise_cells(reader.epsilon, reader.limit)))
+        yield Table("What readers were told, by all their audiences", titles, reader_rows)
     for line in audit.sources:
         yield Line(f"NOTE believed: {line}")
     for problem in audit.problems:

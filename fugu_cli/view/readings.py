@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from fugu.contract.descriptions import Described, Description
 from fugu.contract.errors import printable
@@ -92,6 +92,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
+_StreamReading: TypeAlias = SymbolReading | PointReading | WindowReading | EstimateReading | CountReading
 _KINDS: dict[type, str] = {SymbolReading: "symbol", PointReading: "point", WindowReading: "window"}
 _GUESS = ", maybe no better than a guess"
 
@@ -145,7 +146,7 @@ def local_text(time: datetime) -> str:
     return local_time.isoformat(" ", "milliseconds" if local_time.microsecond else "seconds")
 
 
-def _time_words(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
+def _time_words(reading: _StreamReading) -> str:
     """Return the time of a reading in words; the number of its tick if the time is unknown."""
     if isinstance(reading, EstimateReading):
         return local_text(reading.estimate.time)
@@ -164,7 +165,7 @@ def _span(since: datetime, time: datetime) -> str:
     return f"{start} to {end[11:] if end[:10] == start[:10] else end}"
 
 
-def _reading_words(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
+def _reading_words(reading: _StreamReading) -> str:
     if isinstance(reading, SymbolReading):
         return f"symbol {reading.symbol if reading.label is None else reading.label} (randomised)"
     if isinstance(reading, PointReading):
