@@ -104,11 +104,7 @@ COMMANDS = {
 
 @cache
 def load(command_words: str) -> Any:
-    """Load a command, or a group of commands, of the table.
-
-    Args:
-        command_words: the key of the command in COMMANDS.
-    """
+    """Load a command, or a group of commands, by its words in the table."""
     module, attribute, *name = COMMANDS[command_words][0].split(":")
     command: Any = typer.main.get_command(getattr(importlib.import_module(_PACKAGE + module), attribute))
     command = command.commands[name[0]] if name else command

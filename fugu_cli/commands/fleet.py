@@ -131,12 +131,7 @@ def new_enrolment(
 ) -> Enrolment:
     """Make an enrolment without a key; FuguError for a reserved name.
 
-    Args:
-        root: the root of the fleet.
-        device: the name of the device.
-        groups: the groups of the device.
-        pins: the pins of its streams, by stream.
-        limits: the owner's limits, as fields of `Enrolment`.
+    `pins` are by stream, and `limits` are the owner's, as fields of `Enrolment`.
     """
     if device in RESERVED_DEVICES:
         raise FuguError(f"no device can have the name {device!r}: it is reserved")

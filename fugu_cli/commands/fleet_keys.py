@@ -100,10 +100,7 @@ def by_operator() -> dict[str, Any]:
 
 
 def passphrases_in(files: Sequence[Path] | None) -> Passphrases:
-    """Return the passphrases in files, else in the environment; a user at a terminal is asked for others.
-
-    Args:
-        files: files whose first lines are passphrases.
+    """Return the first lines of files, else the environment's passphrase; a user at a terminal is asked for others.
 
     Raises:
         FuguError: a file may be read by others, or holds no passphrase.

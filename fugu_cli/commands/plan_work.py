@@ -115,17 +115,10 @@ def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
 def policy_header(
     command: str, options: HeaderOptions, discretiser: Discretiser | None, source: ChainSource, period: float | None
 ) -> PolicyHeader:
-    """Make the header of a policy from options.
-
-    Args:
-        command: the command whose help an error names.
-        options: the options of the header.
-        discretiser: the discretiser of `chosen_discretiser`.
-        source: the source of the class of chains.
-        period: seconds from tick to tick, None if unknown.
+    """Make the header of a policy from options; `period` is in seconds, None if unknown.
 
     Raises:
-        UsageError: a part of the header is missing.
+        UsageError: a part of the header is missing; the error names the help of `command`.
     """
     fleet, device, stream = options.names("home/watch/heart-rate")
     if fleet is None or device is None or stream is None or period is None or discretiser is None:
@@ -277,16 +270,7 @@ def _wanted_windows(options: WindowOptions, source: ChainSource, period: float |
 
 
 def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
-    """Parse a window as [NAME=]LENGTH[:SHARE].
-
-    Args:
-        text: the text of the option.
-        states: the states that the window counts.
-        period: seconds from tick to tick, None if unknown.
-
-    Raises:
-        FuguError: the text is no window.
-    """
+    """Parse a window as [NAME=]LENGTH[:SHARE]; `period` is in seconds, None if unknown. FuguError: it is no window."""
     named_length, colon, share = text.partition(":")
     name, equals, length = named_length.rpartition("=")
     ticks, is_time = arguments.span(length, "window")

@@ -186,16 +186,10 @@ class Replay:
         knowledge: Knowledge,
         attackers: Mapping[str, Attacker],
     ) -> tuple[Attack | None, tuple[Floats, ...]]:
-        """Attack the outputs of the first ticks.
+        """Attack the outputs of the first ticks; `redraw` draws their noise again.
 
         Return the most successful attack, None if there is none. Return also the changes of odds that the furthest
         learner reaches, on these outputs and on each further draw of their noise; empty without a learner.
-
-        Args:
-            outputs: the released outputs.
-            redraw: draws the noise of the outputs again.
-            knowledge: the attackers' knowledge of these ticks.
-            attackers: the attackers of such outputs, by name.
         """
         states = self.states[: knowledge.segments.size]
         attacks = attack(states, knowledge.segments, outputs, self.tick_epsilon)
@@ -323,9 +317,7 @@ def read_night(name: str) -> tuple[Path, float, Floats]:
 def load_night(name: str, epoch: float | None = None) -> Replay:
     """Plan the replay of a recorded night, which releases only a noisy count of every 300 heartbeats.
 
-    Args:
-        name: the name of the recording.
-        epoch: the Unix time of the first heartbeat; by default the night has just ended.
+    `epoch` is the Unix time of the first heartbeat; by default the night has just ended.
     """
     path, period, values = read_night(name)
     epoch = time.time() - period * len(values) if epoch is None else epoch
@@ -336,8 +328,7 @@ def load_night(name: str, epoch: float | None = None) -> Replay:
 def load_home(epoch: float | None = None) -> Replay:
     """Plan the replay of a household's water meter: a weekly profile of each four hours, with any hour protected.
 
-    Args:
-        epoch: the Unix time of the first minute; by default the month ended with the last day.
+    `epoch` is the Unix time of the first minute; by default the month ended with the last day.
     """
     path = RECORDINGS / "water_states.csv.gz"
     values = read_readings(path, ReadOptions(period=_MINUTE)).values

@@ -169,13 +169,7 @@ def show_stretches(
 ) -> None:
     """Plan for other protected stretches, and show each plan beside the first as soon as it is made.
 
-    Args:
-        page: the page, which shows the first plan.
-        path: the file of the recording.
-        readings: the readings of the recording.
-        options: the question of the first plan.
-        plan: the first plan.
-        is_stale: says whether to stop.
+    `options` are the question of the first plan. Stop as soon as `is_stale` returns True.
     """
 
     def tell(_part: str, _share: float) -> None:
@@ -207,13 +201,9 @@ def _field_text(options: AutoOptions, name: str) -> str:
 
 
 def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> tuple[Plan, list[Offer]]:
-    """Plan, and show the verdict on the page; return the plan, and offers if it is no answer.
+    """Plan, and show progress and the verdict on the page; return the plan, and offers if it is no answer.
 
-    Args:
-        page: the page, which shows progress as well.
-        path: the file of the recording.
-        readings: the readings of the recording; None for places.
-        options: the question.
+    `readings` are those of the recording, None for places.
 
     Raises:
         FuguError: the recording cannot answer the question.

@@ -29,13 +29,7 @@ _ATTACKERS = {
 
 
 def replay_document(replay: Replay, ticks: int, results: Results | None) -> JsonObject:
-    """Return all drawings of a replay for the page.
-
-    Args:
-        replay: the replay.
-        ticks: the number of ticks that have been read.
-        results: the results of the values that have arrived; None before the first.
-    """
+    """Return all drawings of a replay for the page, once some ticks are read; `results` are None before the first."""
     stays, leaves, _ = replay_lanes(replay, ticks, results)
     attackers = attacker_lanes(replay, results)
     return {

@@ -167,11 +167,11 @@ def run_replays(
     """Replay recordings through a broker, a gateway and devices, and attack what arrives.
 
     Args:
-        page: the page, which shows progress.
-        replays: the replays, one for each device of a fleet.
+        page: shows progress.
+        replays: one for each device of a fleet.
         out: the folder for logs.
-        broker_kind: as of `run`.
-        numbers: if given, keep what the gateway publishes.
+        broker_kind: "auto", "mosquitto" or "embedded".
+        numbers: keeps what the gateway publishes; None if nobody wants it.
 
     Returns:
         The name of the broker, the seconds of the replay, results, and a sentence for each device that failed.
