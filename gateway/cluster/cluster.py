@@ -447,7 +447,7 @@ class Cluster:
     def _answers(self, method: str, names: Iterable[str], seconds: float) -> dict[str, Any]:
         """Call a method of actors. Return the answers that come within `seconds`, by actor."""
         calls = {name: getattr(self._actors[name], method).remote() for name in names}
-        answers: dict[str, Any] = {}
+        answers = {}
         ready = self._ray.wait([*calls.values()], num_returns=len(calls), timeout=seconds)[0] if calls else ()
         for name, call in calls.items():
             if call in ready:
@@ -484,7 +484,7 @@ def run_cluster(settings: GatewayConfig, shards: int, address: str, started: Cal
         while not (nodes := cluster.nodes) and not stop.wait(_ROUND_SECONDS):
             pass
         share = ceil(len(parts) / max(len(nodes), 1))
-        actors: list[str] = []
+        actors = []
         try:
             for node in nodes:
                 if f"{node}{suffix}" not in cluster.names:

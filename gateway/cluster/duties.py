@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
@@ -158,12 +158,12 @@ class FleetProgress(StoreProgress):
     def known_devices(self, question: Question) -> tuple[str, ...]:
         """Return a question's devices. Read first which ticks they have accounted for, once after each `refresh`."""
         start = time.monotonic()
-        devices_by_name: dict[str, list[str]] = {}
+        devices_by_name = defaultdict[str, list[str]](list)
         symbol_streams = [(device, question.stream) for device in question.devices if device not in question.silent]
         windows = [(device, sequence_name(question.stream, window.name)) for device, window in question.windows.items()]
         for device, name in (*symbol_streams, *windows):
             if (device, name) not in self._accounts:
-                devices_by_name.setdefault(name, []).append(device)
+                devices_by_name[name].append(device)
         for name, devices in devices_by_name.items():
             numbers = self._store.numbers(name, devices)
             accounts = self._store.coverage_and_shifts([*numbers.values()])

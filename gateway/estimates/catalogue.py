@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
@@ -37,9 +38,9 @@ class Catalogue:
         self.fleet = fleet
         self.owns = owns
         self._devices: dict[str, dict[str, dict[int, AnyModel]]] = {}
-        self._old_models: dict[tuple[str, str], dict[int, AnyModel]] = {}
-        self._stored_versions: dict[tuple[str, str], set[int]] = {}
-        self._versions_run: dict[tuple[str, str], set[int]] = {}
+        self._old_models = defaultdict[tuple[str, str], dict[int, AnyModel]](dict)
+        self._stored_versions = defaultdict[tuple[str, str], set[int]](set)
+        self._versions_run = defaultdict[tuple[str, str], set[int]](set)
         self.may_run: Callable[[str, int], bool] = lambda _device, _version: True
         self.pushed: Callable[[str, int], bool] = lambda _device, _version: False
         self.charges = 0
@@ -114,10 +115,10 @@ class Catalogue:
             key = policy.device, policy.stream
             loaded_model = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
             self._refuse_other_kind(policy)
-            self._stored_versions.setdefault(key, set()).add(policy.version)
-            self._versions_run.setdefault(key, set()).add(policy.version)
+            self._stored_versions[key].add(policy.version)
+            self._versions_run[key].add(policy.version)
             if loaded_model is None:
-                self._old_models.setdefault(key, {})[policy.version] = _make_model(policy)
+                self._old_models[key][policy.version] = _make_model(policy)
             elif loaded_model.policy != policy:
                 raise PolicyError(
                     f"version {policy.version} of {policy.device}/{policy.stream} is not the policy that the stored "
@@ -159,7 +160,7 @@ class Catalogue:
 
     def note_run(self, device: str, stream: str, version: int) -> None:
         """Note that a device has run a version, as a frame or a status says."""
-        versions_run = self._versions_run.setdefault((device, stream), set())
+        versions_run = self._versions_run[device, stream]
         if version not in versions_run and version in self.policies_of(device, stream):
             versions_run.add(version)
             self.charges += 1
@@ -184,7 +185,7 @@ class Catalogue:
 
     def sequences(self, device: str) -> list[str]:
         """Return the sequences of a device by all its policies: each stream's symbols or points, and its windows."""
-        sequences: list[str] = []
+        sequences = []
         for stream in self.streams(device):
             policies = self.policies(device, stream)
             if not policies or any(policy.table is not None for policy in policies):

@@ -235,8 +235,7 @@ class Past:
                 beliefs.state[index] = belief.state[0]
                 beliefs.distribution[index, : belief.distribution.shape[1]] = belief.distribution[0]
         priors = follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.rows))
-        chunks: list[Chunk] = []
-        heads: dict[int, Head] = {}
+        chunks, heads = [], {}
         for row, first, runs, symbols in cut(rows, _CHUNK_TICKS, _CHUNK_SPAN):
             key, distribution = sealed_keys[slots[row]], priors[row, : state_counts[row_models[row]]]
             version, shift, offset, ticks, _ = runs[-1]
@@ -260,8 +259,7 @@ class Past:
         numbers, first_rows = np.unique(rows.number, return_index=True)
         first_ticks = rows.first[first_rows].tolist()
         heads = {head.number: head for head in self._frames.heads(numbers.tolist())}
-        prior_beliefs: dict[int, Beliefs] = {}
-        reread_rows, removals = [], []
+        prior_beliefs, reread_rows, removals = {}, [], []
         for number, first in zip(numbers.tolist(), first_ticks, strict=True):
             if (head := heads.get(number)) is None:
                 continue

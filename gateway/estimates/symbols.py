@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
@@ -129,9 +129,9 @@ class Symbols(Kind[SymbolFrame]):
         self._round = _Round(arrivals, is_taken, self._models[slots])
         columns.number[:] = self._marks[slots, NUMBER]
         counts["stored"] += int(is_taken.sum())
-        frames: dict[int, list[SymbolFrame]] = {}
+        frames = defaultdict[int, list[SymbolFrame]](list)
         for row in order[~is_taken[order]].tolist():
-            frames.setdefault(int(slots[row]), []).append(columns.frame(row))
+            frames[int(slots[row])].append(columns.frame(row))
         return frames
 
     def overlapping(self, key: Place, frame: SymbolFrame) -> SymbolFrame | None:
@@ -152,7 +152,7 @@ class Symbols(Kind[SymbolFrame]):
     def add(self, key: Place, frame: SymbolFrame, counts: Counter[str], *, late: bool) -> None:
         """Add a frame that `begin` has not taken."""
         slot = self._streams.slot(key.device, key.stream)
-        self._round.checked_frames.setdefault(slot, []).append((key.number, frame))
+        self._round.checked_frames[slot].append((key.number, frame))
         if late:
             counts["late"] += 1
             self._round.stale_slots.add(slot)
@@ -302,7 +302,7 @@ class _Round:
     arrivals: Arrivals
     is_taken: Bools
     models: Ints
-    checked_frames: dict[int, list[tuple[int, SymbolFrame]]] = field(default_factory=dict)
+    checked_frames: defaultdict[int, list[tuple[int, SymbolFrame]]] = field(default_factory=lambda: defaultdict(list))
     accounted_ticks: list[tuple[int, int, int]] = field(default_factory=list)
     stale_slots: set[int] = field(default_factory=set)
     newest: list[tuple[_NewRows, list[int], list[int], int]] = field(default_factory=list)
@@ -434,7 +434,7 @@ class Reports:
                 self._waiting_rows[number] = new_rows, 0
             self._unread_streams.pop(number, None)
         batch = {number: self._waiting_rows.pop(number) for number in [*islice(self._waiting_rows, max(capacity, 0))]}
-        reports: list[_Report] = []
+        reports = []
         for (columns, distributions, models), numbers, rows in self._group_by_arrival(batch):
             keys, frames = [self._key_of(number) for number in numbers], columns.take(rows)
             priors = np.zeros((len(rows), self._bank.states))

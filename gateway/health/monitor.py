@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -122,10 +124,8 @@ class Alarms:
 
     def summary(self) -> tuple[HealthAlarm, ...]:
         """Return the current alarms for the health message: one for each code, with its first few names."""
-        by_code: dict[AlarmCode, list[_Alarm]] = {}
-        for alarm in self.current():
-            by_code.setdefault(alarm.code, []).append(alarm)
-        return tuple(_health_alarm(code, alarms) for code, alarms in by_code.items())
+        groups = groupby(self.current(), attrgetter("code"))
+        return tuple(_health_alarm(code, [*alarms]) for code, alarms in groups)
 
 
 def _health_alarm(code: AlarmCode, alarms: Sequence[_Alarm]) -> HealthAlarm:

@@ -115,14 +115,14 @@ class ParquetFolder:
     def __init__(self, path: Path, group: str = "") -> None:
         self.path = path
         self._group = group
-        self._batches: dict[str, list[Any]] = {}
+        self._batches = defaultdict[str, list[Any]](list)
         self._parts, self._rows_written = Counter[str](), Counter[str]()
         self.rows = Counter[str]()
 
     def add(self, table: str, batch: Any) -> None:
         """Add a batch of rows to a table."""
         self.rows[table] += batch.num_rows
-        batches = self._batches.setdefault(table, [])
+        batches = self._batches[table]
         batches.append(batch)
         if len(batches) >= _MOST_BATCHES:
             batches[:] = _join_batches(table, batches).to_batches()
@@ -253,7 +253,7 @@ class ExportedHistory:
         return self._cached_rows[group]
 
     def _read_days(self) -> dict[int, list[_Group]]:
-        groups: dict[int, list[_Group]] = {}
+        groups = defaultdict[int, list[_Group]](list)
         for folder in sorted((self._folder / "symbols").glob("date=*")):
             day = (date.fromisoformat(folder.name.removeprefix("date=")) - _EPOCH).days * DAY_US
             for path in sorted(folder.glob("*.parquet"), key=_file_numbers):
@@ -264,12 +264,12 @@ class ExportedHistory:
                 for number in range(metadata.num_row_groups):
                     group = metadata.row_group(number)
                     ranges = [_name_range(group.column(column).statistics) for column in columns]
-                    groups.setdefault(day, []).append(_Group(path, number, *ranges))
+                    groups[day].append(_Group(path, number, *ranges))
         return groups
 
 
 def _read_rows(group: _Group) -> dict[tuple[str, str], list[_Rows]]:
-    rows_of_stream: dict[tuple[str, str], list[_Rows]] = {}
+    rows_of_stream = defaultdict[tuple[str, str], list[_Rows]](list)
     with pq.ParquetFile(group.path) as file:
         for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
             if any(column.null_count for column in batch.columns):
@@ -280,7 +280,7 @@ def _read_rows(group: _Group) -> dict[tuple[str, str], list[_Rows]]:
             rows = np.stack([np.asarray(batch.column(name).cast(pa.int64()), np.int64) for name in _COLUMNS[2:]])
             for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
                 device, stream = (texts[codes[low]] for texts, codes in names)
-                rows_of_stream.setdefault((device, stream), []).append(rows[:, low:high])
+                rows_of_stream[device, stream].append(rows[:, low:high])
     return rows_of_stream
 
 

@@ -8,6 +8,7 @@ the later block's policy. It begins again where states or clock have another mea
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -114,14 +115,14 @@ class SmoothedStream:
     def _blocks(self, day: int) -> dict[_Track, list[Piece]]:
         """Return the blocks of a day, in tick order, by clock and shift."""
         max_ticks = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
-        pieces: dict[_Track, list[Piece]] = {}
+        pieces = defaultdict[_Track, list[Piece]](list)
         for block in blocks(self._history.pieces(self._stream, self._span.day(day)), max_ticks):
-            pieces.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
+            pieces[self._stream.policy(block.version).clock, block.shift].append(block)
         return pieces
 
     def _messages(self, pieces: list[Piece], evidence: _Evidence | None) -> list[_Evidence]:
         """Return for each block the evidence of all symbols from its first tick on."""
-        messages: list[_Evidence] = []
+        messages = []
         for block in reversed(pieces):
             model = self._stream.model(block.version)
             message = _later_message_at(model, block.last, evidence)

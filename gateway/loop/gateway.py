@@ -388,7 +388,7 @@ class Gateway:
             self._monitor.note_refusal(_alarm_name(device), Reason.OVERSIZED, times=count)
         for device, count in flood_counts.items():
             self._monitor.note(AlarmCode.FLOOD, _alarm_name(device), times=count)
-        messages: list[Message] = []
+        messages = []
         for event in events:
             if isinstance(event, Message):
                 if event.topic in self._symbols or not self._hear(event):

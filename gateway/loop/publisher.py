@@ -93,8 +93,7 @@ class Waiting:
 
         Also removes the older frames of these sequences, which are not reported any more, and returns their serials.
         """
-        outgoing: list[Outgoing] = []
-        superseded: list[int] = []
+        outgoing, superseded = list[Outgoing](), list[int]()
         share = max(1, capacity // max(1, len(self._sequences)))
         while self._sequences and (room := capacity - len(outgoing)) > 0:
             template, serials = self._sequences.pop(next(iter(self._sequences)))

@@ -11,7 +11,7 @@ gaps, a frame that would make another gap is `scattered`, and not taken until so
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -109,10 +109,10 @@ class Recorder:
 
     def record(self, arrivals: Arrivals) -> None:
         """Store a round's new frames and their consequences, all or none. Raises DatabaseError."""
-        groups: dict[tuple[Kind[Any], str, str, str], list[AnyFrame]] = {}
+        groups = defaultdict[tuple[Kind[Any], str, str, str], list[AnyFrame]](list)
         for device, stream, frame in arrivals.others:
             kind = self._kind(type(frame))
-            groups.setdefault((kind, device, stream, kind.sequence(stream, frame)), []).append(frame)
+            groups[kind, device, stream, kind.sequence(stream, frame)].append(frame)
         counts: Counter[str] = Counter()
         try:
             with self._store.transaction():

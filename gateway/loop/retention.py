@@ -102,8 +102,7 @@ class Retention(Part):
             return
         if self._after == 0:
             self._needed = self._find_needed()
-        removals: list[_Removal] = []
-        rows_free, after_number = _MOST_ROWS, self._after
+        removals, rows_free, after_number = [], _MOST_ROWS, self._after
         for sequence in sequences:
             if (removal := self._find_removal(self._frames_of(sequence), sequence, rows_free)) is not None:
                 removals.append(removal)
