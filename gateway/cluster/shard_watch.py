@@ -22,7 +22,7 @@ from typing import Any
 from fugu.contract.errors import FuguError, cause
 from fugu.contract.reports import AlarmCode
 from fugu.host.database import DatabaseError, FileKind
-from gateway.health.monitor import Alarms
+from gateway.health.monitor import Alarms, Elsewhere
 from gateway.store.engine import Kind, Lease
 from gateway.store.location import Location, part_of
 from gateway.store.opening import open_engine
@@ -132,7 +132,7 @@ class _ShardState:
     counters_now: Counter[str] = field(default_factory=Counter)
 
 
-class ShardWatch:
+class ShardWatch(Elsewhere):
     """Reads the beats of shards in a thread of its own, between `start` and `stop`.
 
     Args:

@@ -30,45 +30,46 @@ __all__ = ["TABLES", "ExportedHistory", "ParquetFolder", "parquet_folder"]
 _TIME = pa.timestamp("us", tz="UTC")
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _NAME_LIST = pa.list_(pa.string())
-_PLACE = [("time", _TIME), ("device", _NAME), ("stream", _NAME), ("tick", pa.int64()), ("policy_version", pa.uint32())]
+_INTEGER, _REAL, _UNSIGNED, _TEXT = pa.int64(), pa.float64(), pa.uint32(), pa.string()
+_REALS = pa.list_(_REAL)
+_PLACE = [("time", _TIME), ("device", _NAME), ("stream", _NAME), ("tick", _INTEGER), ("policy_version", _UNSIGNED)]
 _STATES = [("state", _NAME), ("probability", pa.float32()), ("probabilities", pa.list_(pa.float32()))]
 
 TABLES: dict[str, Any] = {
     "policies": pa.schema(
         [
-            *[("device", _NAME), ("stream", _NAME), ("policy_version", pa.uint32()), ("kind", _NAME)],
-            *[("states", _NAME_LIST), ("epoch", _TIME), ("period_us", pa.int64())],
-            *[("epsilon", pa.float64()), ("adversary", _NAME), ("document", pa.string())],
+            *[("device", _NAME), ("stream", _NAME), ("policy_version", _UNSIGNED), ("kind", _NAME)],
+            *[("states", _NAME_LIST), ("epoch", _TIME), ("period_us", _INTEGER)],
+            *[("epsilon", _REAL), ("adversary", _NAME), ("document", _TEXT)],
         ]
     ),
     "symbols": pa.schema([*_PLACE, ("symbol", pa.uint8())]),
     "estimates": pa.schema([*_PLACE, *_STATES]),
     "smoothed": pa.schema([*_PLACE, *_STATES]),
-    "points": pa.schema([*_PLACE, ("table", pa.uint32()), ("values", pa.list_(pa.float64())), ("unit", _NAME)]),
+    "points": pa.schema([*_PLACE, ("table", _UNSIGNED), ("values", _REALS), ("unit", _NAME)]),
     "measurements": pa.schema(
         [
-            *[*_PLACE, ("lag", pa.int32()), ("means", pa.list_(pa.float64())), ("covariance", pa.list_(pa.float64()))],
-            *[("unit", _NAME), ("latitude", pa.float64()), ("longitude", pa.float64()), ("protection", pa.int32())],
+            *[*_PLACE, ("lag", pa.int32()), ("means", _REALS), ("covariance", _REALS)],
+            *[("unit", _NAME), ("latitude", _REAL), ("longitude", _REAL), ("protection", pa.int32())],
         ]
     ),
     "windows": pa.schema(
         [
             *[("time", _TIME), ("since", _TIME), ("device", _NAME), ("stream", _NAME), ("window", _NAME)],
-            *[("index", pa.int64()), ("policy_version", pa.uint32()), ("first", pa.int64()), ("length", pa.int64())],
-            *[("observed", pa.int64()), ("states", _NAME_LIST), ("block", pa.string()), ("count", pa.int64())],
-            *[("low", pa.float64()), ("high", pa.float64()), ("confidence", pa.float64())],
-            *[("epsilon", pa.float64()), ("adversary", _NAME)],
+            *[("index", _INTEGER), ("policy_version", _UNSIGNED), ("first", _INTEGER), ("length", _INTEGER)],
+            *[("observed", _INTEGER), ("states", _NAME_LIST), ("block", _TEXT), ("count", _INTEGER)],
+            *[("low", _REAL), ("high", _REAL), ("confidence", _REAL), ("epsilon", _REAL), ("adversary", _NAME)],
         ]
     ),
     "releases": pa.schema(
         [
             *[("time", _TIME), ("since", _TIME), ("name", _NAME), ("stream", _NAME), ("audience", _NAME)],
-            *[("query", _NAME), ("states", _NAME_LIST), ("devices", pa.int64()), ("first", pa.int64())],
-            *[("length", pa.int64()), ("observed", pa.int64()), ("value", pa.float64()), ("low", pa.float64())],
-            *[("high", pa.float64()), ("standard_error", pa.float64()), ("unit", _NAME), ("confidence", pa.float64())],
-            *[("epsilon", pa.float64()), ("adversary", _NAME), ("stretch_ticks", pa.int64()), ("mechanism", _NAME)],
-            *[("noise", _NAME), ("scale", pa.string()), ("charge", pa.float64()), ("entry", pa.int64())],
-            *[("useful", pa.bool_()), ("helper", pa.string()), ("honest", pa.int64())],
+            *[("query", _NAME), ("states", _NAME_LIST), ("devices", _INTEGER)],
+            *[("first", _INTEGER), ("length", _INTEGER), ("observed", _INTEGER)],
+            *[("value", _REAL), ("low", _REAL), ("high", _REAL), ("standard_error", _REAL), ("unit", _NAME)],
+            *[("confidence", _REAL), ("epsilon", _REAL), ("adversary", _NAME), ("stretch_ticks", _INTEGER)],
+            *[("mechanism", _NAME), ("noise", _NAME), ("scale", _TEXT), ("charge", _REAL), ("entry", _INTEGER)],
+            *[("useful", pa.bool_()), ("helper", _TEXT), ("honest", _INTEGER)],
         ]
     ),
 }
