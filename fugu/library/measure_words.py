@@ -29,7 +29,7 @@ _MOST_CORNERS = 8
 
 def planned_measurement(plan: MeasurePlan) -> Result:
     """Describe a plan of points; in JSON errors are in lattice steps, and an unknown number is null."""
-    spec, stream = plan.spec, plan.stream
+    spec, stream, constraints = plan.spec, plan.stream, plan.constraints
     document = {
         "states": spec.states,
         "names": list(spec.names),
@@ -53,9 +53,9 @@ def planned_measurement(plan: MeasurePlan) -> Result:
         "stretches": stretch_documents(stream.stretches),
         "adversary": stream.adversary,
         "bound": stream.bound,
-        "run_in": plan.schedule.ticks[plan.schedule.start],
-        "period": plan.schedule.period,
-        "different_sets": len(set(map(bytes, plan.schedule.constraints))),
+        "run_in": constraints.first_ticks[constraints.start],
+        "period": len(constraints.all()) - constraints.start,
+        "different_sets": len(set(constraints.all())),
         "sets": [_set_document(planned) for planned in plan.sets],
         "delta_set": None if plan.delta is None else _set_document(plan.delta),
         "notes": [*_notes(plan)],
@@ -172,14 +172,14 @@ def _measure_report(plan: MeasurePlan) -> Report:
 
 
 def _possible_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
-    schedule, states = plan.schedule, plan.spec.states
-    sizes = [int(possible.sum()) for possible in schedule.constraints]
-    if len({possible.tobytes() for possible in schedule.constraints}) == 1:
+    constraints, states = plan.constraints, plan.spec.states
+    sizes = [possible.bit_count() for possible in constraints.all()]
+    if len(set(constraints.all())) == 1:
         return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
-    start = [("at tick 0", f"{sizes[0]} of {states} states")] if schedule.start else []
-    counts, tick = sizes[schedule.start :], schedule.ticks[schedule.start]
-    cycle = f"{schedule.period} sets in turn, of {min(counts)} to {max(counts)} states"
-    return [*start, (f"from tick {tick} on", f"{counts[0]} of {states} states" if schedule.period == 1 else cycle)]
+    start = [("at tick 0", f"{sizes[0]} of {states} states")] if constraints.start else []
+    counts, tick = sizes[constraints.start :], constraints.first_ticks[constraints.start]
+    cycle = f"{len(counts)} sets in turn, of {min(counts)} to {max(counts)} states"
+    return [*start, (f"from tick {tick} on", f"{counts[0]} of {states} states" if len(counts) == 1 else cycle)]
 
 
 def _protection_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
@@ -259,7 +259,7 @@ def _set_parts(plan: MeasurePlan) -> Report:
             for planned in listed_sets
         ],
     )
-    unlisted_count = len(plan.schedule.constraints) - len(listed_sets)
+    unlisted_count = len(plan.constraints.all()) - len(listed_sets)
     yield Line("* comes back for ever." + (f" {unlisted_count} more sets are not shown." if unlisted_count > 0 else ""))
 
 

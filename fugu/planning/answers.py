@@ -6,6 +6,7 @@ The error follows exactly from the distribution of the count's discrete Laplace 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ class Shares(NamedTuple):
         return float(np.abs(noisy_shares(self, scale, devices, rng, runs) - self.truth).mean())
 
 
-def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int, ...], ...]) -> Shares:
+def true_shares(states: Ints, segments: Ints, length: int, bins: Sequence[Sequence[int]]) -> Shares:
     """The true answers of tumbling windows that cross no gap; at least 9 of 10 ticks of a window have a state.
 
     `states` (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps.
@@ -82,10 +83,10 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with a =
     e^(-1/s); Chebyshev's inequality where the distribution has too many values.
     """
-    decay = 1.0 / float(scale)
-    longest_reach = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
+    decay, deviation = 1.0 / float(scale), float(scale) * math.sqrt(2.0 * devices)
+    longest_reach = _TAIL * (float(scale) + 1.0) + 10.0 * deviation
     if longest_reach > _LONGEST_REACH:  # too long a distribution to compute: bound the errors by its second moment
-        error_bound = float(scale) * math.sqrt(2.0 * devices) / (devices * length)
+        error_bound = deviation / (devices * length)
         return min(error_bound, 1.0), min(error_bound / math.sqrt(1.0 - _CONFIDENCE), 1.0)
     size = 1 << math.ceil(math.log2(2.0 * longest_reach + 2.0))
     angles = 2.0 * math.pi * np.arange(size // 2 + 1) / size
@@ -126,6 +127,5 @@ def window_error(scale: Fraction | float, length: int, largest_count: int | None
 
 def error_of(window: Window, period_us: int | None) -> WindowAccuracy:
     """The error of one number of a window, limited by its largest value; the tick's period may be unknown."""
-    query = window.query
-    largest_number = query.max_ticks(window.length, period_us)
-    return window_error(Fraction(window.scale), query.usual_ticks(window.length), largest_number)
+    query, length = window.query, window.length
+    return window_error(Fraction(window.scale), query.usual_ticks(length), query.max_ticks(length, period_us))

@@ -34,7 +34,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import UsefulFor
 from fugu.contract.queries import EACH
 from fugu.contract.stretches import StretchBound
-from fugu.planning.answers import group_error, true_shares
+from fugu.planning.answers import Shares, group_error, true_shares
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question, Sampled, Want, frame_ticks
 from fugu.planning.window_plan import WantedWindow, joint_plan, symbol_plan
@@ -181,6 +181,19 @@ class Candidate:
             outputs = StreamOutputs(None, (self.window.window(self.scale),))
         return outputs.bound(chains, self.adversary, chains.ratio_loss(*outputs.ratios, self.adversary).epsilon)
 
+    def judged_by(
+        self, judged: Shares, shares: Shares, devices: int, rng: np.random.Generator, answers: int
+    ) -> Candidate:
+        """Judge windows of some devices: by the shares `judged`, of so many answers, and for the 95 % error by all."""
+        assert self.scale is not None
+        _, noise_95 = group_error(self.scale, shares.length, devices)
+        return replace(
+            self,
+            devices=devices,
+            expected_error=judged.error(self.scale, devices, rng, max(_RUNS, _ANSWERS // answers)),
+            error_95=min(1.0, noise_95 + float(shares.bias.max())),
+        )
+
     def assess(self, samples: Sampled, choice: Cut, rng: np.random.Generator) -> Assessment | None:
         """Assess the symbols on a set, for the state now or for shares; `None` if there are too few windows."""
         assert self.table is not None
@@ -274,14 +287,12 @@ def window_candidates(
         FuguError: no noise is enough.
     """
     release, candidates = task.planned("windows", samples, chains), []
-    assert release.scale is not None
     for length in lengths:
         fit, choice = (true_shares(*cut, length, task.bins) for cut in (samples.fit, samples.choose))
         if not len(fit.counts) or len(fit.counts) + len(choice.counts) < _LEAST_WINDOWS:
             continue
         all_shares = fit.joined(choice)
         judged_shares = choice if len(choice.counts) >= _LEAST_WINDOWS else all_shares
-        runs = max(_RUNS, _ANSWERS // len(judged_shares.counts))
         message = partial(window_message, WINDOW, length, len(task.bins))
         seconds, times = length * task.period, None
         if moments is not None:
@@ -291,15 +302,11 @@ def window_candidates(
             )
             times = fit_times, np.concatenate([fit_times, choice_times])
         for devices in sorted({1, task.question.devices}):
-            _, noise_95 = group_error(release.scale, length, devices)
             rng = np.random.default_rng(length)
             candidates.append(
                 replace(
-                    release,
-                    devices=devices,
+                    release.judged_by(judged_shares, all_shares, devices, rng, len(judged_shares.counts)),
                     window_ticks=length,
-                    expected_error=judged_shares.error(release.scale, devices, rng, runs),
-                    error_95=min(1.0, noise_95 + float(all_shares.bias.max())),
                     guess_error=guess_error(fit.truth, all_shares.truth, devices, rng, times),
                     judged=len(all_shares.counts),
                     **traffic(seconds, seconds, message, devices),

@@ -52,22 +52,6 @@ _FACTOR_CAP = 4
 _SOLVER_SECONDS = 30.0
 
 
-class Schedule(NamedTuple):
-    """The sets of possible states, N booleans each: a run-in, then a cycle for ever.
-
-    The last set is followed by constraints[start]; `ticks` holds the first tick of each set.
-    """
-
-    constraints: tuple[Bools, ...]
-    start: int
-    ticks: tuple[int, ...]
-
-    @property
-    def period(self) -> int:
-        """The number of sets in the cycle; 1 if the constraint converges."""
-        return len(self.constraints) - self.start
-
-
 class SetPlan(NamedTuple):
     """The plan for one set of possible states, from tick `first` until `until`; for ever if `until` is `None`.
 
@@ -245,7 +229,7 @@ class StreamEpsilon(NamedTuple):
 class MeasurePlan:
     """A planned measurement.
 
-    `schedule` holds the sets of possible states tick by tick. `sets` holds plans of the first different ones and of
+    `constraints` holds the sets of possible states tick by tick. `sets` holds plans of the first different ones and of
     those that return. `worst` is the plan with the largest error among the latter, and errors are computed for it.
     `delta` is the plan of the delta-location set of the distribution before any release. Estimates start from `prior`
     (N probabilities); `initial` is the distribution at tick 0 of a policy. A device draws from `noises`, one for each
@@ -256,7 +240,7 @@ class MeasurePlan:
     """
 
     spec: MeasureSpec
-    schedule: Schedule
+    constraints: ConstraintSets
     sets: tuple[SetPlan, ...]
     worst: SetPlan
     delta: SetPlan | None
@@ -307,8 +291,6 @@ def make_measure_plan(
     distribution, masses = spec.measured(distribution), spec.measured(initial)
     try:
         constraints = ConstraintSets(_measurement(spec, initial, 1))
-        possible_sets = tuple(mask_of(states, spec.states) for states in constraints.all())
-        schedule = Schedule(possible_sets, constraints.start, constraints.first_ticks)
         sets = set_plans(spec, constraints)
         start = masses > 0.0
         delta_plan = None if spec.delta is None else set_plan(spec, 0, 1, start, delta_set(masses, spec.delta) & start)
@@ -326,7 +308,7 @@ def make_measure_plan(
         noise = next(noise for plan, noise in zip(sets, noises, strict=True) if plan is worst)
         named = float((prior[:, None] * emission(noise, spec.values).probabilities).max(axis=0).sum())
         promised = _promised_factor(spec, initial, sets, noises)
-    endless = schedule.period == 1 and spec.is_plain
+    endless = constraints.start == len(constraints.all()) - 1 and spec.is_plain
     errors, reasons = assess(spec, worst, noise, prior, endless=endless, quick=quick)
     if refused is not None:
         reasons["staircase"] = refused
@@ -337,7 +319,7 @@ def make_measure_plan(
         stream = _loss(spec, _measurement(spec, initial, promised), adversary, period)
     return MeasurePlan(
         spec=spec,
-        schedule=schedule,
+        constraints=constraints,
         sets=sets,
         worst=worst,
         delta=delta_plan,

@@ -47,7 +47,7 @@ class NetworkSpec:
     nodes: tuple[ExactNode, ...] | None
     sensitivities: dict[str, float]
     values: _Values
-    secrets: dict[str, tuple[tuple[int, int], ...]]
+    secrets: Secrets
 
     @cached_property
     def distributions(self) -> SumDistributions:
@@ -173,7 +173,7 @@ def _parse_query(query: Any, values: _Values) -> tuple[dict[str, tuple[Fraction,
     return amounts, sensitivities
 
 
-def _parse_secrets(secrets: Any, values: _Values) -> dict[str, tuple[tuple[int, int], ...]]:
+def _parse_secrets(secrets: Any, values: _Values) -> Secrets:
     if secrets == "all":
         secrets = list(values)
     if not isinstance(secrets, list | dict) or not secrets:

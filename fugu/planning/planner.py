@@ -13,7 +13,7 @@ from fugu.chains.model import stationary_distribution
 from fugu.contract.chains import BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary
-from fugu.contract.noise_table import NoiseTable
+from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.stretches import Stretch
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
@@ -125,15 +125,14 @@ def _plan_option(request: Request, every: int) -> Option:
     release = symbol_plan(chains, request.epsilon, adversary, ticks, request.objective)
     table = release.table
     assert table is not None
-    distribution = stationary_distribution(transition)
-    correct = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
+    true_symbols = stationary_distribution(transition) @ np.diagonal(table.weights()) / SCALE
     utility = assess(table, transition, chains, request.ticks)
     return Option(
         every=every,
         release=release,
         table=table,
         transition=transition,
-        flips=float(1.0 - correct),
+        flips=float(1.0 - true_symbols),
         utility=utility,
         bits_per_hour=utility.bits_per_reading / (every if seconds is None else seconds / 3600.0),
         epsilon=release.bound.epsilon(ticks),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.frames import MAX_WINDOW_TICKS
 from fugu.contract.queries import Query
 from fugu.host.clock import seconds_of
-from fugu.planning.answers import Shares, group_error, true_shares
+from fugu.planning.answers import Shares, true_shares
 from fugu.planning.candidates import Candidate, Task, traffic, window_message
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Part, Question, Sampled, ThreeSets
@@ -72,13 +73,10 @@ def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:
 
     steps = [(since, offset_at(since))]
     for day in range(since, since + YEARS * 366 * DAY, DAY):
-        low, high = day, day + DAY
-        if offset_at(high) == steps[-1][1]:
-            continue
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if offset_at(middle) == steps[-1][1] else (low, middle)
-        steps.append((high, offset_at(high)))
+        _, offset = steps[-1]
+        if offset_at(day + DAY) != offset:
+            second = bisect_left(range(DAY), True, key=lambda second: offset_at(day + second) != offset)
+            steps.append((day + second, offset_at(day + second)))
     return tuple(steps)
 
 
@@ -86,7 +84,6 @@ WINDOW = "profile"
 """The name of a profile in its policy."""
 DAYS = (7, 14)
 """The numbers of days that are compared by default."""
-_RUNS, _ANSWERS = 100, 20_000
 
 
 class Profile(NamedTuple):
@@ -155,7 +152,6 @@ class Profile(NamedTuple):
     ) -> list[Candidate]:
         """Profile candidates over several lengths. FuguError: no noise is enough."""
         release, candidates = replace(task.planned("windows", samples, chains), answers="profile"), []
-        assert release.scale is not None
         for length, blocks in product(lengths, self.block_of_ticks):
             fit, choice = (
                 self.shares(blocks, cut, set_rows, length)
@@ -165,19 +161,15 @@ class Profile(NamedTuple):
                 continue
             all_shares = fit.joined(choice)
             message = partial(window_message, WINDOW, length, len(blocks.labels))
-            rng, runs = np.random.default_rng(length), max(_RUNS, _ANSWERS // all_shares.counts.size)
+            rng, answers = np.random.default_rng(length), all_shares.counts.size
             for devices in sorted({1, task.question.devices}):
-                _, noise_95 = group_error(release.scale, all_shares.length, devices)
                 candidates.append(
                     replace(
-                        release,
+                        release.judged_by(all_shares, all_shares, devices, rng, answers),
                         blocks=blocks,
-                        devices=devices,
                         window_ticks=length,
-                        expected_error=all_shares.error(release.scale, devices, rng, runs),
-                        error_95=min(1.0, noise_95 + float(all_shares.bias.max())),
                         guess_error=float(np.abs(all_shares.truth - np.median(fit.truth)).mean()),
-                        judged=all_shares.counts.size,
+                        judged=answers,
                         **traffic(length * task.period, length * task.period, message, devices),
                     )
                 )

@@ -142,8 +142,8 @@ def _states_by_tick(ticks: Ints, states: Ints, segments: Ints) -> Numbered:
     """Place states and segments at their ticks; those with tick -1 are left out."""
     has_tick = ticks >= 0
     ticks, states, segments = ticks[has_tick], states[has_tick], segments[has_tick]
-    first_tick = int(ticks.min()) if ticks.size else 0
-    length = int(ticks.max()) - first_tick + 1 if ticks.size else 1
+    first_tick, last_tick = (int(ticks.min()), int(ticks.max())) if ticks.size else (0, 0)
+    length = last_tick - first_tick + 1
     if length > _MOST_TICKS:
         raise PlanningError(
             f"the recording has times of more than {_MOST_TICKS} ticks of the policy: give a part of it"

@@ -197,8 +197,7 @@ def _plan_stream(
     request: StreamsRequest, chains: JointChains, stream_index: int, rate_alone: float | None, ticks: int
 ) -> PlannedStream:
     shown_stream = chains.streams[stream_index]
-    symbol_share = 0.0 if request.symbols is None else request.symbols
-    windows = _plan_windows(request.windows, shown_stream, symbol_share)
+    windows = _plan_windows(request.windows, shown_stream, request.symbols or 0.0)
     windows_rate = total_rate(windows)
     table, utility = None, None
     if request.symbols is not None:
@@ -217,12 +216,11 @@ def _plan_windows(windows_to_plan: Sequence[WantedWindow], stream: Shown, symbol
     """Plan the windows of a stream: they count the second of two states, or are histograms of more states."""
     if not windows_to_plan:
         return ()
-    queries = tuple(window._replace(states=(1,) if stream.states == 2 else EACH) for window in windows_to_plan)
-    windows = []
-    for window, share in zip(queries, shares_of(queries, symbols), strict=True):
-        scale = float(window.window(Fraction(1)).rate) / (share * stream.rate * _INWARD)
-        windows.append(window.window(lawful_scale(scale)))
-    return tuple(windows)
+    windows = [window._replace(states=(1,) if stream.states == 2 else EACH) for window in windows_to_plan]
+    return tuple(
+        window.window(lawful_scale(window.unit_rate / (share * stream.rate * _INWARD)))
+        for window, share in zip(windows, shares_of(windows, symbols), strict=True)
+    )
 
 
 def _rate_alone(request: StreamsRequest, stream_index: int) -> float | None:

@@ -61,14 +61,12 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
     Of the attacks that refute the class, the one that may be farthest beyond its ceiling is chosen. If none refutes it,
     the choice is among unclear attacks, else among attacks that gained. Without these it is the most successful attack.
     """
-    for attack_group in (
-        [attempt for attempt in attacks if attempt.refutes],
-        [attempt for attempt in attacks if attempt.unclear],
-        [attempt for attempt in attacks if attempt.success > attempt.guess],
-    ):
-        if attack_group:
-            return max(attack_group, key=lambda attempt: attempt.high - attempt.ceiling)
-    return attacks[0]
+    gaining_attacks = [attack for attack in attacks if attack.success > attack.guess]
+    return max(
+        gaining_attacks,
+        key=lambda attack: (attack.refutes, attack.unclear, attack.high - attack.ceiling),
+        default=attacks[0],
+    )
 
 
 def beyond_ceiling(attacks: Sequence[Attack]) -> tuple[str, ...]:

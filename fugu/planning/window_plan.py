@@ -51,13 +51,17 @@ class WantedWindow(NamedTuple):
     share: float | None = None
     query: Query = COUNT
 
+    @property
+    def unit_rate(self) -> float:
+        """The loss about a tick, in nats, with noise of scale 1."""
+        return float(self.window(Fraction(1)).rate)
+
     def window(self, scale: Fraction, mechanism: Composing = "chain") -> Window:
         """The window of a policy, with noise of a scale that a mechanism planned."""
-        stride = self.length if self.stride is None else self.stride
         return Window(
             name=self.name,
             length=self.length,
-            stride=stride,
+            stride=self.length if self.stride is None else self.stride,
             states=self.states,
             scale=str(scale),
             mechanism=mechanism,
@@ -170,20 +174,16 @@ def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
     free_share = 1.0 - symbols - sum(asked_shares)
     if any(not 0.0 < share <= 1.0 for share in asked_shares) or free_share < -1e-9:
         raise PlanningError("the shares of windows and symbols must be above 0, and not more than 1 in all")
-    unit_windows = [window.window(Fraction(1)) for window in windows]
-    weights = [
-        0.0 if window_plan.share is not None else float(noise.rate) / noise.length
-        for window_plan, noise in zip(windows, unit_windows, strict=True)
-    ]
-    if len(asked_shares) < len(windows) and free_share <= 0.0:
+    weights = {window.name: window.unit_rate / window.length for window in windows if window.share is None}
+    if weights and free_share <= 0.0:
         raise PlanningError("the shares that are asked for leave nothing to the other windows")
-    if len(asked_shares) == len(windows) and free_share > 1e-9:
+    if not weights and free_share > 1e-9:
         raise PlanningError(
             f"the shares add up to {1.0 - free_share:g}: {free_share:g} of what epsilon allows would go unused"
         )
     return [
-        free_share * weight / sum(weights) if window_plan.share is None else window_plan.share
-        for window_plan, weight in zip(windows, weights, strict=True)
+        free_share * weights[window.name] / sum(weights.values()) if window.share is None else window.share
+        for window in windows
     ]
 
 
@@ -197,14 +197,14 @@ def _scaled_windows(
     """Give windows the noise of their rates, and as little more as the device's check needs."""
     factor, step = _INWARD_FACTOR, 1e-9
     for _ in range(_TRIES):
-        scaled_windows = []
-        for window, rate in zip(windows, rates, strict=True):
-            unit_rate = window.window(Fraction(1)).rate
-            scaled_windows.append(window.window(lawful_scale(float(unit_rate) / rate * factor), mechanism))
+        scaled_windows = tuple(
+            window.window(lawful_scale(window.unit_rate / rate * factor), mechanism)
+            for window, rate in zip(windows, rates, strict=True)
+        )
         try:
-            check_outputs(chains, StreamOutputs(None, tuple(scaled_windows)), guarantee, "the set of windows")
+            check_outputs(chains, StreamOutputs(None, scaled_windows), guarantee, "the set of windows")
         except GuaranteeError:
             factor, step = factor + step, 2.0 * step
         else:
-            return tuple(scaled_windows)
+            return scaled_windows
     raise PlanningError(f"no noise keeps epsilon {guarantee.epsilon:g} for such chains")

@@ -97,8 +97,7 @@ def _regularity(lines: list[str], sign: str) -> tuple[float, int]:
 
 def _usual_width(widths: list[int]) -> int:
     """Return the most frequent width; of equally frequent ones the one that came last."""
-    counts = Counter(widths)
-    return max(counts, key=lambda width: (counts[width], widths[::-1].index(width) * -1))
+    return Counter(reversed(widths)).most_common(1)[0][0]
 
 
 def _cells(line: str, sign: str) -> list[str]:
@@ -131,11 +130,11 @@ def is_data(header: list[str], body: list[list[str]]) -> bool:
     """Return whether a first row is a reading: it holds amounts, or cells like those below."""
     if any(_is_amount(cell) for cell in header) or not any(header):
         return True
-    shapes = [{_shape(row[column]) for row in body if column < len(row)} for column in range(len(header))]
-    if any(_shape(cell) != cell and _shape(cell) in common for cell, common in zip(header, shapes, strict=True)):
-        return True
-    column_cells = [{row[column].strip() for row in body if column < len(row)} for column in range(len(header))]
-    return any(cell and cell in cells for cell, cells in zip(header, column_cells, strict=True))
+    for column, name in enumerate(header):
+        cells = {row[column].strip() for row in body if column < len(row)}
+        if (name and name in cells) or ((shape := _shape(name)) != name and shape in map(_shape, cells)):
+            return True
+    return False
 
 
 def _rows_of_units(body: list[list[str]]) -> int:

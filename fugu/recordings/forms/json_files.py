@@ -61,7 +61,7 @@ def cell(value: Any) -> str:
     """Return a single JSON value as text; '' for null, lists and objects."""
     if isinstance(value, str):  # as numbers are
         return value.strip()
-    return {True: "true", False: "false"}.get(value, "") if isinstance(value, bool) else ""
+    return json.dumps(value) if isinstance(value, bool) else ""
 
 
 def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
