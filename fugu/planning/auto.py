@@ -323,8 +323,6 @@ def _compare(problem: _Problem, progress: Progress) -> _Outcome:
         return outcome
     day_problem = problem.of_profiles()
     profiles = _outcome(day_problem, chains, _choice(day_problem, chains))
-    if not profiles.candidates:
-        return outcome
     candidates = outcome.candidates + profiles.candidates
     if profiles.recommended.kind != "none":
         return profiles._replace(candidates=candidates)

@@ -397,10 +397,10 @@ def assess_now(table: NoiseTable, fit: Cut, choice: Cut, stretch_ticks: int, rng
     ticks = len(all_wrong) / _BLOCKS
     spread = float(np.std(block_errors, ddof=1)) * math.sqrt(1.0 / len(block_errors) + ticks / max(stretch_ticks, 1))
     error_95 = float(np.mean(block_errors)) + float(stdtrit(len(block_errors) - 1, _CONFIDENCE)) * spread
-    states = choice.states[choice.states >= 0]
+    states, error = choice.states[choice.states >= 0], float(is_wrong.mean())
     # The most frequent state of the same set: a guess learned elsewhere would flatter symbols after a drift.
     guess = 1.0 - float(np.bincount(states, minlength=k).max()) / max(len(states), 1)
-    return Assessment(float(is_wrong.mean()), min(1.0, max(error_95, float(is_wrong.mean()))), guess, len(is_wrong))
+    return Assessment(error, min(1.0, max(error_95, error)), guess, len(is_wrong))
 
 
 def assess_shares(

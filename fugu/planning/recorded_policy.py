@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -260,13 +261,25 @@ def releases_of(
 
 
 def attack_releases(
-    source: str, states: Ints, segments: Ints, releases: Iterable[Release], known_one_in: int | None
+    source: str,
+    states: Ints,
+    segments: Ints,
+    releases: Iterable[Release],
+    known_one_in: int | None,
+    redraws: Iterable[Iterable[Release]] = (),
 ) -> Iterator[Trial]:
-    """Attack each release of states (n,); attackers know the true state of every `known_one_in`-th tick."""
-    for name, noise, epsilon, outputs in releases:
-        attacks = attack(states, segments, outputs, epsilon, known=known_ticks(states, known_one_in))
-        furthest = furthest_learner(attacks)
-        yield Trial(source, name, noise, epsilon, attacks, () if furthest is None else (furthest,))
+    """Attack each release of states (n,); attackers know the true state of every `known_one_in`-th tick.
+
+    Learners also attack the `redraws`: the same releases with other draws of the noise.
+    """
+    attack_outputs = partial(attack, states, segments, known=known_ticks(states, known_one_in))
+    for (name, noise, epsilon, outputs), *redrawn in zip(releases, *redraws, strict=True):
+        attacks = attack_outputs(outputs, epsilon)
+        learner_attacks = (
+            attack_outputs(release.outputs, epsilon, attackers=learners(release.outputs)) for release in redrawn
+        )
+        furthest_learners = filter(None, map(furthest_learner, (attacks, *learner_attacks)))
+        yield Trial(source, name, noise, epsilon, attacks, tuple(furthest_learners))
 
 
 class Released(NamedTuple):
@@ -280,15 +293,7 @@ class Released(NamedTuple):
 
     def attacked(self, known_one_in: int | None = None) -> Iterator[Trial]:
         """Attack each release; attackers know the true state of every `known_one_in`-th tick."""
-        states, segments, known_states = self.states, self.segments, known_ticks(self.states, known_one_in)
-        for index, trial in enumerate(attack_releases(self.source, states, segments, self.releases, known_one_in)):
-            drawn_outputs = (releases[index].outputs for releases in self.redraws)
-            redraws = [
-                attack(states, segments, outputs, trial.epsilon, attackers=learners(outputs), known=known_states)
-                for outputs in drawn_outputs
-            ]
-            furthest_learners = [furthest for attacks in redraws if (furthest := furthest_learner(attacks)) is not None]
-            yield trial._replace(learners=(*trial.learners, *furthest_learners))
+        return attack_releases(self.source, self.states, self.segments, self.releases, known_one_in, self.redraws)
 
 
 def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Released:

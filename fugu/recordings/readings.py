@@ -230,16 +230,15 @@ def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
     clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
     if time is not None and clock is not None and np.isnan(clock.times).any():
         raise no_time(table, recording.name, time, int(np.isnan(clock.times).argmax()))
-    keys = keys_of(table, column, (*time_columns, *dict(row_filter)), None if clock is None else clock.times, row_parts)
+    skipped_columns = (*time_columns, *dict(row_filter))
+    keys = keys_of(table, column, skipped_columns, None if clock is None else clock.times, row_parts)
     evidence = Evidence(recording.name, column, options, keys, None, time, clock)
     raise_question(evidence._replace(clock=None))  # before cells of several sensors are read as one's
     label = next((cell for _, cell in row_filter), None) or _only_series_name(table) or column
     values = values_of(table, column, recording.name, options.missing_values)
     units = (f"column {column} is in {values.unit}",) if values.unit else ()
     table = table._replace(plain=table.plain and values.plain, notes=(*table.notes, *units))
-    unused_columns = tuple(
-        name for name in table.columns if name not in (column, *time_columns, *BOUNDARIES, *dict(row_filter))
-    )
+    unused_columns = tuple(name for name in table.columns if name not in (column, *skipped_columns, *BOUNDARIES))
     facts = facts_of(recording, table, row_filter, evidence)._replace(missing=values.missing, unused=unused_columns)
     readings = Readings(
         *(values.readings, row_parts, options.period, options.period is not None, False, "numbers"),
