@@ -49,9 +49,9 @@ def read(recording: Source, **options: Any) -> Recording:
     loaded = recorded(recording, parsed)
     if place_columns(loaded) is not None and parsed.column is None:
         traces = read_traces(loaded, parsed)
-        return Recording(None, traces, traces.facts, loaded.name)
+        return Recording(None, traces, traces.facts, traces.source)
     readings = readings_of([loaded], parsed)
-    return Recording(readings, None, readings.facts[0], loaded.name)
+    return Recording(readings, None, readings.facts[0], readings.source)
 
 
 def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> Readings:
@@ -127,8 +127,9 @@ def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptio
         times, cells = (_TIME, {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **cells})
     if not length:
         raise FuguError(f"{name} has no rows")
-    table = Table("a table in memory", cells, range(1, length + 1), time=times, changes=None if has_times else False)
-    return Loaded(name, table, has_times=has_times)
+    changes = None if has_times else False
+    table = Table(name, "a table in memory", cells, range(1, length + 1), time=times, changes=changes)
+    return Loaded(table, has_times=has_times)
 
 
 def _texts(values: Iterable[Any], column: str, are_times: bool = False) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -101,17 +101,15 @@ def is_missing(cell: str) -> bool:
     return cell.strip().lower() in _MISSING
 
 
-def column_missing(file: str, name: str, header: Iterable[str]) -> FuguError:
-    """Return the error for a column that a file does not have."""
-    return FuguError(f"{file} has no column {name[:80]!r}; it has {', '.join(header)[:200]}")
+def column_missing(table: Table, name: str) -> FuguError:
+    """Return the error for a column that a table does not have."""
+    return FuguError(f"{table.file} has no column {name[:80]!r}; it has {', '.join(table.columns)[:200]}")
 
 
-def no_time(table: Table, file: str, time: TimeCells, row: int) -> FuguError:
+def no_time(table: Table, time: TimeCells, row: int) -> FuguError:
     """Return the error for a row whose cell is no time."""
-    return FuguError(
-        f"{file}: {table.where} {table.lines[row]}, column {time.name} is no time: give seconds, or ISO 8601, or "
-        "another column by --time"
-    )
+    place = table.place(row, time.name)
+    return FuguError(f"{place} is no time: give seconds, or ISO 8601, or another column by --time")
 
 
 def time_rank(name: str) -> int | None:
@@ -130,7 +128,7 @@ def _unit_of_name(name: str) -> str | None:
     return None if match is None or match[1] not in UNITS else match[1]
 
 
-def time_of(table: Table, file: str, time_option: str | None) -> TimeCells | None:
+def time_of(table: Table, time_option: str | None) -> TimeCells | None:
     """Return the times of a table; None if no column looks like times. `time_option` is a column, or COLUMN:UNIT.
 
     Raises:
@@ -141,26 +139,26 @@ def time_of(table: Table, file: str, time_option: str | None) -> TimeCells | Non
     if time_option is not None:
         name, _, unit = time_option.rpartition(":")
         if time_option in columns:
-            return _with_date(table, file, time_option, None)
+            return _with_date(table, time_option, None)
         if name in columns and unit in _UNITS:
-            return _with_date(table, file, name, unit)
-        raise column_missing(file, time_option, columns)
+            return _with_date(table, name, unit)
+        raise column_missing(table, time_option)
     if table.time is not None:
         return TimeCells(table.time, columns[table.time], None, (table.time,))
     for usual_name in _TIMES:
         for name, cells in columns.items():
             if _plain_name(name) == usual_name and (usual_name not in _UNSURE or looks_like_time(cells)):
                 unit_in_name = _unit_of_name(name)
-                return _with_date(table, file, name, unit_in_name if unit_in_name and _all(cells, _is_number) else None)
+                return _with_date(table, name, unit_in_name if unit_in_name and _all(cells, _is_number) else None)
     dates = [name for name, cells in columns.items() if _all(cells, is_date)]
     time_names = [name for name in columns if _LIKE_TIME.fullmatch(_plain_name(name))]
     dates = dates or [name for name in time_names if _all(columns[name], _is_number) and looks_like_time(columns[name])]
     if len(dates) > 1 and table.changes is None:
-        raise _column_question(f"{file} has {len(dates)} columns of times", "time", dates, "its times")
-    return _with_date(table, file, dates[0], None) if dates else None
+        raise _column_question(f"{table.file} has {len(dates)} columns of times", "time", dates, "its times")
+    return _with_date(table, dates[0], None) if dates else None
 
 
-def _with_date(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
+def _with_date(table: Table, name: str, unit: str | None) -> TimeCells:
     """Return the cells of a column of times. Join dates in one column with times of day in another column."""
     cells = table.columns[name]
     if _all(cells, _HHMM.fullmatch) and (day := _partner(table, name, _YYYYMMDD.fullmatch)):
@@ -168,8 +166,8 @@ def _with_date(table: Table, file: str, name: str, unit: str | None) -> TimeCell
     if _all(cells, is_time_of_day):
         if (day := _partner(table, name, is_date)) is None:
             raise FuguError(
-                f"{file}: column {name} has times of day, and no column has dates: add one, or leave the times out "
-                "and give --period"
+                f"{table.file}: column {name} has times of day, and no column has dates: add one, or leave the times "
+                "out and give --period"
             )
         return _date_and_time(table, day, name, unit, cells, " ")
     if _all(cells, _is_day) and (time := _partner(table, name, is_time_of_day)):
@@ -199,7 +197,7 @@ def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:
     return bool(sample) and all(map(test, sample))
 
 
-def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chosen]:
+def selected(table: Table, options: ReadOptions) -> tuple[Table, Chosen]:
     """Return the table of the rows that options choose, and the pairs of column and cell that choose them.
 
     Raises:
@@ -210,19 +208,19 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chos
         keys = (key for key in (*table.keys, *table.columns) if options.column in table.columns.get(key, ()))
         key = next(keys, None)
         if key is None or not (key in table.keys or _KEY.fullmatch(_plain_name(key))):
-            raise column_missing(file, options.column, table.columns)
+            raise column_missing(table, options.column)
         row_filter[key] = options.column
     for column, cell in row_filter.items():
         if column not in table.columns:
-            raise column_missing(file, column, table.columns)
+            raise column_missing(table, column)
         rows = [row for row, text in enumerate(table.columns[column]) if text.strip() == cell]
         if not rows:
-            raise FuguError(f"{file}: no row has {cell[:80]!r} in column {column}")
+            raise FuguError(f"{table.file}: no row has {cell[:80]!r} in column {column}")
         table = table.at(rows)
     return table, tuple(row_filter.items())
 
 
-def value_of(table: Table, file: str, column: str | None, skipped_columns: Sequence[str]) -> str:
+def value_of(table: Table, column: str | None, skipped_columns: Sequence[str]) -> str:
     """Return the name of the column of readings: `column` if the table has it, else the usual or the only candidate.
 
     Columns in `skipped_columns` have another meaning.
@@ -249,9 +247,11 @@ def value_of(table: Table, file: str, column: str | None, skipped_columns: Seque
     names = [name for name in names if not all(map(is_missing, table.columns[name]))]
     names = [name for name in names if not _counts_rows(table.columns[name])] or names
     if not names:
-        raise FuguError(f"{file} has no column of readings; it has {', '.join(table.columns)[:200] or 'no columns'}")
+        raise FuguError(
+            f"{table.file} has no column of readings; it has {', '.join(table.columns)[:200] or 'no columns'}"
+        )
     if len(names) > 1:
-        question = f"{file} has {len(names)} columns that may be the readings"
+        question = f"{table.file} has {len(names)} columns that may be the readings"
         raise _column_question(question, "column", names, "its readings")
     return names[0]
 

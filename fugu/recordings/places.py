@@ -87,12 +87,11 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         QuestionError: the recording can be read in more than one way.
     """
     loaded = load(recording, options)
-    file = loaded.name
-    table, row_filter = selected(loaded.table, file, options)
+    table, row_filter = selected(loaded.table, options)
     if (names := place_columns(loaded)) is None:
         latitudes = [column for column in loaded.table.columns if column.lower() in _LATITUDE]
-        raise column_missing(file, "lon" if latitudes else "lat", table.columns)
-    time = time_of(table, file, options.time)
+        raise column_missing(table, "lon" if latitudes else "lat")
+    time = time_of(table, options.time)
     clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
     cells = zip(*(table.columns[name] for name in names), strict=True)
     is_absent = np.array([is_missing(latitude) or is_missing(longitude) for latitude, longitude in cells])
@@ -104,20 +103,20 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
             if not is_absent[row] or not is_missing(time.cells[row])
         ]
         if rows_without_time:
-            raise no_time(table, file, time, rows_without_time[0])
+            raise no_time(table, time, rows_without_time[0])
     places = np.stack(
-        [_degrees(table, file, name, limit, is_absent) for name, limit in zip(names, (90.0, 180.0), strict=True)]
+        [_degrees(table, name, limit, is_absent) for name, limit in zip(names, (90.0, 180.0), strict=True)]
     )
     if is_absent.all():
-        raise FuguError(f"{file}: no row has a place")
+        raise FuguError(f"{table.file}: no row has a place")
     if np.nanmax(places[1]) - np.nanmin(places[1]) > 180.0:  # cells side by side would be the world apart
-        raise FuguError(f"{file}: places on both sides of the 180th meridian cannot be cells of one grid")
+        raise FuguError(f"{table.file}: places on both sides of the 180th meridian cannot be cells of one grid")
     traces = marks_of(table, _TRACE)
     order = np.argsort(traces, kind="stable")
     ends = (np.isnan(moments) | (is_absent & (is_absent.sum() <= MOST_MISSING * len(is_absent))))[order]
     trace = np.cumsum((np.diff(traces[order], prepend=-1) != 0) + ends.astype(np.int64))[~ends]
     row_of_place, notes = order[~ends], table.notes
-    evidence = Evidence(file, " and ".join(names), options, [], None, time, clock)
+    evidence = Evidence(table.file, " and ".join(names), options, [], time, clock)
     if clock is not None:
         time_order, notes = _in_order(moments[row_of_place], trace, evidence, notes)
         row_of_place, trace = row_of_place[time_order], trace[time_order]
@@ -130,7 +129,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         at=row_of_place,
         rows=len(is_absent),
         missing=missing,
-        source=file,
+        source=table.file,
         facts=facts,
         columns=names,
         notes=notes,
@@ -156,7 +155,7 @@ def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, 
     return order, (*notes, *order_notes)
 
 
-def _degrees(table: Table, file: str, name: str, limit: float, is_absent: Bools) -> Floats:
+def _degrees(table: Table, name: str, limit: float, is_absent: Bools) -> Floats:
     """Read the degrees of a column, (n,), NaN in rows without a place.
 
     Raises:
@@ -166,7 +165,7 @@ def _degrees(table: Table, file: str, name: str, limit: float, is_absent: Bools)
     bad_rows = np.flatnonzero(~is_absent & ~(np.abs(values) <= limit))
     if bad_rows.size:
         problem = f"is not within -{limit:g}..{limit:g}" if np.isfinite(values[bad_rows[0]]) else "is no finite number"
-        raise FuguError(f"{file}: {table.where} {table.lines[bad_rows[0]]}, column {name} {problem}")
+        raise FuguError(f"{table.place(bad_rows[0], name)} {problem}")
     return values
 
 

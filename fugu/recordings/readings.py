@@ -49,12 +49,11 @@ AS_FOUND = ReadOptions()
 
 
 class Loaded(NamedTuple):
-    """A recording as a table of text; `name` is its name in errors, `path` its file, None without one.
+    """A recording as a table of text; `path` is its file, None without one.
 
     `has_times` is False if only the period gives the time between rows.
     """
 
-    name: str
     table: Table
     path: Path | None = None
     has_times: bool = True
@@ -166,7 +165,7 @@ def load(recording: Recorded, options: ReadOptions) -> Loaded:
         return recording
     row_filter = dict(options.only)
     try:
-        return Loaded(recording.name, read_table(File(recording), row_filter), recording)
+        return Loaded(read_table(File(recording), row_filter), recording)
     except FuguError as error:
         if not row_filter or not str(error).endswith("has no rows"):
             raise
@@ -191,7 +190,8 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
     except UsageError:
         raise
     except FuguError as error:
-        raise error if str(error).startswith(source.name) else FuguError(f"{source.name}: {error}") from None
+        name = source.table.file
+        raise error if str(error).startswith(name) else FuguError(f"{name}: {error}") from None
 
 
 def facts_of(recording: Loaded, table: Table, row_filter: Chosen, evidence: Evidence) -> Facts:
@@ -217,32 +217,32 @@ def facts_of(recording: Loaded, table: Table, row_filter: Chosen, evidence: Evid
 
 def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
     """Choose the columns of times and readings of a table, and put its readings on ticks."""
-    table, row_filter = selected(recording.table, recording.name, options)
-    time = time_of(table, recording.name, options.time)
+    table, row_filter = selected(recording.table, options)
+    time = time_of(table, options.time)
     time_columns = () if time is None else time.columns
-    column = value_of(table, recording.name, options.column, (*time_columns, *table.keys))
+    column = value_of(table, options.column, (*time_columns, *table.keys))
     if time is not None and (empty := _empty_rows(time.cells, table.columns[column])):
         notes = (*table.notes, f"{len(empty)} rows without a time and a reading: left out")
         table = table.without(empty)._replace(plain=False, notes=notes)
-        time = time_of(table, recording.name, options.time)
+        time = time_of(table, options.time)
         assert time is not None
     row_parts = _parts_of(table)
     clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
     if time is not None and clock is not None and np.isnan(clock.times).any():
-        raise no_time(table, recording.name, time, int(np.isnan(clock.times).argmax()))
+        raise no_time(table, time, int(np.isnan(clock.times).argmax()))
     skipped_columns = (*time_columns, *dict(row_filter))
     keys = keys_of(table, column, skipped_columns, None if clock is None else clock.times, row_parts)
-    evidence = Evidence(recording.name, column, options, keys, None, time, clock)
+    evidence = Evidence(table.file, column, options, keys, time, clock)
     raise_question(evidence._replace(clock=None))  # before cells of several sensors are read as one's
     label = next((cell for _, cell in row_filter), None) or _only_series_name(table) or column
-    values = values_of(table, column, recording.name, options.missing_values)
+    values = values_of(table, column, options.missing_values)
     units = (f"column {column} is in {values.unit}",) if values.unit else ()
     table = table._replace(plain=table.plain and values.plain, notes=(*table.notes, *units))
     unused_columns = tuple(name for name in table.columns if name not in (column, *skipped_columns, *BOUNDARIES))
     facts = facts_of(recording, table, row_filter, evidence)._replace(missing=values.missing, unused=unused_columns)
     readings = Readings(
         *(values.readings, row_parts, options.period, options.period is not None, False, "numbers"),
-        *(label, recording.name, 0.0, table.notes),
+        *(label, table.file, 0.0, table.notes),
         rows=np.arange(len(table.lines), dtype=np.int64) if table.plain else None,
         facts=(facts,),
     )

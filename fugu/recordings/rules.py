@@ -43,9 +43,9 @@ class Evidence(NamedTuple):
     column: str
     options: ReadOptions
     keys: list[Key]
-    readings: Cells | None
-    time: TimeCells | None = None
-    clock: Clock | None = None
+    time: TimeCells | None
+    clock: Clock | None
+    readings: Cells | None = None
     times: Floats | None = None
     row_parts: Ints | None = None
     steps: Steps | None = None

@@ -38,11 +38,13 @@ RowFilter = Mapping[str, str]
 class Table(NamedTuple):
     """Cells of rows by column, in the order of the file; all columns have one length, and missing cells are empty.
 
-    `lines` are the numbers of the rows in the file, `where` the word before such a number ("line", "message"). If the
-    form of the file shows them, `time` and `value` are the columns of times and readings, and `keys` the columns that
-    tell series apart. `changes` says whether rows are changes, None if the form does not show it.
+    `file` is the name in errors. `lines` are the numbers of the rows in the file, `where` the word before such a number
+    ("line", "message"). If the form of the file shows them, `time` and `value` are the columns of times and readings,
+    and `keys` the columns that tell series apart. `changes` says whether rows are changes, None if the form does not
+    show it.
     """
 
+    file: str
     form: str
     columns: dict[str, list[str]]
     lines: Sequence[int]
@@ -59,6 +61,10 @@ class Table(NamedTuple):
         """Return a table of the rows with these indices."""
         columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
         return self._replace(columns=columns, lines=[self.lines[row] for row in rows])
+
+    def place(self, row: int, column: str) -> str:
+        """Return words for the place of a cell, with which an error about it begins."""
+        return f"{self.file}: {self.where} {self.lines[row]}, column {column}"
 
     def without(self, rows: Container[int]) -> Table:
         """Return a table without the rows with these indices."""
@@ -139,4 +145,4 @@ def table_of(form: str, file: File, blocks: Iterable[Block], **table_fields: obj
         refuse_columns(file, len(columns))
     if not lines:
         raise FuguError(f"{file.name} has no rows")
-    return Table(form, columns, lines, **table_fields)  # type: ignore[arg-type]
+    return Table(file.name, form, columns, lines, **table_fields)  # type: ignore[arg-type]

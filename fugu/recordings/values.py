@@ -77,7 +77,7 @@ def present_in(readings: Cells) -> Bools:
     return ~np.isnan(readings)
 
 
-def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Values:
+def values_of(table: Table, column: str, codes: Sequence[str]) -> Values:
     """Read the readings of a column. Cells in `codes` and usual words for no reading count as missing.
 
     Raises:
@@ -86,8 +86,8 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     """
     if not codes and (np.abs(numbers := some_floats(table.columns[column])) <= _LARGEST).all():
         if _may_be_thousands(table.columns[column]):
-            raise _thousands_error(file, column)
-        _refuse_rounded(table.columns[column], numbers, file, column)
+            raise _thousands_error(table, column)
+        _refuse_rounded(table.columns[column], numbers, table, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
     cells, missing_codes = table.columns[column], Codes(codes)
     if any(cell != cell.strip() for cell in {*cells}):
@@ -101,12 +101,12 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     grouped_texts = {*filter(_GROUPED.fullmatch, texts)}
     if grouped_texts and 2 * len(grouped_texts | {*filter(_DECIMAL_COMMA.fullmatch, texts)}) >= len(texts):
         if not (grouped_numbers := _ungrouped_numbers(cell_numbers.keys() - missing)):
-            raise _thousands_error(file, column)
+            raise _thousands_error(table, column)
         cell_numbers |= grouped_numbers
         texts = {cell for cell, number in cell_numbers.items() if number is None}
     if texts and all(map(_DECIMAL_COMMA.fullmatch, texts)):
         if all(map(_THOUSANDS.fullmatch, texts)) or any(map(_POINT_THREE.fullmatch, counts.keys() - missing)):
-            raise _thousands_error(file, column)
+            raise _thousands_error(table, column)
         cell_numbers |= {cell: float(cell.replace(",", ".")) for cell in texts}
         texts = set()
     amounts = {cell: match for cell in texts if (match := AMOUNT.fullmatch(cell))}
@@ -122,8 +122,8 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
             texts, unit = texts - amounts.keys(), units.pop()
         elif len(amounts) > _MOST_WORDS or len(units - {""}) == 1:  # few may be names, as 1st and 2nd
             raise FuguError(
-                f"{file}: column {column} has numbers in {len(units)} units, where none counts as one: write all of "
-                "them in one unit"
+                f"{table.file}: column {column} has numbers in {len(units)} units, where none counts as one: write all "
+                "of them in one unit"
             )
     text_count = sum(counts[cell] for cell in texts)
     if 2 * text_count > filled:
@@ -136,12 +136,12 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     )
     if len(bad_rows):
         bound = "" if texts else f" up to {_LARGEST:g}"
-        problem = f"{file}: {table.where} {table.lines[bad_rows[0]]}, column {column} is no number{bound}"
+        problem = f"{table.place(bad_rows[0], column)} is no number{bound}"
         if texts and len(texts) <= _MOST_WORDS and all("," not in cell and counts[cell] >= _AGAIN for cell in texts):
             option = Option(("--missing-values", ",".join(sorted(texts))), f"{text_count} cells that are no readings")
             raise QuestionError("words", problem, [option])
         raise FuguError(f"{problem}: say what means no reading by --missing-values" if texts else problem)
-    _refuse_rounded(cells, numbers, file, column)
+    _refuse_rounded(cells, numbers, table, column)
     is_plain = all(number_of(cell) is not None for cell in counts.keys() - missing)
     return Values(numbers, is_up, absences, unit, is_plain)
 
@@ -156,13 +156,14 @@ def _scaled_number(match: re.Match[str]) -> tuple[float, str]:
     return number, unit
 
 
-def _refuse_rounded(cells: Sequence[str], numbers: Floats, file: str, column: str) -> None:
+def _refuse_rounded(cells: Sequence[str], numbers: Floats, table: Table, column: str) -> None:
     """Raise FuguError if different numbers from 2^53 on were rounded to one number."""
     large_cells = {cells[row].strip() for row in np.flatnonzero(np.abs(numbers) >= 2**53).tolist()}
     numbers_read = {Decimal(cell): float(cell) for cell in large_cells if number_of(cell) is not None}
     if len({*numbers_read.values()}) < len(numbers_read):
         raise FuguError(
-            f"{file}: column {column} has numbers beyond 2^53 that cannot be told apart: write them with fewer digits"
+            f"{table.file}: column {column} has numbers beyond 2^53 that cannot be told apart: write them with fewer "
+            "digits"
         )
 
 
@@ -174,11 +175,11 @@ def _may_be_thousands(cells: Sequence[str]) -> bool:
     return len(cells_with_point) >= _FEWEST and any("." not in cell for cell in cells)
 
 
-def _thousands_error(file: str, column: str) -> FuguError:
+def _thousands_error(table: Table, column: str) -> FuguError:
     """Return the error for a column whose points or commas may separate thousands or decimals."""
     return FuguError(
-        f"{file}: column {column} has a separator before three digits, of thousands or decimals: write decimals with a "
-        "point, and thousands without a separator"
+        f"{table.file}: column {column} has a separator before three digits, of thousands or decimals: write decimals "
+        "with a point, and thousands without a separator"
     )
 
 

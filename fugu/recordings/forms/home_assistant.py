@@ -37,7 +37,7 @@ def _read_named(file: File, names: Collection[str], min_cells: int | None = None
     table = read_delimited(file, min_cells)
     columns = {name.lower(): cells for name, cells in table.columns.items()}
     if missing_names := [name for name in names if name not in columns]:
-        raise column_missing(file.name, missing_names[0], table.columns)
+        raise column_missing(table, missing_names[0])
     return table._replace(columns=columns, plain=table.plain and {*names} <= table.columns.keys())
 
 
