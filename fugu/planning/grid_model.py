@@ -186,10 +186,9 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     cell_pairs = (traces.trace[1:] == traces.trace[:-1]) & (cells[1:] >= 0) & (cells[:-1] >= 0)
     pairs = np.where(cell_pairs, cells[:-1] * count + cells[1:], -1)  # of each row but the first
     is_step = (pairs[1:] >= 0) & (pairs[:-1] >= 0)
-    pair_codes, codes = np.unique(pairs[pairs >= 0], return_inverse=True)
-    pair_of_row = np.full(len(pairs), -1, dtype=np.int64)
-    pair_of_row[pairs >= 0] = codes
-    steps, labels = _connected_steps(pair_of_row[:-1][is_step], pair_of_row[1:][is_step], len(pair_codes))
+    pair_codes = np.unique(pairs[pairs >= 0])
+    before, after = (np.searchsorted(pair_codes, ends[is_step]) for ends in (pairs[:-1], pairs[1:]))
+    steps, labels = _connected_steps(before, after, len(pair_codes))
     selected = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(pair_codes) else pair_codes
     if len(selected) < 2:
         raise PlanningError(f"{traces.source}: no trace ever returns to the same two cells in a row: take larger cells")
@@ -206,11 +205,11 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         raise PlanningError(f"{traces.source}: the cell that stands in for missing places is in no pair that returns")
     pair_model = model.restricted(pair_cells)
     pair_model = pair_model._replace(outside=model.outside + int(model.visits.sum() - pair_model.visits.sum()))
-    before = np.searchsorted(pair_cells, pair_codes[selected] // count)
+    cells_before = np.searchsorted(pair_cells, pair_codes[selected] // count)
     return {
         **grid_document(pair_model, traces),
         "transition": transition.tolist(),
         "initial": stationary_distribution(transition).tolist(),
         "shows": shows.tolist(),
-        "before": before.tolist(),
+        "before": cells_before.tolist(),
     }

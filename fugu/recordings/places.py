@@ -96,14 +96,9 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
     cells = zip(*(table.columns[name] for name in names), strict=True)
     is_absent = np.array([is_missing(latitude) or is_missing(longitude) for latitude, longitude in cells])
     moments = np.zeros(len(is_absent)) if clock is None else clock.times
-    if time is not None:
-        rows_without_time = [
-            row
-            for row in np.flatnonzero(np.isnan(moments)).tolist()
-            if not is_absent[row] or not is_missing(time.cells[row])
-        ]
-        if rows_without_time:
-            raise no_time(table, time, rows_without_time[0])
+    for row in np.flatnonzero(np.isnan(moments)).tolist():
+        if time is not None and not (is_absent[row] and is_missing(time.cells[row])):
+            raise no_time(table, time, row)
     places = np.stack(
         [_degrees(table, name, limit, is_absent) for name, limit in zip(names, (90.0, 180.0), strict=True)]
     )
@@ -113,7 +108,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         raise FuguError(f"{table.file}: places on both sides of the 180th meridian cannot be cells of one grid")
     traces = marks_of(table, _TRACE)
     order = np.argsort(traces, kind="stable")
-    ends = (np.isnan(moments) | (is_absent & (is_absent.sum() <= MOST_MISSING * len(is_absent))))[order]
+    ends = (np.isnan(moments) | (is_absent & (is_absent.mean() <= MOST_MISSING)))[order]
     trace = np.cumsum((np.diff(traces[order], prepend=-1) != 0) + ends.astype(np.int64))[~ends]
     row_of_place, notes = order[~ends], table.notes
     evidence = Evidence(table.file, " and ".join(names), options, [], time, clock)
@@ -121,7 +116,6 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         time_order, notes = _in_order(moments[row_of_place], trace, evidence, notes)
         row_of_place, trace = row_of_place[time_order], trace[time_order]
     missing = int(is_absent.sum())
-    facts = facts_of(loaded, table, row_filter, evidence)
     path = Traces(
         places=places.T[row_of_place],
         trace=trace,
@@ -130,12 +124,11 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         rows=len(is_absent),
         missing=missing,
         source=table.file,
-        facts=facts,
+        facts=facts_of(loaded, table, row_filter, evidence)._replace(missing={"": missing} if missing else {}),
         columns=names,
         notes=notes,
     )
-    facts = facts._replace(missing={"": missing} if missing else {}, period_seconds=path.median_step)
-    return path._replace(facts=facts)
+    return path._replace(facts=path.facts._replace(period_seconds=path.median_step))
 
 
 def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:

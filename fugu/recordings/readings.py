@@ -86,7 +86,7 @@ class Facts(NamedTuple):
     unused: tuple[str, ...] = ()
     row_kind: RowKind | None = None
     why: str = ""
-    steps_seconds: tuple[float, float, float] | None = None
+    steps_seconds: tuple[float, ...] | None = None
     longest_hold_seconds: float | None = None
     gaps: int = 0
     first: float | None = None
@@ -316,16 +316,16 @@ def _put_on_ticks(recording: Readings, table: Table, values: Values, clock: Cloc
         notes = (*notes, "times have no zone: taken for UTC (--zone Europe/Berlin for another)")
     if clock.repeats:
         notes = (*notes, f"{clock.repeats} rows are in local hours that come twice, told apart by their order")
-    low, middle, high = np.quantile(steps.all, [0.05, 0.5, 0.95]).tolist()
+    first, last = (float(times.min()), float(times.max())) if clock.dated else (None, None)
     facts = facts._replace(
         rows=len(rows),
         row_kind=kind,
         why=kind_reason,
-        steps_seconds=(low, middle, high),
+        steps_seconds=tuple(np.quantile(steps.all, [0.05, 0.5, 0.95]).tolist()),
         longest_hold_seconds=float(hold_seconds[is_up].max(initial=0.0)) if kind == "changes" else None,
         gaps=int((np.diff(ticks.segments) != 0).sum()),
-        first=float(times.min()) if clock.dated else None,
-        last=float(times.max()) if clock.dated else None,
+        first=first,
+        last=last,
         replayable=table.plain and is_replayable,
         period_seconds=ticks.period_seconds,
     )

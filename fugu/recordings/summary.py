@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -178,14 +179,11 @@ def plain_csv(readings: Readings) -> str:
         return "\n".join(["value", *cells, ""])
     times = [f"{moment:.3f}".rstrip("0").rstrip(".") for moment in readings.moments.tolist()]
     if not readings.changes:
-        absent = readings.absent.tolist()
-        has_gaps = facts.gaps > 0
-        header = "time,value,seg" if has_gaps else "time,value"
-        suffixes = [f",{segment}" for segment in segments] if has_gaps else [""] * len(cells)
-        rows = zip(times, cells, suffixes, absent, strict=True)
-        return "\n".join(
-            [header, *(f"{time},{cell}{suffix}" for time, cell, suffix, is_absent in rows if not is_absent), ""]
-        )
+        columns = {"time": times, "value": cells}
+        if facts.gaps:
+            columns["seg"] = [*map(str, segments)]
+        rows = compress(zip(*columns.values(), strict=True), ~readings.absent)
+        return "\n".join([",".join(columns), *map(",".join, rows), ""])
     lines = ["last_changed,value"]
     for tick, (time, cell) in enumerate(zip(times, cells, strict=True)):
         is_start = tick == 0 or segments[tick] != segments[tick - 1]

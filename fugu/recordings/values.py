@@ -28,8 +28,8 @@ Cells = NDArray[Any]
 
 _LARGEST = 1e100
 """The largest size of a reading: no sensor has a larger one, and sums of squares stay finite."""
-_BROKEN = ("unavailable",)
-"""Cells that are written while the source is down. Each begins a gap."""
+_BROKEN = "unavailable"
+"""The cell that is written while the source is down; it begins a gap."""
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _SPACES = " '\u2019\u00a0\u202f"
 _GROUPED = re.compile(
@@ -89,13 +89,11 @@ def values_of(table: Table, column: str, codes: Sequence[str]) -> Values:
             raise _thousands_error(table, column)
         _refuse_rounded(table.columns[column], numbers, table, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
-    cells, missing_codes = table.columns[column], Codes(codes)
-    if any(cell != cell.strip() for cell in {*cells}):
-        cells = [cell.strip() for cell in cells]
+    cells, missing_codes = [*map(str.strip, table.columns[column])], Codes(codes)
     counts = Counter(cells)
     missing = {cell for cell in counts if is_missing(cell) or cell in missing_codes}
     absences = {cell: count for cell, count in counts.items() if cell in missing}
-    is_up = np.array([cell.lower() not in _BROKEN for cell in cells]) if absences else np.ones(len(cells), dtype=bool)
+    is_up = np.array([cell.lower() != _BROKEN for cell in cells])
     cell_numbers: dict[str, float | None] = {cell: np.nan if cell in missing else number_of(cell) for cell in counts}
     texts = {cell for cell, number in cell_numbers.items() if number is None}
     grouped_texts = {*filter(_GROUPED.fullmatch, texts)}
@@ -129,12 +127,8 @@ def values_of(table: Table, column: str, codes: Sequence[str]) -> Values:
     if 2 * text_count > filled:
         return Values(np.array([None if cell in missing else cell for cell in cells], dtype=object), is_up, absences)
     numbers = np.array([cell_numbers[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
-    bad_rows = (
-        [row for row, cell in enumerate(cells) if cell in texts]
-        if texts
-        else np.flatnonzero(np.abs(numbers) > _LARGEST)
-    )
-    if len(bad_rows):
+    bad_rows = np.flatnonzero([cell in texts for cell in cells] if texts else np.abs(numbers) > _LARGEST).tolist()
+    if bad_rows:
         bound = "" if texts else f" up to {_LARGEST:g}"
         problem = f"{table.place(bad_rows[0], column)} is no number{bound}"
         if texts and len(texts) <= _MOST_WORDS and all("," not in cell and counts[cell] >= _AGAIN for cell in texts):

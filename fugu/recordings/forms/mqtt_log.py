@@ -98,9 +98,9 @@ def _reader_of(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File
                 packets = [packet for packet, reason in zip(chunk, reasons, strict=True) if not reason]
                 documents = parse_texts([packet.payload.strip() for packet in packets])
                 has_columns = [isinstance(document, dict | list) for document in documents]
-                columns = {"time": [packet.time for packet in packets], "topic": [packet.topic for packet in packets]}
-                if not any(columns["time"]):
-                    del columns["time"]
+                times = [packet.time for packet in packets]
+                columns = {"time": times} if any(times) else {}
+                columns["topic"] = [packet.topic for packet in packets]
                 if not all(has_columns):
                     cells = zip(packets, has_columns, strict=True)
                     columns["payload"] = ["" if is_nested else packet.payload for packet, is_nested in cells]
