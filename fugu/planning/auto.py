@@ -481,14 +481,14 @@ def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candid
     ]
     limit = question.within or AIM
     accurate = [candidate for candidate in eligible if candidate.expected_error <= limit]
-    if accurate or question.within is not None:
-        safe = [candidate for candidate in accurate if candidate.expected_error <= _SAFE_SHARE * limit] or accurate
-        first_length = min((candidate.window_ticks or 1 for candidate in safe), default=1)
-        return sorted(
-            accurate,
-            key=lambda candidate: (abs(math.log((candidate.window_ticks or 1) / first_length)), candidate.every),
-        )
-    return sorted(eligible, key=lambda candidate: candidate.expected_error / candidate.guess_error)
+    if not accurate:
+        relative = sorted(eligible, key=lambda candidate: candidate.expected_error / candidate.guess_error)
+        return relative if question.within is None else []
+    safe = [candidate for candidate in accurate if candidate.expected_error <= _SAFE_SHARE * limit] or accurate
+    first_length = min(candidate.window_ticks or 1 for candidate in safe)
+    return sorted(
+        accurate, key=lambda candidate: (abs(math.log((candidate.window_ticks or 1) / first_length)), candidate.every)
+    )
 
 
 def _judge(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:

@@ -410,18 +410,18 @@ def assess_shares(
 
     The guess is learned from `fit`; the 95 % error is that on both sets.
     """
-    inverse_table = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
+    m, inverse_table = table.symbols, np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, truths = [], []
     for cut in (fit, choice):
         shares = true_shares(*cut, length, bins)
         if len(shares.counts) < 2:
             return None
-        windows, m = len(shares.first), table.symbols
-        rows, cells = ((shares.first[:, None] + np.arange(length)).ravel(), np.repeat(np.arange(windows) * m, length))
-        run_errors = []
+        windows = np.arange(len(shares.first))[:, None]
+        ticks, run_errors = shares.first[:, None] + np.arange(length), []
         for _ in range(_SYMBOL_RUNS):
-            symbols = np.bincount(cells + _draw_symbols(cut.states, table, rng)[rows], minlength=windows * m)
-            state_shares = symbols.reshape(windows, m) / length @ inverse_table
+            cells = windows * m + _draw_symbols(cut.states, table, rng)[ticks]
+            symbols = np.bincount(cells.ravel(), minlength=len(windows) * m)
+            state_shares = symbols.reshape(-1, m) / length @ inverse_table
             answers = np.stack([state_shares[:, list(group)].sum(axis=1) for group in bins], axis=1)
             run_errors.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
         errors.append(np.concatenate(run_errors))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -74,11 +75,9 @@ def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
     Raises:
         ChainClassError: the file holds neither.
     """
-    text = path.read_bytes()
-    try:
+    text, document = path.read_bytes(), None
+    with suppress(ValueError, RecursionError):
         document = json.loads(text)
-    except (ValueError, RecursionError):
-        document = None
     if isinstance(document, dict) and not document.keys().isdisjoint(("format", "counts")):
         return None
     try:
@@ -137,9 +136,7 @@ def _fitted_source(path: Path, model: ChainModel) -> ChainSource:
     (stream,), period_seconds = model.streams, model.period_seconds
     chains: ChainClass | None = model.chains
     if model.order == 2:  # what a tick may tell is filled in when a policy is made of its plan
-        joint_chains = joint_class(model, True, (stream.name,), 1.0 if period_seconds is None else period_seconds)(
-            [1.0]
-        )
+        joint_chains = joint_class(model, True, (stream.name,), period_seconds or 1.0)([1.0])
         chains, typical_matrix = joint_chains, matrix_rows(marginal(model, 0))
         words = f"as the chain of order 2 of {stream.source}, by the odds ratios of two of its steps"
         notes = [f"class of chains: {words}", *cost_words(joint_chains, joint_chains.typical)]

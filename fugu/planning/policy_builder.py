@@ -195,15 +195,13 @@ def build_measure_policy(
     fields = _header_fields(spec, epoch)
     if plan.fallback is None:
         raise PlanningError(f"no device can draw such noise: {plan.refused}")
-    noises = [(planned, noise) for planned, noise in zip(plan.sets, plan.noises, strict=True) if not planned.fallback]
-    carried_sets = sorted(noises, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
-    version = fields["version"]
-    tables = [TimedTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
-    for number, (planned, noise) in enumerate(carried_sets, start=1):
-        until = MAX_TICK + 1 if planned.until is None else planned.until
-        states = set_of(np.flatnonzero(planned.possible))
-        tables.append(TimedTable(version, number, states, planned.first, until, noise))
-    table_texts = [table.text for table in tables]
+    version, no_end = fields["version"], MAX_TICK + 1
+    tables = [TimedTable(version, 0, 0, 0, no_end, plan.fallback)]
+    for planned, noise in sorted(zip(plan.sets, plan.noises, strict=True), key=lambda pair: not pair[0].repeats):
+        if not planned.fallback and len(tables) <= MAX_TABLES:
+            states, until = set_of(np.flatnonzero(planned.possible)), planned.until or no_end
+            tables.append(TimedTable(version, len(tables), states, planned.first, until, noise))
+    fallback_text, *table_texts = (table.text for table in tables)
     document = {
         "format": "fugu/2",
         "kind": "points",
@@ -215,13 +213,12 @@ def build_measure_policy(
         "delta": spec.delta or 0.0,
         "objective": spec.objective,
         "stream_loss": {"epsilon": plan.stream.epsilon, "adversary": plan.stream.adversary, "start": spec.start},
-        "fallback": table_texts[0],
+        "fallback": fallback_text,
     }
     base_size = len(json.dumps(document, indent=2))
-    while len(table_texts) > 1 and base_size + sum(map(len, table_texts[1:])) > _LARGEST_FILL * MAX_POLICY_BYTES:
+    while table_texts and base_size + sum(map(len, table_texts)) > _LARGEST_FILL * MAX_POLICY_BYTES:
         table_texts.pop()
-    document["tables"] = table_texts[1:]
-    policy = MeasurePolicy.from_json(json.dumps({**document, "factor": plan.promised}))
+    policy = MeasurePolicy.from_json(json.dumps({**document, "tables": table_texts, "factor": plan.promised}))
     policy.verify(spec.epsilon)
     return policy
 
@@ -237,7 +234,7 @@ def _header_fields(spec: MeasureSpec, epoch: float | None) -> dict[str, Any]:
         raise PlanningError(f"a policy needs {', '.join(missing)}")
     epoch = header.get("epoch", float(round(time.time()))) if epoch is None else epoch
     period, latency = header["period"], header["latency"]
-    if not all(type(value) in (int, float) for value in (epoch, period, latency)) or not (
+    if not {type(epoch), type(period), type(latency)} <= {int, float} or not (
         0.0 <= epoch <= _LAST_SECOND and 0.0 < period <= _LAST_SECOND and 0.0 < latency <= _LAST_SECOND
     ):
         raise PlanningError(f"epoch, period and latency must be seconds from 0 to {_LAST_SECOND}")
