@@ -58,7 +58,8 @@ class SetPlan(NamedTuple):
     `possible` and `likely` are N booleans; likely states have noise of their own, and a delta-location set has fewer of
     them. `exposed` lists states that the policy graph alone leaves unprotected. `protection` holds the graph with added
     edges, its hull and its factor. `hull` is the hull of the noise, that of the fallback if no other noise would hide
-    anything. `degrees` of protection are 0 for impossible states.
+    anything. `degrees` of protection are 0 for impossible states. A device draws from `noise`, `None` if no such noise
+    is possible.
     """
 
     first: int
@@ -70,6 +71,7 @@ class SetPlan(NamedTuple):
     hull: Hull
     degrees: Ints
     fallback: bool
+    noise: Noise | None = None
 
     @property
     def repeats(self) -> bool:
@@ -137,10 +139,10 @@ class Errors(NamedTuple):
 
 
 def assess(
-    spec: MeasureSpec, worst: SetPlan, noise: Noise | None, prior: Floats, *, endless: bool, quick: bool
+    spec: MeasureSpec, worst: SetPlan, prior: Floats, *, endless: bool, quick: bool
 ) -> tuple[dict[str, Errors], dict[str, str]]:
     """Compute both mechanisms' errors in a set, and why one has none; `endless` says that the set follows itself."""
-    values, epsilon, hull = spec.values, spec.epsilon, worst.hull
+    values, epsilon, hull, noise = spec.values, spec.epsilon, worst.hull, worst.noise
     generator = np.random.default_rng(_SEED)
     walk = walk_of(spec.transition, prior, generator) if endless else None
 
@@ -232,11 +234,10 @@ class MeasurePlan:
     `constraints` holds the sets of possible states tick by tick. `sets` holds plans of the first different ones and of
     those that return. `worst` is the plan with the largest error among the latter, and errors are computed for it.
     `delta` is the plan of the delta-location set of the distribution before any release. Estimates start from `prior`
-    (N probabilities); `initial` is the distribution at tick 0 of a policy. A device draws from `noises`, one for each
-    set, and from `fallback` if it has no table. They are empty and `None` if no such noise is possible, and `refused`
-    says why. `reasons` say why a mechanism has no errors. All noise keeps the factor `promised` that a policy states.
-    `named` is the share of points after which an attacker who knows the prior names the true state; `None` without
-    noise.
+    (N probabilities); `initial` is the distribution at tick 0 of a policy. A device draws from `fallback` if it has no
+    table; the fallback is `None` if no such noise is possible, and `refused` says why. `reasons` say why a mechanism
+    has no errors. All noise keeps the factor `promised` that a policy states. `named` is the share of points after which
+    an attacker who knows the prior names the true state; `None` without noise.
     """
 
     spec: MeasureSpec
@@ -252,7 +253,6 @@ class MeasurePlan:
     stream: StreamEpsilon
     initial: Floats
     fallback: Noise | None
-    noises: tuple[Noise, ...]
     refused: str | None
     promised: int
 
@@ -296,20 +296,21 @@ def make_measure_plan(
         delta_plan = None if spec.delta is None else set_plan(spec, 0, 1, start, delta_set(masses, spec.delta) & start)
     except (GraphError, PolicyError) as error:
         raise PlanningError(str(error)) from None
-    worst = max((plan for plan in sets if plan.repeats), key=lambda plan: noise_error(plan.hull))
-    prior, prior_name = prior_within(distribution, distribution_name, worst)
-    fallback, noises, refused = None, tuple[Noise, ...](), None
+    fallback, refused = None, None
     try:
-        fallback, noises = _set_noises(spec, sets, distribution)
+        some_noise = fallback_noise(spec.values, spec.epsilon)
+        sets = tuple(_with_noise(spec, plan, some_noise, distribution) for plan in sets)
+        fallback = some_noise
     except (TableError, GraphError) as error:
         refused = str(error)
-    noise, named, promised = None, None, 1
-    if noises:
-        noise = next(noise for plan, noise in zip(sets, noises, strict=True) if plan is worst)
-        named = float((prior[:, None] * emission(noise, spec.values).probabilities).max(axis=0).sum())
-        promised = _promised_factor(spec, initial, sets, noises)
+    worst = max((plan for plan in sets if plan.repeats), key=lambda plan: noise_error(plan.hull))
+    prior, prior_name = prior_within(distribution, distribution_name, worst)
+    named, promised = None, 1
+    if worst.noise is not None:
+        named = float((prior[:, None] * emission(worst.noise, spec.values).probabilities).max(axis=0).sum())
+        promised = _promised_factor(spec, initial, sets)
     endless = constraints.start == len(constraints.all()) - 1 and spec.is_plain
-    errors, reasons = assess(spec, worst, noise, prior, endless=endless, quick=quick)
+    errors, reasons = assess(spec, worst, prior, endless=endless, quick=quick)
     if refused is not None:
         reasons["staircase"] = refused
         stream = StreamEpsilon(None, adversary, "", "no device can draw such noise")
@@ -331,7 +332,6 @@ def make_measure_plan(
         stream=stream,
         initial=initial,
         fallback=fallback,
-        noises=noises,
         refused=refused,
         promised=promised,
     )
@@ -353,20 +353,15 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
         return np.full(len(cycle), 1.0 / len(cycle)), name
 
 
-def _set_noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:
-    fallback = fallback_noise(spec.values, spec.epsilon)
-    noises = []
-    for plan in sets:
-        if plan.fallback:
-            noises.append(fallback)
-        elif spec.mechanism == "optimal":
-            optimal = optimum(spec, plan, prior_within(distribution, "", plan)[0])
-            if len(optimal.outputs) < 2:
-                raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
-            noises.append(noise_table(optimal))
-        else:
-            noises.append(compile_noise(plan.hull, spec.values, plan.possible, spec.epsilon, plan.likely))
-    return fallback, tuple(noises)
+def _with_noise(spec: MeasureSpec, plan: SetPlan, fallback: Noise, distribution: Floats) -> SetPlan:
+    if plan.fallback:
+        return plan._replace(noise=fallback)
+    if spec.mechanism != "optimal":
+        return plan._replace(noise=compile_noise(plan.hull, spec.values, plan.possible, spec.epsilon, plan.likely))
+    optimal = optimum(spec, plan, prior_within(distribution, "", plan)[0])
+    if len(optimal.outputs) < 2:
+        raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
+    return plan._replace(noise=noise_table(optimal))
 
 
 def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement:
@@ -374,12 +369,12 @@ def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement
     return Measurement.of({**spec.fields(initial), "factor": factor, "degree": degree})
 
 
-def _promised_factor(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan], noises: Sequence[Noise]) -> int:
+def _promised_factor(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan]) -> int:
     """The least whole factor with which a device accepts the noise of all sets; staircases need whole factors.
 
     Rounding of tables and of the device's bounds can need one step more, so the device's own check decides.
     """
-    own_noises = [(plan, noise) for plan, noise in zip(sets, noises, strict=True) if not plan.fallback]
+    own_noises = [(plan, plan.noise) for plan in sets if plan.noise is not None and not plan.fallback]
     least_factor = max((math.ceil(plan.protection.factor) for plan, _ in own_noises), default=1)
     limit = least_factor
     for plan, noise in own_noises:

@@ -167,7 +167,9 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
     transition = _parse_transition(fields, len(shows) or states)
     cycle, changes = _parse_changes(fields, folder, len(transition))
     names = _parse_names(fields.get("names"), states)
-    graph, delta = fields["graph"], fields.get("delta")
+    graph, delta, unit = fields["graph"], fields.get("delta"), fields.get("unit", "")
+    if not isinstance(unit, str):
+        raise PlanningError("unit must be a text")
     rule = _parse_rule(graph, names)
     if changes and fields.get("initial") == "stationary":
         raise PlanningError(
@@ -193,7 +195,7 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
         start=start,
         names=names,
         resolution=resolution,
-        unit=_parse_text(fields.get("unit", ""), "unit"),
+        unit=unit,
         objective=_one_of(fields.get("objective", "error"), "objective", get_args(Objective)),
         mechanism=_one_of(fields.get("mechanism", "staircase"), "mechanism", get_args(Mechanism)),
         delta=None if delta is None else _parse_number(delta, "delta", 0.0, _MOST_DELTA),
@@ -445,12 +447,6 @@ def _parse_number(value: Any, name: str, lower: float, limit: float) -> float:
         upper = "" if limit == math.inf else f" and at most {limit:g}"
         raise PlanningError(f"{name} must be above {lower:g}{upper}, got {value:g}")
     return float(value)
-
-
-def _parse_text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise PlanningError(f"{name} must be a text")
-    return value
 
 
 def _one_of(value: Any, name: str, allowed: Sequence[Any]) -> Any:

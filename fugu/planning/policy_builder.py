@@ -197,10 +197,10 @@ def build_measure_policy(
         raise PlanningError(f"no device can draw such noise: {plan.refused}")
     version, no_end = fields["version"], MAX_TICK + 1
     tables = [TimedTable(version, 0, 0, 0, no_end, plan.fallback)]
-    for planned, noise in sorted(zip(plan.sets, plan.noises, strict=True), key=lambda pair: not pair[0].repeats):
-        if not planned.fallback and len(tables) <= MAX_TABLES:
+    for planned in sorted(plan.sets, key=lambda planned: not planned.repeats):
+        if planned.noise is not None and not planned.fallback and len(tables) <= MAX_TABLES:
             states, until = set_of(np.flatnonzero(planned.possible)), planned.until or no_end
-            tables.append(TimedTable(version, len(tables), states, planned.first, until, noise))
+            tables.append(TimedTable(version, len(tables), states, planned.first, until, planned.noise))
     fallback_text, *table_texts = (table.text for table in tables)
     document = {
         "format": "fugu/2",

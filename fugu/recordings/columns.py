@@ -170,7 +170,7 @@ def _with_date(table: Table, name: str, unit: str | None) -> TimeCells:
                 "out and give --period"
             )
         return _date_and_time(table, day, name, unit, cells, " ")
-    if _all(cells, _is_day) and (time := _partner(table, name, is_time_of_day)):
+    if _all(cells, lambda cell: is_date(cell) and ":" not in cell) and (time := _partner(table, name, is_time_of_day)):
         return _date_and_time(table, name, time, unit, table.columns[time], " ")
     return TimeCells(name, cells, unit, (name,))
 
@@ -185,10 +185,6 @@ def _partner(table: Table, name: str, test: Callable[[str], object]) -> str | No
 def _date_and_time(table: Table, day: str, time: str, unit: str | None, times: Sequence[str], sep: str) -> TimeCells:
     cells = [f"{date.strip()}{sep}{moment}" for date, moment in zip(table.columns[day], times, strict=True)]
     return TimeCells(f"{day} and {time}", cells, unit, (day, time))
-
-
-def _is_day(cell: str) -> bool:
-    return is_date(cell) and ":" not in cell
 
 
 def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:

@@ -158,9 +158,8 @@ def _codes_question(evidence: Evidence) -> _Question | None:
     codes, steps = [], np.diff(values)
     distances = np.minimum(np.append(np.inf, steps), np.append(steps, np.inf))
     for index in sorted(np.argsort(distances)[-_MOST_CODES:].tolist()):
-        other_values = np.delete(values, index)
-        low, high = _quartiles(other_values, np.delete(counts, index))
-        spread = max(high - low, float(np.subtract(*np.quantile(other_values, [0.75, 0.25]))))
+        low, high = np.quantile(readings[readings != values[index]], [0.25, 0.75], method="inverted_cdf")
+        spread = max(high - low, np.subtract(*np.quantile(np.delete(values, index), [0.75, 0.25])))
         if counts[index] >= 3 and distances[index] > 2.0 * spread > 0.0:
             codes.append(f"{values[index]:g}")
     if not codes:
@@ -184,13 +183,6 @@ def _names_question(evidence: Evidence) -> _Question | None:
         f"column {evidence.column} has {len(names)} different words with numbers in them",
         [Option(("--column", "NAME"), "another column"), Option(("--as-it-is", "names"), "they are names of states")],
     )
-
-
-def _quartiles(values: Floats, counts: Ints) -> tuple[float, float]:
-    """Return the lower and upper quartile of increasing values (n,), each of which occurs `counts` (n,) times."""
-    shares = np.cumsum(counts) / counts.sum()
-    low, high = np.searchsorted(shares, [0.25, 0.75]).tolist()
-    return float(values[low]), float(values[min(high, len(values) - 1)])
 
 
 def run_starts(readings: Floats, row_parts: Ints) -> Ints:

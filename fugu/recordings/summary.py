@@ -53,7 +53,11 @@ class Recording(NamedTuple):
     @property
     def picture(self) -> list[str]:
         """Two lines of text: a picture of readings over time and its legend. For places one line without a picture."""
-        return _picture(self.readings) if self.readings else ["Places are not drawn here."]
+        if self.readings is None:
+            return ["Places are not drawn here."]
+        ticks = len(self.readings.segments)
+        draw = _name_letters if self.readings.named else _number_bars
+        return draw(self.readings.values, np.arange(ticks) * min(_WIDTH, ticks) // max(ticks, 1))
 
     @property
     def lines(self) -> list[str]:
@@ -122,13 +126,6 @@ def time_words(seconds: float) -> str:
 
 def _date(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M}"
-
-
-def _picture(readings: Readings) -> list[str]:
-    """Return two lines of text: readings over time from left to right, and a legend."""
-    ticks = len(readings.segments)
-    cell_of_tick = np.arange(ticks) * min(_WIDTH, ticks) // max(ticks, 1)
-    return (_name_letters if readings.named else _number_bars)(readings.values, cell_of_tick)
 
 
 def _number_bars(values: Floats, cell_of_tick: Ints) -> list[str]:

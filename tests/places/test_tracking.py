@@ -24,7 +24,9 @@ def test_an_estimate_that_waits_errs_less_than_the_filter(tmp_path: Path) -> Non
     plan = make_measure_plan(read_spec(tmp_path / "spec.toml"), "ignorant", quick=True)
     generator = np.random.default_rng(7)
     transition, values = plan.spec.transition, plan.spec.values
-    distribution = emission(plan.noises[-1], values).probabilities
+    noise = plan.sets[-1].noise
+    assert noise is not None
+    distribution = emission(noise, values).probabilities
     path = [int(generator.integers(len(values)))]
     for _ in range(1999):
         path.append(int(generator.choice(len(values), p=transition[path[-1]])))

@@ -51,7 +51,8 @@ def test_the_noise_hides_what_the_answer_says_and_tells_the_rest_up_to_what_it_s
     tmp_path: Path, graph: dict[str, Any]
 ) -> None:
     plan = make_measure_plan(spec(tmp_path, graph), "ignorant", quick=True)
-    (noise,) = plan.noises
+    (noise,) = (planned.noise for planned in plan.sets)
+    assert noise is not None
     loss = np.maximum(noise_loss(noise, plan.spec.values), noise_loss(noise, plan.spec.values).T)
     joined = plan.spec.graph
     others = ~joined & ~np.eye(5, dtype=np.bool_)

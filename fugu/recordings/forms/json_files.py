@@ -226,14 +226,10 @@ def _google_segment(segment: Any) -> Iterator[Any]:
             yield {"time": point.get("time"), "lat": coordinates[0], "lon": coordinates[1]}
 
 
-def _plain_object(document: Any) -> Iterator[Any]:
-    """Yield an object unchanged, but give a location of OwnTracks a missing time; nothing if it is no object."""
-    if isinstance(document, dict):
-        yield (
-            {"time": document["tst"], **document}
-            if document.get("_type") == "location" and "tst" in document
-            else document
-        )
+def _with_time(document: dict[str, Any]) -> dict[str, Any]:
+    """Return an object; a location of OwnTracks gets a missing time."""
+    is_location = document.get("_type") == "location" and "tst" in document
+    return {"time": document["tst"], **document} if is_location else document
 
 
 def _read_fitbit_day(file: File, _row_filter: RowFilter) -> Table:
@@ -262,7 +258,9 @@ JSON_DOCUMENTS = (
     _list_form(_PLACES, rb'\s*[\[{].*"semanticSegments"', _google_segment, "semanticSegments", time="time"),
     _list_form(_PLACES, rb'\s*[\[{].*"timelinePath"', _google_segment, time="time"),
 )
-JSON_LIST = _list_form("a list of JSON", rb"\s*\[\s*\{", _plain_object)
+JSON_LIST = _list_form(
+    "a list of JSON", rb"\s*\[\s*\{", lambda item: [_with_time(item)] if isinstance(item, dict) else []
+)
 """A list of objects, as OwnTracks or a user's own program writes it."""
 _LINE = re.compile(r"(?:\S+Z\t[^\t]*\t)?\s*(\{.*\})\s*")
 """A line with an object; OwnTracks' recorder writes a time and a kind before the object."""
@@ -311,7 +309,7 @@ def _read_json_lines(file: File, _row_filter: RowFilter) -> Table:
                         if line.endswith("\n") or not line.startswith("{"):
                             raise FuguError(f"{file.name}: line {number} is no object of JSON")
                         notes.append(f"line {number}, the last, breaks off: left out")
-                documents = [next(_plain_object(document)) for _, document in objects]
+                documents = [_with_time(document) for _, document in objects]
                 yield [number for number, _ in objects], columns_of(documents, file)
 
     return table_of("lines of JSON", file, blocks())._replace(notes=tuple(notes))
