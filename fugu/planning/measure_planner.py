@@ -236,8 +236,8 @@ class MeasurePlan:
     `delta` is the plan of the delta-location set of the distribution before any release. Estimates start from `prior`
     (N probabilities); `initial` is the distribution at tick 0 of a policy. A device draws from `fallback` if it has no
     table; the fallback is `None` if no such noise is possible, and `refused` says why. `reasons` say why a mechanism
-    has no errors. All noise keeps the factor `promised` that a policy states. `named` is the share of points after which
-    an attacker who knows the prior names the true state; `None` without noise.
+    has no errors. All noise keeps the factor `promised` that a policy states. `named` is the share of points after
+    which an attacker who knows the prior names the true state; `None` without noise.
     """
 
     spec: MeasureSpec
