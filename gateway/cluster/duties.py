@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import partial
 
 from fugu.contract.errors import FuguError, UsageError
@@ -259,23 +260,19 @@ def _topics(fleet: str, device: str) -> tuple[str, ...]:
     return (*frame_topics(fleet, device), topic_of("status", fleet, device))
 
 
+@dataclass(eq=False)
 class ShardReader(Part):
     """Reads what shards have stored, and writes for them the first ticks that releases still need.
 
-    Args:
-        channel: belongs to the worker's thread.
-        progress: the progress of all shards.
-        releasing: the part that makes releases; `None` without releases.
+    The channel belongs to the worker's thread. The progress is that of all shards. Without releases, `_releasing` is
+    `None`.
     """
 
-    def __init__(
-        self, store: Store, channel: ShardChannel, progress: FleetProgress, releasing: Releasing | None
-    ) -> None:
-        self._store = store
-        self._channel = channel
-        self._progress = progress
-        self._releasing = releasing
-        self._needed_ticks: dict[tuple[str, str], int] | None = None
+    _store: Store
+    _channel: ShardChannel
+    _progress: FleetProgress
+    _releasing: Releasing | None
+    _needed_ticks: dict[tuple[str, str], int] | None = None
 
     def pump(self, *, idle: bool = False) -> None:
         """Read what shards have stored, and write needed ticks. FileLostError if another process has a lease."""

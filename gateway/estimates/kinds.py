@@ -89,7 +89,6 @@ class Windows(Kind[WindowFrame]):
 
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
-        self._frames = store.windows
         self._catalogue = catalogue
 
     decode = staticmethod(WindowFrame.decode)
@@ -119,17 +118,17 @@ class Windows(Kind[WindowFrame]):
 
     def overlapping(self, key: Place, frame: WindowFrame) -> WindowFrame | None:
         """Return the stored frame of the same window, `None` if there is none."""
-        return self._frames.at(key.number, frame.index)
+        return self._store.windows.at(key.number, frame.index)
 
     def add(self, key: Place, frame: WindowFrame, _counts: Counter[str], *, late: bool) -> None:
         """Store a frame, and queue its report."""
         del late  # nothing depends on the order of windows
-        self._frames.add(key.number, frame)
+        self._store.windows.add(key.number, frame)
         self._store.queue_estimates(key.number, frame.index)
 
     def report(self, key: Place, first: int) -> WindowCount | None:
         """Return the counts of the window with an index, `None` if they are gone."""
-        if (frame := self._frames.at(key.number, first)) is None:
+        if (frame := self._store.windows.at(key.number, first)) is None:
             return None
         model = self._catalogue.recall(key.device, key.stream, frame.policy_version, SymbolModel)
         return window_count(model.policy, frame)

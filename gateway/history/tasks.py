@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -96,9 +97,9 @@ class Tasks:
         return outcomes
 
 
+@dataclass
 class _RayTasks(Tasks):
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
+    _ray: Any
 
     def _submit(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
         remote = self._ray.remote(function)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Condition
 from typing import Any, NamedTuple
@@ -279,15 +280,15 @@ class Used(NamedTuple):
         return cls(defaultdict(float), Counter(), Counter())
 
 
+@dataclass
 class Usage:
     """Each device's use of the worker, since the last `take` in `now`.
 
     Messages without a frame are statuses, answers and refused messages. The check of frames as arrays is not counted.
     """
 
-    def __init__(self, sender: Callable[[str], str] = lambda _topic: "") -> None:
-        self._sender = sender
-        self.now = Used.none()
+    _sender: Callable[[str], str] = lambda _topic: ""
+    now: Used = field(default_factory=Used.none)
 
     def add(self, topic: str, seconds: float, *, frameless: bool) -> None:
         """Note the seconds that a message on a topic took, and whether it was `frameless`."""

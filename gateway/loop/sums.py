@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fugu.contract.envelope import Envelope
@@ -52,34 +53,24 @@ _PAGES = 8
 """Pages of a request that are published in a round."""
 
 
+@dataclass(eq=False)
 class Reports(Part):
     """Takes the reports of devices: those of a round become durable together, and are then acknowledged.
 
-    `owe_watermark` is called with the device of each report, `on_refused` with device and reason of each invalid one,
-    `tell` with the last tick of a report's window. `counters` counts `report_stored`, `report_late`, `report_duplicate`
-    and `report_conflict`.
+    `_owe_watermark` is called with the device of each report, `_on_refused` with device and reason of each invalid one,
+    `_tell` with the last tick of a report's window. `_counters` counts `report_stored`, `report_late`,
+    `report_duplicate` and `report_conflict`.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        catalogue: Catalogue,
-        recorder: Recorder,
-        counters: Counter[str],
-        owe_watermark: Callable[[str], None],
-        on_refused: Callable[[str, Reason], None],
-        tell: Callable[[Sequence[Heard]], None],
-        now_us: Callable[[], int] = time_us,
-    ) -> None:
-        self._store = store
-        self._catalogue = catalogue
-        self._recorder = recorder
-        self._counters = counters
-        self._owe = owe_watermark
-        self._refused = on_refused
-        self._tell = tell
-        self._now_us = now_us
-        self._unstored: list[DeviceReport] = []
+    _store: Store
+    _catalogue: Catalogue
+    _recorder: Recorder
+    _counters: Counter[str]
+    _owe_watermark: Callable[[str], None]
+    _on_refused: Callable[[str, Reason], None]
+    _tell: Callable[[Sequence[Heard]], None]
+    _now_us: Callable[[], int] = time_us
+    _unstored: list[DeviceReport] = field(default_factory=list)
 
     def heard(self, message: Message) -> bool:
         """Check a report, and keep it until `pump`. Return whether the message is a report of this fleet."""
@@ -96,7 +87,7 @@ class Reports(Part):
             self._unstored.append(DeviceReport(parsed.device, parsed.stream, report, group))
         except FuguError as error:
             self._counters[error.reason] += 1
-            self._refused(parsed.device, error.reason)
+            self._on_refused(parsed.device, error.reason)
         return True
 
     def pump(self, *, idle: bool = False) -> None:
@@ -111,7 +102,7 @@ class Reports(Part):
         self._counters.update(counts)
         for device, stream, report, group in reports:
             self._catalogue.note_run(device, stream, report.policy_version)
-            self._owe(device)
+            self._owe_watermark(device)
             last = group.start + (report.number + 1) * group.length - 1
             self._tell([Heard(device, stream, report.policy_version, last, 0)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ class Measured(NamedTuple):
 _FRAMES = "SELECT payload, belief FROM intact_measured WHERE stream=? AND"
 
 
+@dataclass
 class PointStore:
     """Frames of points and the tables that they were drawn from; used within the store's transactions."""
 
@@ -47,9 +49,7 @@ CREATE TABLE sent_tables (
     number INTEGER NOT NULL, key BLOB NOT NULL, message BLOB NOT NULL,
     UNIQUE (stream, policy_version, number), UNIQUE (stream, policy_version, key));
 """
-
-    def __init__(self, database: Database) -> None:
-        self._db = database
+    _db: Database
 
     def newest(self, stream: int) -> Measured | None:
         """The last frame of a stream; `None` without frames."""
@@ -136,6 +136,7 @@ def _measured_of_row(row: Any) -> Measured:
     return Measured(MeasureFrame.decode(payload), np.frombuffer(belief, dtype="<f8").copy())
 
 
+@dataclass
 class WindowStore:
     """Frames of window counts; used within the store's transactions."""
 
@@ -146,9 +147,7 @@ CREATE TABLE windows (
     shift INTEGER NOT NULL, PRIMARY KEY (stream, number)) WITHOUT ROWID;
 CREATE INDEX windows_by_tick ON windows (stream, first);
 """
-
-    def __init__(self, database: Database) -> None:
-        self._db = database
+    _db: Database
 
     def at(self, sequence: int, index: int) -> WindowFrame | None:
         """The frame of a sequence's window with an index, or `None`."""

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,6 +48,7 @@ class StoreError(FuguError):
     """Raised if a store cannot be opened, or is of another version."""
 
 
+@dataclass
 class VersionStore:
     """Ticks that were drawn under each version of a stream's policy, which say since when a promise is true.
 
@@ -64,10 +66,8 @@ CREATE TABLE versions (
     version INTEGER NOT NULL, begin INTEGER NOT NULL, absent INTEGER NOT NULL,
     PRIMARY KEY (device, stream, first, version)) WITHOUT ROWID;
 """
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self.changed: set[tuple[str, str]] = set()
+    _db: Database
+    changed: set[tuple[str, str]] = field(default_factory=set)
 
     def timeline(self, device: str, stream: str) -> Timeline:
         """The intervals of a stream, oldest first."""
@@ -95,13 +95,12 @@ CREATE TABLE versions (
         self.changed.add((device, stream))
 
 
+@dataclass
 class DiscoveryStore:
     """The store's table of published discovery documents: by device the platform of each component, by name."""
 
     schema = "CREATE TABLE discovered (device TEXT PRIMARY KEY, components TEXT NOT NULL) WITHOUT ROWID;\n"
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    _db: Database
 
     def all_components(self) -> dict[str, dict[str, str]]:
         """By device, the platform of each published component, by name."""
@@ -135,6 +134,7 @@ class Conflict(NamedTuple):
     times: int
 
 
+@dataclass
 class ConflictStore:
     """The store's tables of conflicts between frames, and of devices that were stopped for them."""
 
@@ -144,10 +144,8 @@ CREATE TABLE conflicts (
     last INTEGER NOT NULL, times INTEGER NOT NULL, PRIMARY KEY (device, sequence)) WITHOUT ROWID;
 CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTEGER NOT NULL) WITHOUT ROWID;
 """
-
-    def __init__(self, db: Database, owns: Callable[[str], bool]) -> None:
-        self._db = db
-        self._owns = owns
+    _db: Database
+    _owns: Callable[[str], bool]
 
     def note(self, device: str, sequence: str, first: int, now: int) -> None:
         """Note that the frame that begins at tick `first` contradicts a stored one; `now` is Unix time in seconds."""
@@ -192,6 +190,7 @@ class ReleasedTick(NamedTuple):
     last: int
 
 
+@dataclass
 class ReleaseStore:
     """The store's record of releases, and of the ledger that they are charged to; used within its transactions."""
 
@@ -201,9 +200,7 @@ INSERT INTO release_record VALUES (lower(hex(randomblob(16))), '', 0);
 CREATE TABLE released (
     device TEXT NOT NULL, stream TEXT NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
 """
-
-    def __init__(self, database: Database) -> None:
-        self._db = database
+    _db: Database
 
     def ledger_record(self) -> LedgerRecord:
         """The identities of the store and of its ledger, and the newest entry that may be published."""
@@ -260,6 +257,7 @@ class Forgotten(NamedTuple):
     windows: int
 
 
+@dataclass
 class AgedStore:
     """Removes old frames, and frames of devices that are forgotten; used within the store's transactions.
 
@@ -268,10 +266,9 @@ class AgedStore:
     are overwritten, and their room is used again.
     """
 
-    def __init__(self, database: Database, symbols: SymbolStore, owns: Callable[[str], bool]) -> None:
-        self._db = database
-        self._symbols = symbols
-        self._owns = owns
+    _db: Database
+    _symbols: SymbolStore
+    _owns: Callable[[str], bool]
 
     def sequences(self, after: int, limit: int) -> list[Place]:
         """The next sequences of owned devices above number `after`, in order, `limit` at most; empty after the last."""
