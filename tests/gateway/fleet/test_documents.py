@@ -1,4 +1,4 @@
-"""What a document changes for its devices: what was before it, whose ticks it moves, and which rollouts it meets."""
+"""A document at its devices: the one before it, the one that it restores, moved ticks, other fleets, and rollouts."""
 
 from __future__ import annotations
 
