@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from fugu.chains.arrays import Bools, Ints
+from fugu.chains.tracking import reachable
 from fugu.contract.measure_table import set_of
 from fugu.contract.measurement import Measurement, check_noise
 from fugu.places.graphs import complete, delta_set, lattice
@@ -36,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from figures import times_in_turns
 
 from papers.graphs import one_step, within_radius
-from papers.walks import Series, Step, Walk, evaluate, grid, overall, paths, schedule, step_of, successors, walk_over
+from papers.walks import Series, Step, Walk, evaluate, grid, overall, paths, schedule, step_of, walk_over
 
 FloatArray = NDArray[np.float64]
 
@@ -88,8 +89,8 @@ def time_ticks(name: str, walk: Walk, graph: Bools) -> None:
     everywhere = np.ones(count, dtype=np.bool_)
 
     def new() -> Step:
-        reachable = successors(before, possible)
-        return step_of(walk.values, graph, reachable, reachable)
+        constraint = reachable(before, possible)
+        return step_of(walk.values, graph, constraint, constraint)
 
     def delta() -> Step:
         return step_of(walk.values, graph, everywhere, delta_set(next(waiting), DELTA))

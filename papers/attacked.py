@@ -26,11 +26,10 @@ __all__ = ["attack_classes", "class_of_halves", "two_states"]
 WINDOW_TICKS = 300
 
 
-def two_states(readings: Readings, baseline: int | None, threshold: float | None) -> tuple[str, Ints]:
-    """Two states of a recording of numbers (-1: none): above its running mean, or at a threshold and above.
+def two_states(readings: Readings, baseline: int | None) -> tuple[str, Ints]:
+    """Two states of a recording of numbers (-1: none): above its running mean, or above its mean.
 
-    The baseline is in ticks, None for a threshold, which is by default the mean. PlanningError if the readings are
-    names.
+    The baseline is in ticks, `None` for the mean of the recording. PlanningError if the readings are names.
     """
     if readings.named:
         raise PlanningError(f"{readings.source}: column {readings.column} holds names, not numbers")
@@ -41,9 +40,8 @@ def two_states(readings: Readings, baseline: int | None, threshold: float | None
         discretiser = Baseline(baseline_ticks=baseline, lowest=low, highest=max(high, low + 1))
         name = f"above the running mean of {baseline}"
     else:
-        edge = float(present.mean()) if threshold is None else threshold
-        discretiser = Thresholds(edges=(edge,), states=("below", "above"))
-        name = "above its own mean" if threshold is None else f"{threshold:g} or more"
+        discretiser = Thresholds(edges=(float(present.mean()),), states=("below", "above"))
+        name = "above its own mean"
     return name, states_of(discretiser, readings.values, readings.segments)
 
 

@@ -6,6 +6,7 @@ Chakrabarti, Gao, Saraf, Schoenebeck, Yu: Optimal Local Bayesian Differential Pr
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -27,21 +28,22 @@ from fugu.privacy.transitions import share_bounds
 from papers.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
 from papers.lstm import lstm_attacker, lstm_missing
 from papers.recordings import States, heart
-from papers.rows import Basis, Chart, Found, Line, Row, Setting, at_most
+from papers.rows import Basis, Chart, Found, Line, Row, Setting, at_most, lines_through
 
 __all__ = [
+    "ADVERSARIES",
     "figure_1",
     "figure_2",
     "figure_3",
     "figure_4",
     "figure_4_synthetic",
-    "half_interval",
+    "mean_interval",
     "point",
     "printed_bound",
     "success",
 ]
 
-_ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
+ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 _THEOREM_2 = (
     "theorem 2 is false: whoever knows the true states a few ticks away learns more than the most ignorant adversary"
 )
@@ -77,13 +79,13 @@ def figure_1(setting: Setting) -> Found:
     charts = []
     for epsilon in (0.5, 1.0, 2.0):
         lines = []
-        for adversary in _ADVERSARIES:
+        for adversary in ADVERSARIES:
             calibration = calibrate(chains, epsilon, adversary)
             about = f"{adversary}: the least noise, by corollary 1's lines"
             lines.append(Line(about, (0.0, calibration.rho0, 1.0), (1.0, calibration.rho1, 0.0)))
         title = f"Allowed flip probabilities at epsilon {epsilon:g} lie above the lines"
-        charts.append(Chart(title, "rho0", "rho1", tuple(lines)))
-    return Found(tuple(rows), tuple(charts))
+        charts.append(Chart(title, "rho0", "rho1", lines))
+    return Found(rows, charts)
 
 
 _SLOPES = {
@@ -103,6 +105,11 @@ class _Success(NamedTuple):
     one_symbol: float
 
 
+def _symmetric(change: float) -> Floats:
+    """The transitions, or the table, of two states that change with a probability."""
+    return np.array([[1 - change, change], [change, 1 - change]])
+
+
 def success(theta: float, rho: float, ticks: int = 30) -> _Success:
     """The chance of naming the middle state of a symmetric chain, over all outputs.
 
@@ -113,8 +120,7 @@ def success(theta: float, rho: float, ticks: int = 30) -> _Success:
         rho: of a wrong symbol.
         ticks: of the stream.
     """
-    step = np.array([[1 - theta, theta], [theta, 1 - theta]])
-    table = np.array([[1 - rho, rho], [rho, 1 - rho]])
+    step, table = _symmetric(theta), _symmetric(rho)
 
     def half(length: int) -> Floats:
         likelihoods = np.ones((1, 2))
@@ -165,16 +171,15 @@ def figure_2(setting: Setting) -> Found:
         if theta in _NAMED:
             about = f"theta {theta:g}: success against our noise at the same epsilon (informed)"
             rows.append(at_most(about, successes[theta], 1 - rho))
-    thetas = tuple(exact)
-    lines = (
-        Line("ordinary randomised response, all symbols", thetas, tuple(exact.values())),
-        Line("ordinary randomised response, one symbol", thetas, (1 - rho,) * len(thetas)),
-        Line("our noise, all symbols", thetas, tuple(successes.values())),
-    )
+    lines = [
+        Line.through("ordinary randomised response, all symbols", exact.items()),
+        Line.through("ordinary randomised response, one symbol", ((theta, 1 - rho) for theta in exact)),
+        Line.through("our noise, all symbols", successes.items()),
+    ]
     title = "Success of an attacker, n = 30, epsilon 1/2"
     chart = Chart(title, "theta: chance of a change of state", "success", lines)
     note = "The paper draws curves and prints no numbers; its column has what it draws, enumerated by another program."
-    return Found(tuple(rows), (chart,), (note,))
+    return Found(rows, [chart], [note])
 
 
 _LOGGED_2 = {
@@ -197,18 +202,15 @@ def _logged_figure_2(rho: float, quick: bool) -> Iterator[Row]:
         yield Row(about, success(theta, rho).all_symbols, paper, "log", 3.3 * deviation)
 
 
-def _named(
-    theta: float, rho: float, trials: int, generator: np.random.Generator, *, alike: bool = False, ticks: int = 30
-) -> Bools:
+def _named(theta: float, rho: float, trials: int, generator: np.random.Generator, *, alike: bool = False) -> Bools:
     """True for each simulated stream whose middle state forward-backward names; all streams may be the same."""
+    ticks = 30
     flips = generator.random((1 if alike else trials, ticks)) < theta
     flips[:, 0] = generator.random(len(flips)) < 0.5
     states = np.cumsum(flips, axis=1) % 2
     symbols = states ^ (generator.random((trials, ticks)) < rho)
-    step = np.array([[1 - theta, theta], [theta, 1 - theta]])
-    table = np.array([[1 - rho, rho], [rho, 1 - rho]])
-    lengths = np.full(trials, ticks)
-    posteriors = posterior_marginals(symbols.astype(np.int64).ravel(), np.full(2, 0.5), step, table, lengths=lengths)
+    chain = np.full(2, 0.5), _symmetric(theta), _symmetric(rho)
+    posteriors = posterior_marginals(symbols.astype(np.int64).ravel(), *chain, lengths=np.full(trials, ticks))
     middle = (ticks - 1) // 2
     return np.asarray(posteriors.reshape(trials, ticks, 2)[:, middle].argmax(axis=1) == states[:, middle])
 
@@ -249,7 +251,7 @@ def figure_3(setting: Setting) -> Found:
     rows, ours = [], {}
     for line in _FIGURE_3.split("\n")[1:-1]:
         epsilon, *paper = map(float, line.split())
-        levels = [calibrate(chains, epsilon, adversary).rho0 for adversary in _ADVERSARIES]
+        levels = [calibrate(chains, epsilon, adversary).rho0 for adversary in ADVERSARIES]
         zhao = ordinary_dp(zhao_eps6(theta, epsilon)[0])
         ours[epsilon] = [ordinary_dp(epsilon), *levels, corollary_2(theta, epsilon), zhao]
         for name, number, published in zip(_NAMES_3, ours[epsilon], paper, strict=True):
@@ -261,11 +263,10 @@ def figure_3(setting: Setting) -> Found:
             rows.append(at_most(about, lost, epsilon, _THEOREM_2, case="erratum-bdp-theorem-2", computed=False))
     about = "epsilon 2: what Zhao et al.'s first bound leaves for ordinary randomised response, in nats"
     rows.append(Row(about, zhao_eps3(theta, 2.0), why="below 0: the bound allows no noise at all"))
-    x = tuple(ours)
-    lines = tuple(Line(name, x, tuple(losses[i] for losses in ours.values())) for i, name in enumerate(_NAMES_3))
+    lines = [Line(name, [*ours], flips) for name, *flips in zip(_NAMES_3, *ours.values(), strict=True)]
     chart = Chart("Flip probabilities, theta = .35", "epsilon", "flip probability", lines, log_y=True)
     note = "The paper draws curves; its column has its formulas, evaluated to 13 digits by another program."
-    return Found(tuple(rows), (chart,), (note,))
+    return Found(rows, [chart], [note])
 
 
 _WATCHED = ("single symbol", "Viterbi", "forward-backward", "learned chain", "2 learned regimes", "supervised")
@@ -290,14 +291,14 @@ def figure_4(setting: Setting) -> Found:
         attackers.append(({"LSTM, ten folds": lstm_attacker(10)}, _LSTM_DRAWS))
     rows: list[Row] = []
     charts = []
-    for name, *printed in (("N10", 0.0893, 0.1092), ("N05", 0.2384, 0.3831)):
+    for name, printed_q, printed_r in (("N10", 0.0893, 0.1092), ("N05", 0.2384, 0.3831)):
         recording = heart(setting.recordings, name)
         likely, means = recording.chain().transition, mean_transitions(*recording, 2)
-        for which, at, paper in (("q, of 0 to 1", (0, 1), printed[0]), ("r, of 1 to 0", (1, 0), printed[1])):
+        for which, at, paper in (("q, of 0 to 1", (0, 1), printed_q), ("r, of 1 to 0", (1, 0), printed_r)):
             about = f"{name}: {which}, share of changes (digits after the fourth are cut)"
             rows.append(Row(about, float(likely[at]), paper, "printed", 1e-4))
         q, r = float(means[0, 1]), float(means[1, 0])
-        reached: dict[str, list[tuple[float, float]]] = {}
+        reached = defaultdict[str, list[tuple[float, float]]](list)
         for epsilon in (1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0):
             setting.progress(f"{name}, epsilon {epsilon:g}")
             table = calibrate(point(q, r), epsilon, "ignorant", "flips").table
@@ -310,10 +311,9 @@ def figure_4(setting: Setting) -> Found:
                 rows += _logged_rows(f"N10, epsilon {epsilon:g}", shares, _LOGGED[epsilon])
             bounds = {"bound, printed": [printed_bound(q, r, epsilon)], "bound, corrected": [float(measured[0].ours)]}
             for attacker, values in (bounds | shares).items():
-                reached.setdefault(attacker, []).append((epsilon, float(np.mean(values))))
-        lines = (Line.through(attacker, points) for attacker, points in reached.items())
-        charts.append(Chart(f"Success of attackers on {name}", "epsilon", "success", tuple(lines)))
-    return Found(tuple(rows), tuple(charts), (missing,) if missing else ())
+                reached[attacker].append((epsilon, float(np.mean(values))))
+        charts.append(Chart(f"Success of attackers on {name}", "epsilon", "success", lines_through(reached)))
+    return Found(rows, charts, [missing] if missing else [])
 
 
 _LOGGED = {
@@ -327,9 +327,9 @@ _LOGGED = {
 def _logged_rows(about: str, shares: dict[str, list[float]], logged: tuple[float, float]) -> Iterator[Row]:
     """Rows of success in the authors' one run, beside one more draw of ours."""
     values = shares["Viterbi"]
-    mean, reach = float(np.mean(values)), half_interval(values) * math.sqrt(len(values) + 1)
+    mean, interval = mean_interval(values, one_more=True)
     quantity = f"{about}: success of Viterbi ({len(values)} draws, 95 % interval of one more), in the authors' run"
-    yield Row(quantity, mean, logged[0], "log", interval=(mean - reach, mean + reach))
+    yield Row(quantity, mean, logged[0], "log", interval=interval)
     ours = float(np.mean(folds)) if (folds := shares.get("LSTM, ten folds")) else "did not run"
     why = "another network: theirs reads 100 symbols one way, and is judged on five folds"
     yield Row(f"{about}: success of an LSTM, in the authors' run", ours, logged[1], "other data", why=why)
@@ -355,7 +355,7 @@ def figure_4_synthetic(setting: Setting) -> Found:
     chains, prior, transition = point(q, r), np.array([r, q]) / (q + r), np.array([[1 - q, q], [r, 1 - r]])
     missing = lstm_missing()
     rows: list[Row] = []
-    reached: dict[str, list[tuple[float, float]]] = {}
+    reached = defaultdict[str, list[tuple[float, float]]](list)
     for line in _SYNTHETIC.split("\n")[1:-1]:
         epsilon, *logged = (float(word.replace("-", "nan")) for word in line.split())
         if setting.quick and epsilon not in (1.0, 4.0):
@@ -378,26 +378,25 @@ def figure_4_synthetic(setting: Setting) -> Found:
                 shares.setdefault(name, []).append(float(np.mean(named == recording.states)))
         bound, printed = float(success_bound(prior, epsilon)), printed_bound(q, r, epsilon)
         for name, values in shares.items():
-            mean = float(np.mean(values))
             # another program's single run is one more draw, not the mean of these
-            reach = half_interval(values) * math.sqrt(len(values) + 1) if len(values) > 1 else 0.0
+            mean, interval = mean_interval(values, one_more=True)
             quantity = f"{about}: success of {name} ({len(values)} draws, 95 % interval of one more)"
             paper = dict(zip(("single symbol", "Viterbi"), logged[2:], strict=True)).get(name, math.nan)
             printed_share = None if math.isnan(paper) else paper
             basis: Basis = "ours" if printed_share is None else "log"
-            rows.append(Row(quantity, mean, printed_share, basis, interval=(mean - reach, mean + reach)))
+            rows.append(Row(quantity, mean, printed_share, basis, interval=interval))
             rows.append(at_most(f"{about}: success of {name}, against the printed bound", mean, printed))
-            reached.setdefault(name, []).append((epsilon, mean))
+            reached[name].append((epsilon, mean))
         for name, value in (("bound, printed", printed), ("bound, corrected", bound)):
-            reached.setdefault(name, []).append((epsilon, value))
-    lines = tuple(Line.through(name, points) for name, points in reached.items())
+            reached[name].append((epsilon, value))
+    chart = Chart("Success of attackers on synthetic streams", "epsilon", "success", lines_through(reached))
     notes = (
         "Chain, ticks, noise and attackers are those of the authors' program "
         "(github.com/AdityaSaraf/correlated_data_privacy_attack, 9 June 2020); its log has one run of each epsilon. "
         "It names no success of its LSTM on these streams: the program writes 0.",
         *([missing] if missing else []),
     )
-    return Found(tuple(rows), (Chart("Success of attackers on synthetic streams", "epsilon", "success", lines),), notes)
+    return Found(rows, [chart], notes)
 
 
 _KNOWN = ("single symbol", "Viterbi", "forward-backward")
@@ -422,7 +421,7 @@ def _attack_rows(about: str, chain: tuple[float, float], epsilon: float, shares:
     about_bound = f"{about}: the bound on success"
     rows = [Row(about_bound, corrected, printed, "formula", 1e-9, why=why, counterexample=case, computed=True)]
     for attacker, values in shares.items():
-        mean, reach = float(np.mean(values)), half_interval(values)
+        mean, interval = mean_interval(values)
         why, case = "the printed bound is wrong; the corrected one holds", "erratum-bdp-success-bound"
         if printed < guess:
             why = "the printed bound is below always naming the likelier state"
@@ -431,7 +430,7 @@ def _attack_rows(about: str, chain: tuple[float, float], epsilon: float, shares:
             row = Row(quantity, mean, why=_OUTSIDE)
         else:
             row = at_most(quantity, mean, printed, why, case=case)
-        rows.append(replace(row, interval=(mean - reach, mean + reach)))
+        rows.append(replace(row, interval=interval))
     return rows
 
 
@@ -447,7 +446,13 @@ def _attacked(
     return shares
 
 
-def half_interval(values: Sequence[float] | Floats, confidence: float = 0.95) -> float:
-    """Half the interval of a mean of independent draws."""
-    reach = float(stdtrit(len(values) - 1, (1 + confidence) / 2))
-    return reach * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+def mean_interval(
+    values: Sequence[float] | Floats, confidence: float = 0.95, *, one_more: bool = False
+) -> tuple[float, tuple[float, float]]:
+    """The mean of independent draws, and its interval, or that of one more draw; no wider than a point for one draw."""
+    mean, count = float(np.mean(values)), len(values)
+    if count == 1:
+        return mean, (mean, mean)
+    reach = float(stdtrit(count - 1, (1 + confidence) / 2)) * float(np.std(values, ddof=1)) / math.sqrt(count)
+    reach *= math.sqrt(count + 1) if one_more else 1.0
+    return mean, (mean - reach, mean + reach)

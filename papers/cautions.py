@@ -12,18 +12,18 @@ import numpy as np
 from fugu.attackers.evaluation import attack, mean_transitions, success_bound
 from fugu.attackers.learning import ATTACKERS
 from fugu.attackers.outputs import release_symbols
+from fugu.chains.tracking import reachable
 from fugu.places.protection import list_exposed, protect
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.quilts import mixing, mqm_approx
 from fugu.privacy.randomised_response import calibrate
 from papers.baselines import corollary_2, real_loss
-from papers.bdp import half_interval, point, printed_bound
+from papers.bdp import mean_interval, point, printed_bound
 from papers.dphmm import GRAPH, VALUES, chosen
 from papers.errata_bdp import likelihood_ratio
 from papers.mqm import THETA1, THETA2
 from papers.recordings import heart
 from papers.rows import Row, Setting
-from papers.walks import successors
 
 __all__ = ["CAUTIONS"]
 
@@ -93,11 +93,11 @@ def _learners(setting: Setting) -> Iterator[Row]:
         outputs = release_symbols(recording.states, table, np.random.default_rng([19, seed]))
         [result] = attack(*recording, outputs, 1.0, attackers={attacker: ATTACKERS[attacker]})
         shares.append(result.success)
-    mean, reach = float(np.mean(shares)), half_interval(shares)
+    mean, interval = mean_interval(shares)
     corrected = float(success_bound(np.array([r, q]) / (q + r), 1.0))
     about = f"N10, epsilon 1: success of {attacker} (mean of {draws} draws of noise, 95 % interval)"
     why = "the recording has slow regimes that a homogeneous chain leaves out: its readings are not in the class"
-    yield Row(about, mean, interval=(mean - reach, mean + reach), why=why)
+    yield Row(about, mean, interval=interval, why=why)
     yield Row("the bound that is printed for a chain of these rates", printed_bound(q, r, 1.0))
     yield Row("the corrected bound", corrected)
     yield Row(f"draws above the corrected bound, of {draws}", float(sum(share > corrected for share in shares)))
@@ -135,7 +135,7 @@ def _reachability(setting: Setting) -> Iterator[Row]:
     rare = 1e-200
     transition = np.array([[1.0, rare, 0.0], [0.0, 1.0, rare], [0.0, 0.0, 1.0]])
     distribution = np.array([1.0, 0.0, 0.0]) @ transition @ transition
-    possible = successors(successors(np.array([True, False, False]), transition), transition)
+    possible = reachable(reachable(np.array([True, False, False]), transition), transition)
     about = "steps of probability 1e-200: is state 2 possible after two ticks"
     yield Row(about, str(bool(possible[2])), why="its probability is 1e-400")
     yield Row("the same, by a product in floating point", str(bool(distribution[2] > 0.0)))

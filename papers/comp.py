@@ -68,9 +68,8 @@ def theorems(setting: Setting) -> Found:
             rows.append(
                 at_most(f"{about}: really lost, against {name}", real, verdict.epsilon, verdict.note, case=case)
             )
-    return Found(
-        tuple(rows), (), ("Really lost: every path and every answer added up, an adversary who knows no state.",)
-    )
+    note = "Really lost: every path and every answer added up, an adversary who knows no state."
+    return Found(rows, notes=[note])
 
 
 def _theorem_3_4() -> Row:
@@ -109,9 +108,9 @@ def endless(setting: Setting) -> Found:
             rows.append(Row(f"{about}: by quilts (theorem 3.7)", loss, paper, "formula", 1e-8))
             rows.append(Row(f"{about}: by the chain accountant, exact for two states", own))
         title = f"What a tick of {name} loses to an endless stream of windows"
-        lines = (Line("quilts", _RATES, tuple(quilts)), Line("chain accountant", _RATES, tuple(ours)))
+        lines = (Line("quilts", _RATES, quilts), Line("chain accountant", _RATES, ours))
         charts.append(Chart(title, "1 / scale", "epsilon", lines, log_x=True, log_y=True))
-    return Found(tuple(rows), tuple(charts))
+    return Found(rows, charts)
 
 
 _SWAPPED = MarkovChain(np.array([[0.96, 0.04], [0.002, 0.998]]), np.array([0.002, 0.998]))
@@ -147,7 +146,7 @@ def sums(setting: Setting) -> Found:
         "Influences of several windows can be spent on one secret; losses of releases about the same ticks do not add "
         "up, which is theorem 3.4. Per-tick losses do."
     )
-    return Found(rows, (), (note,))
+    return Found(rows, notes=[note])
 
 
 ERRATA = {

@@ -174,9 +174,8 @@ class _Together:
         own = [self._own[index] for index in self._windows]
         worst = 0.0
         for chain in self._members:
-            right = _one_side(chain, order, own)
-            behind = _one_side(chain, order, own, backward=True)
-            worst = max(worst, *(each + a + b for each, a, b in zip(own, behind, right, strict=True)))
+            ahead, behind = (_one_side(chain, order, own, backward=backward) for backward in (False, True))
+            worst = max(worst, *(each + a + b for each, a, b in zip(own, behind, ahead, strict=True)))
         return worst * _UP, "a window's loss, and on either side the least of loss and influence"
 
     def _printed(self) -> tuple[float, str]:
@@ -222,10 +221,8 @@ class _Together:
         for chain in self._members:
             for release in self._releases:
                 for tick in range(release.first, release.last + 1):
-                    least = [
-                        min(own, _boundary(chain, tick, other))
-                        for own, other in zip(self._own, self._releases, strict=True)
-                    ]
+                    reaches = (_boundary(chain, tick, other) for other in self._releases)
+                    least = map(min, self._own, reaches)
                     says[tick - 1] = np.fmax(says[tick - 1], math.fsum(least))
         return float(np.nanmax(says)), "influences are spent on one secret more than once" + self._broken(says)
 
@@ -274,17 +271,12 @@ class _Together:
                 raise ChainClassError(f"release {number} is not one of Markov quilts")
 
 
-def _one_side(
-    chain: MarkovChain, windows: Sequence[Released], own: Sequence[float], *, backward: bool = False
-) -> list[float]:
+def _one_side(chain: MarkovChain, windows: Sequence[Released], own: Sequence[float], *, backward: bool) -> list[float]:
     """For every window, what all that lie on one side of it add."""
     adds = [0.0] * len(windows)
     for at in range(1, len(windows)) if backward else range(len(windows) - 2, -1, -1):
         beside = at - 1 if backward else at + 1
-        if backward:
-            reach = influence(chain, windows[at].first, windows[at].first - windows[beside].last, None)
-        else:
-            reach = influence(chain, windows[at].last, None, windows[beside].first - windows[at].last)
+        reach = _boundary(chain, windows[at].first if backward else windows[at].last, windows[beside])
         adds[at] = min(reach, own[beside] + adds[beside])
     return adds
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from fugu.chains.arrays import Bools, Floats, Ints
-from papers.bdp import drawn_chains, half_interval
+from papers.bdp import drawn_chains, mean_interval
 from papers.rows import Found, Row, Setting
 
 __all__ = ["attacked", "correlated_noise", "flip_chain_loss", "ignorant_loss", "least_flips", "middle_posterior"]
@@ -152,30 +152,14 @@ def correlated_noise(setting: Setting) -> Found:
     theta, rho0, rho1 = 0.1, float(_FLIPS[0, 1]), float(_FLIPS[1, 0])
     share = rho0 / (rho0 + rho1)
     limit, about = ignorant_loss(theta, rho0, rho1), "theta 0.1, rho0 0.2, rho1 0.3, a long stream"
-    alone_loss = flip_chain_loss(theta, share, 1.0 - share, informed=False)
-    rows = [
-        Row(
-            f"{about}: loss to who knows no state",
-            flip_chain_loss(theta, rho0, rho1, informed=False),
-            limit,
-            "formula",
-            1e-9,
-            computed=True,
-        ),
-        Row(
-            f"{about}: as many independent flips, loss to who knows no state",
-            alone_loss,
-            limit,
-            "formula",
-            1e-9,
-            computed=True,
-        ),
-        Row(f"{about}: loss to who knows states", flip_chain_loss(theta, rho0, rho1, informed=True)),
-        Row(
-            f"{about}: as many independent flips, loss to who knows states",
-            flip_chain_loss(theta, share, 1.0 - share, informed=True),
-        ),
-    ]
+
+    rows: list[Row] = []
+    for informed in (False, True):
+        for words, rates in ((":", (rho0, rho1)), (": as many independent flips,", (share, 1.0 - share))):
+            loss = flip_chain_loss(theta, *rates, informed=informed)
+            quantity = f"{about}{words} loss to who knows {'states' if informed else 'no state'}"
+            row = Row(quantity, loss) if informed else Row(quantity, loss, limit, "formula", 1e-9, computed=True)
+            rows.append(row)
     for epsilon in (4.0,) if setting.quick else (2.0, 4.0, 6.0):
         for words, dependent in (("dependent", True), ("independent", False)):
             quantity = f"theta 0.1, epsilon {epsilon:g}, informed: least share of {words} flips"
@@ -186,10 +170,10 @@ def correlated_noise(setting: Setting) -> Found:
     for name, flips in (("flips that depend", _FLIPS), ("as many that do not", alone)):
         for neighbours in (0, 2, 4):
             named, odds = attacked(flips, neighbours, runs, generator)
-            mean, reach = float(named.mean()), half_interval(named)
+            mean, interval = mean_interval(named)
             about = f"{name}, the {neighbours} nearest states known" if neighbours else f"{name}, no state known"
             quantity = f"{about}: success ({runs} streams, 95 % interval)"
-            rows.append(Row(quantity, mean, interval=(mean - reach, mean + reach)))
+            rows.append(Row(quantity, mean, interval=interval))
             rows.append(Row(f"{about}: furthest change of log-odds that was seen", odds))
         rows.append(Row(f"{name}: standard deviation of the share of {_TICKS} symbols that are flipped", _error(flips)))
     note = (
@@ -197,7 +181,7 @@ def correlated_noise(setting: Setting) -> Found:
         "symbols exactly. The paper compares losses to the ignorant adversary, and claims nothing of the informed. "
         "Since theorem 2 is false, dependent flips gain against those."
     )
-    return Found(tuple(rows), (), (note,))
+    return Found(rows, notes=[note])
 
 
 def _error(flips: Floats) -> float:

@@ -6,6 +6,7 @@ Xiao, Shen, Liu, Xiong, Jin, Xu: DPHMM: Customizable Data Release with Different
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,7 +28,7 @@ from papers.facts import printed
 from papers.graphs import explicit, one_step, within_radius
 from papers.mqm import seconds
 from papers.neighbour_noise import l1_sensitivity, laplace_error
-from papers.rows import Chart, Drawing, Found, Line, Row, Setting
+from papers.rows import Chart, Drawing, Found, Line, Row, Setting, lines_through
 from papers.walks import Series, Walk, evaluate, grid, overall, paths, step_of, table_of, walk_over
 
 __all__ = [
@@ -88,7 +89,7 @@ def examples(setting: Setting) -> Found:
     repaired = protect(VALUES, TRIANGLE, alone)
     second = lanes_svg("Example 6.1", graph_lanes(VALUES, TRIANGLE, alone, repaired, names=_NAMES))
     pictures = (Drawing("Example 5.1: graph and hull", drawing), Drawing("Example 6.1: s3, protected by s5", second))
-    return Found(tuple(rows), pictures)
+    return Found(rows, pictures)
 
 
 def _example_5_2() -> list[Row]:
@@ -98,10 +99,9 @@ def _example_5_2() -> list[Row]:
     alone = [_NAMES[state] for state in list_exposed(hull, VALUES, constraint)]
     inside = hull.largest_gauge(VALUES[constraint])
     added = protect(VALUES, graph, constraint, objective="nearest").added
+    about = "example 5.2: Laplace noise, ln of the ratio between s5 and s3, over epsilon"
     return [
-        Row(
-            "example 5.2: Laplace noise, ln of the ratio between s5 and s3, over epsilon", float(gauge), 1.5, "printed"
-        ),
+        Row(about, float(gauge), 1.5, "printed"),
         Row("example 5.2: exposed states", _words(alone), "s5", "printed"),
         Row("example 5.2: factor of theorem 6.3", str(inside), "inf", "formula"),
         Row("example 5.2: edge added by algorithm 1", edge_names(added), "s5s2", "formula"),
@@ -158,7 +158,7 @@ def _example_10_8() -> list[Row]:
     ]
 
 
-_SIDE, _REACH, _FROM, _DELTA = 10, 1.5, 6, 0.01
+_REACH, _FROM, _DELTA = 1.5, 6, 0.01
 _KIND = (
     "In kind: a walk on a grid from its middle, a step of at most r as likely as any other. G_util joins cells within "
     "radius r, G_trs those that one step can lead to; DPLS is planar isotropic noise for the delta-location set, delta "
@@ -177,34 +177,24 @@ def _policies(walk: Walk, reach: float, epsilon: float, truth: Ints, few: int) -
     }
 
 
-class _Evaluation:
-    """The three policies of figures 11 to 13 on walks over a grid."""
-
-    def __init__(self, setting: Setting) -> None:
-        self._side = 6 if setting.quick else _SIDE
-        self._ticks = 10 if setting.quick else 24
-        self._runs, self._few = (60, 2) if setting.quick else (400, 6)
-
-    def policies(self, reach: float, epsilon: float) -> dict[str, Series]:
-        """By name: what each policy costs."""
-        side = self._side
-        values = grid(side, side)
-        walk = walk_over(values, reach, side // 2 * side + side // 2)
-        truth = paths(walk, self._runs, self._ticks, np.random.default_rng(11))
-        return _policies(walk, reach, epsilon, truth, self._few)
+def _grid_policies(setting: Setting, reach: float, epsilon: float) -> dict[str, Series]:
+    """The three policies of figures 11 to 13 on walks over a grid: what each costs, by name."""
+    side, ticks, runs, few = (6, 10, 60, 2) if setting.quick else (10, 24, 400, 6)
+    walk = walk_over(grid(side, side), reach, side // 2 * side + side // 2)
+    return _policies(walk, reach, epsilon, paths(walk, runs, ticks, np.random.default_rng(11)), few)
 
 
 def figure_10(setting: Setting) -> Found:
     """Figure 10 in kind: seconds for a tick's graph and hull, for its table, and for a point, epsilon 1."""
     rows: list[Row] = []
-    lines: dict[str, list[tuple[float, float]]] = {}
+    points = defaultdict[str, list[tuple[float, float]]](list)
     runs = 1 if setting.quick else 5
     for side in (4, 6) if setting.quick else (4, 6, 8, 10):
         values = grid(side, side)
         walk = walk_over(values, _REACH, 0)
         everything = np.ones(len(values), dtype=np.bool_)
         graphs = {"G_util": within_radius(values, 1.0), "G_trs": one_step(walk.transition), "DPLS": complete(side**2)}
-        whole: dict[str, float] = {}
+        whole = defaultdict[str, float](float)
         for policy, graph in graphs.items():
             setting.progress(f"{side**2} states, {policy}")
             step = step_of(values, graph, everything, everything)
@@ -217,26 +207,26 @@ def figure_10(setting: Setting) -> Found:
             for task, run in tasks.items():
                 took = seconds(run, runs)
                 rows.append(Row(f"{side**2} states, {policy}: {task}", took))
-                whole[policy] = whole.get(policy, 0.0) + took
-                lines.setdefault(f"{policy}, {task}", []).append((float(side**2), took))
+                whole[policy] += took
+                points[f"{policy}, {task}"].append((float(side**2), took))
         for policy in ("G_util", "G_trs"):
             about = f"{side**2} states: seconds of {policy} over those of DPLS"
             why = "ours joins fewer pairs of states for a graph than for the complete one"
             rows.append(Row(about, whole[policy] / whole["DPLS"], 1.0, "in kind", 0.0, "at least", why=why))
-    drawn = tuple(Line.through(name, points) for name, points in lines.items())
-    chart = Chart("Seconds for a tick, by the number of possible states", "states", "seconds", drawn, log_y=True)
+    title = "Seconds for a tick, by the number of possible states"
+    chart = Chart(title, "states", "seconds", lines_through(points), log_y=True)
     note = (
         "A tick on which every cell of a grid is possible. The paper draws runtimes on GeoLife and Gowalla without "
         "numbers, and says that both graphs take a little longer than DPLS. Ours makes all but the point once for a "
         "constraint set."
     )
-    return Found(tuple(rows), (chart,), (note,))
+    return Found(rows, [chart], [note])
 
 
 def figure_11(setting: Setting) -> Found:
     """Figure 11 in kind: possible states, degrees of protection and errors over time, epsilon 1."""
-    policies = _Evaluation(setting).policies(_REACH, 1.0)
-    ticks = tuple(float(tick) for tick in range(len(policies["G_util"].possible)))
+    policies = _grid_policies(setting, _REACH, 1.0)
+    ticks = [float(tick) for tick in range(len(policies["G_util"].possible))]
     charts = []
     for name, axis, at in (
         ("Possible states over time", "states", 0),
@@ -244,12 +234,12 @@ def figure_11(setting: Setting) -> Found:
         ("Error of the released point over time", "error", 2),
         ("Error of the gateway's estimate over time", "error", 3),
     ):
-        lines = tuple(Line(policy, ticks, tuple(series[at].tolist())) for policy, series in policies.items())
+        lines = [Line(policy, ticks, series[at].tolist()) for policy, series in policies.items()]
         charts.append(Chart(f"{name}, r = {_REACH:g}", "tick", axis, lines))
     rows = _costs("from tick 6 on", policies)
     for policy, series in policies.items():
         rows.append(Row(f"{policy}: possible states at the last tick", float(series.possible[-1])))
-    return Found(tuple(rows), tuple(charts), (_KIND,))
+    return Found(rows, charts, [_KIND])
 
 
 def _costs(about: str, policies: dict[str, Series]) -> list[Row]:
@@ -258,26 +248,25 @@ def _costs(about: str, policies: dict[str, Series]) -> list[Row]:
     rows = [
         Row(f"{about}, {policy}: {what}", number)
         for policy, numbers in late.items()
-        for what, number in zip(
-            ("degree of protection", "error of the point", "error of the estimate"), numbers, strict=True
-        )
+        for what, number in zip(_COSTS, numbers, strict=True)
     ]
     inside = float(policies["DPLS"].possible[_FROM:].mean())
     rows.append(Row(f"{about}, DPLS: degree of protection, counted inside its set alone", inside))
-    for at, what, first, second in _ORDER:
-        claim = f"{about}: {what} of {first} over that of {second}"
+    for at, first, second in _ORDER:
+        claim = f"{about}: {_COSTS[at]} of {first} over that of {second}"
         ratio, why = late[first][at] / late[second][at], _RANKING.format(late["DPLS"][0], inside)
         rows.append(Row(claim, ratio, 1.0, "in kind", 0.0, "at least", why=why))
     ranked = " > ".join(sorted(late, key=lambda policy: late[policy][0], reverse=True))
     return [*rows, Row(f"{about}: order by degree of protection", ranked)]
 
 
+_COSTS = ("degree of protection", "error of the point", "error of the estimate")
 _ORDER = (
-    (0, "degree of protection", "G_trs", "G_util"),
-    (0, "degree of protection", "G_trs", "DPLS"),
-    (0, "degree of protection", "G_util", "DPLS"),
-    (1, "error of the point", "G_trs", "G_util"),
-    (1, "error of the point", "DPLS", "G_util"),
+    (0, "G_trs", "G_util"),
+    (0, "G_trs", "DPLS"),
+    (0, "G_util", "DPLS"),
+    (1, "G_trs", "G_util"),
+    (1, "DPLS", "G_util"),
 )
 """Claims of section 8.2: G_trs protects most; G_util has the least error, and protects more than DPLS."""
 
@@ -302,26 +291,23 @@ def figure_13(setting: Setting) -> Found:
         for line in chart.lines[:2]:
             what = f"{line.name}: {chart.y_axis} at the largest r over that at the smallest"
             rows.append(Row(what, line.y[-1] / line.y[0], 1.0, "in kind", 0.0, "at least"))
-    return series._replace(rows=tuple(rows))
+    return series._replace(rows=rows)
 
 
 def _swept(setting: Setting, axis: str, points: dict[float, tuple[float, float]]) -> Found:
-    evaluation = _Evaluation(setting)
     rows: list[Row] = []
-    columns: dict[str, list[tuple[float, float, float]]] = {}
+    columns = defaultdict[str, list[tuple[float, float, float]]](list)
     for value, (reach, epsilon) in points.items():
         setting.progress(f"{axis} {value:g}")
-        policies = evaluation.policies(reach, epsilon)
+        policies = _grid_policies(setting, reach, epsilon)
         rows += _costs(f"{axis} {value:g}", policies)
         for policy, series in policies.items():
-            columns.setdefault(policy, []).append(overall(series, _FROM))
+            columns[policy].append(overall(series, _FROM))
     charts = []
-    for at, what in enumerate(("degree of protection", "error of the point", "error of the estimate")):
-        lines = tuple(
-            Line(policy, tuple(points), tuple(numbers[at] for numbers in column)) for policy, column in columns.items()
-        )
+    for at, what in enumerate(_COSTS):
+        lines = [Line(policy, [*points], [costs[at] for costs in column]) for policy, column in columns.items()]
         charts.append(Chart(f"{what[0].upper()}{what[1:]} against {axis}", axis, what, lines))
-    return Found(tuple(rows), tuple(charts), (_KIND,))
+    return Found(rows, charts, [_KIND])
 
 
 _MOST_CELLS, _FINEST, _RUNGS = 100, 50.0, 12
@@ -345,12 +331,11 @@ def traces(setting: Setting) -> Found:
         Row(f"runs of {_TRACE_TICKS} places inside the cells", len(truth)),
     ]
     if not len(truth):
-        return Found(tuple(rows))
+        return Found(rows)
     for epsilon in (1.0,) if setting.quick else (0.3, 1.0, 3.0):
         setting.progress(f"epsilon {epsilon:g}")
-        series = _policies(walk, _REACH, epsilon, truth, _FEW_TRACES)
-        rows += _costs(f"epsilon {epsilon:g}", series)
-    return Found(tuple(rows), (), ("Errors are in cells. The chain is fitted to the same traces.",))
+        rows += _costs(f"epsilon {epsilon:g}", _policies(walk, _REACH, epsilon, truth, _FEW_TRACES))
+    return Found(rows, notes=["Errors are in cells. The chain is fitted to the same traces."])
 
 
 def _cells(walks: Traces) -> GridModel:

@@ -43,4 +43,4 @@ class Erratum(NamedTuple):
             raise ValueError(f"the counterexample does not violate {'; '.join(map(printed, self.printed))}")
         notes = [f"Printed, {item}: {printed((paper, item, what))}" for paper, item, what in self.printed]
         notes += [f"Assumed and met, {item}: {printed((paper, item, what))}" for paper, item, what in self.assumes]
-        return Found(rows, (), tuple(notes))
+        return Found(rows, notes=notes)

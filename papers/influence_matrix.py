@@ -18,6 +18,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains
 from fugu.contract.losses import OUTWARD
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.quilts import corner_chains
 
 __all__ = ["influence_matrix", "influence_scale", "joint_influence_scale"]
 
@@ -49,14 +50,11 @@ def influence_scale(
     The chains are a finite class, or a stationary interval with q + r < 1. `length` is of the window; `None`: windows
     without an end, each tick in one of them. Raises ChainClassError if the spectral norm or q + r reaches 1.
     """
-    cases: list[tuple[_Influences, bool]]
-    if not isinstance(chains, BinaryChains):
-        cases = [(_of_chain(chain), chain.is_stationary) for chain in chains]
-    elif chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]:
-        (q, _), (r, _) = chains.q, chains.r
-        cases = [(_of_chain(MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]])), True)]
-    else:
+    members = corner_chains(chains)
+    if isinstance(chains, BinaryChains) and len(members) > 1:
         cases = [(_of_interval(chains), True)]
+    else:
+        cases = [(_of_chain(chain), chain.is_stationary) for chain in members]
     factors = [_factor(each, length, stationary=stationary) for each, stationary in cases]
     worst = max(norm for _, norm in factors)
     _refuse_strong(worst)
@@ -130,11 +128,9 @@ def _factor(each: _Influences, length: int | None, *, stationary: bool) -> tuple
 
 def _matrix(each: _Influences, length: int) -> Floats:
     matrix = np.zeros((length, length))
-    for i in range(length):
-        if i > 0:
-            matrix[i, i - 1] = each.before if i < length - 1 else each.last
-        if i < length - 1:
-            matrix[i, i + 1] = each.after if i > 0 else each.first
+    for i in range(1, length):
+        matrix[i, i - 1] = each.before if i < length - 1 else each.last
+        matrix[i - 1, i] = each.after if i > 1 else each.first
     return matrix
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
@@ -25,12 +26,12 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import corner_chains, eigengap, fast_path_length, mixing, mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_count
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
-from papers.bdp import half_interval
+from papers.bdp import mean_interval
 from papers.facts import printed, printed_number
 from papers.influence_matrix import influence_matrix, influence_scale
 from papers.quilts import influence, model_distance
 from papers.recordings import PEOPLE, States, activity, heart, power
-from papers.rows import Chart, Found, Line, Row, Setting, at_most
+from papers.rows import Chart, Found, Line, Row, Setting, at_most, lines_through
 
 __all__ = [
     "THETA1",
@@ -81,7 +82,7 @@ def examples(setting: Setting) -> Found:
     for epsilon, scales in _COUNT_SCALES.items():
         rows += _count_rows(epsilon, scales)
     rows += [*_divergences(), *_wrong_model()]
-    return Found(tuple(rows), (), (_COUNTS_NOTE,))
+    return Found(rows, notes=[_COUNTS_NOTE])
 
 
 _COUNTS_NOTE = (
@@ -172,28 +173,23 @@ def figure_4(setting: Setting) -> Found:
     rows: list[Row] = []
     charts = []
     for epsilon in (1.0,) if setting.quick else (0.2, 1.0, 5.0):
-        lines: dict[str, list[tuple[float, float]]] = {}
+        points = defaultdict[str, list[tuple[float, float]]](list)
         for alpha in (0.2, 0.4) if setting.quick else (0.1, 0.2, 0.3, 0.4):
             setting.progress(f"epsilon {epsilon:g}, alpha {alpha:g}")
             exact, approx = _SYNTHETIC[alpha, epsilon]
             scales = _synthetic_scales(alpha, epsilon)
-            about = f"alpha {alpha:g}, epsilon {epsilon:g}"
+            about = f"alpha {alpha:g}, epsilon {epsilon:g}: error of"
+            errors = {name: scale / _TICKS for name, scale in scales.items()}
             for name, paper in (("MQMExact", exact), ("MQMApprox", approx)):
-                rows.append(
-                    Row(f"{about}: error of {name}", scales[name] / _TICKS, paper / _TICKS, "formula", 1e-8 * paper)
-                )
-            rows.append(_trials(f"{about}: error of MQMExact", alpha, scales["MQMExact"], exact, trials, generator))
+                rows.append(Row(f"{about} {name}", errors[name], paper / _TICKS, "formula", 1e-8 * paper))
+            rows.append(_trials(f"{about} MQMExact", alpha, scales["MQMExact"], exact, trials, generator))
             group = 1.0 / epsilon
-            rows.append(
-                Row(f"{about}: error of GroupDP", scales["GroupDP"] / _TICKS, group, "formula", 1e-12, computed=True)
-            )
-            for name in ("GK16", "ours"):
-                rows.append(Row(f"{about}: error of {name}", scales[name] / _TICKS if name in scales else _REFUSED))
-            for name, scale in scales.items():
-                lines.setdefault(name, []).append((alpha, scale / _TICKS))
-        drawn = tuple(Line.through(name, points) for name, points in lines.items())
+            rows.append(Row(f"{about} GroupDP", errors["GroupDP"], group, "formula", 1e-12, computed=True))
+            rows += [Row(f"{about} {name}", errors.get(name, _REFUSED)) for name in ("GK16", "ours")]
+            for name, error in errors.items():
+                points[name].append((alpha, error))
         title = f"Error of the share of state 1, 100 ticks, epsilon {epsilon:g}"
-        charts.append(Chart(title, "alpha", "expected |error|", drawn, log_y=True))
+        charts.append(Chart(title, "alpha", "expected |error|", lines_through(points), log_y=True))
     about = "alpha from which GK16 applies, 100 ticks: the norm of its influence matrix reaches 1"
     rows.append(Row(about, _least_alpha(), _LEAST_ALPHA, "log", 1e-6))
     recording, people = activity(setting.recordings)
@@ -203,7 +199,7 @@ def figure_4(setting: Setting) -> Found:
         "The three panels of histograms are of five people in three groups, not of the paper's recordings. GK16 has no "
         "value where its influence matrix is too large. Error is the expected absolute value of the noise over T."
     )
-    return Found(tuple(rows), tuple(charts), (note,))
+    return Found(rows, charts, [note])
 
 
 _REFUSED = "not applicable"
@@ -253,23 +249,23 @@ def _trials(name: str, alpha: float, scale: float, paper: float, trials: int, ge
     truth = states.mean(axis=1)
     released = (states.sum(axis=1) + generator.laplace(0.0, scale, trials)) / _TICKS
     off = np.abs(released - truth)
-    mean, reach = float(off.mean()), half_interval(off, _CONFIDENCE)
-    about, interval = f"{name}, {trials} trials (99.9 % interval)", (mean - reach, mean + reach)
+    mean, interval = mean_interval(off, _CONFIDENCE)
+    about = f"{name}, {trials} trials (99.9 % interval)"
     return Row(about, mean, paper / _TICKS, "formula", interval=interval)
 
 
 def _histogram(recording: States, people: Ints, group: tuple[int, ...], generator: np.random.Generator) -> Chart:
     """The shares of four levels in a group: exact, and released once by two mechanisms at epsilon 1."""
     some = recording.of(np.isin(people, group))
-    total, levels = some.ticks, tuple(float(x) for x in range(recording.k))
+    total, levels = some.ticks, [float(x) for x in range(recording.k)]
     exact = np.bincount(some.states[some.states >= 0], minlength=recording.k)
-    lines = [Line("exact", levels, tuple((exact / total).tolist()), joined=False)]
+    lines = [Line("exact", levels, (exact / total).tolist(), joined=False)]
     scales = _histogram_scales(recording.chain(), some.longest, 1.0)
     for name in ("MQMExact", "ours"):
         noise = generator.laplace(0.0, scales[name], recording.k)
-        lines.append(Line(name, levels, tuple(((exact + noise) / total).tolist()), joined=False))
+        lines.append(Line(name, levels, ((exact + noise) / total).tolist(), joined=False))
     who = " and ".join(str(state + 1) for state in group)
-    return Chart(f"Shares of levels of activity, person {who}, epsilon 1", "level", "share", tuple(lines))
+    return Chart(f"Shares of levels of activity, person {who}, epsilon 1", "level", "share", lines)
 
 
 def _histogram_scales(chain: MarkovChain, longest: int, epsilon: float, *, ours: bool = True) -> dict[str, float]:
@@ -315,7 +311,7 @@ def table_1(setting: Setting) -> Found:
                     ]
                     rows.append(_people(about, float(np.mean(errors)), name, kind))
                 elif name == "GK16":
-                    rows.append(Row(about, "not applicable", "not applicable", "claim"))
+                    rows.append(Row(about, _REFUSED, _REFUSED, "claim"))
         rows += _orders(how, scales)
         rows += [_drawn(f"{how}, aggregate: {name}", scales[name], k, recording.ticks, generator) for name in scales]
     note = (
@@ -324,7 +320,7 @@ def table_1(setting: Setting) -> Found:
         "gaps. The paper's recordings are others: its digits stand beside ours, and its order is judged. The slides "
         "print 0.012 for MQM and 0.214 for GroupDP, of one overweight person. Ours holds for an endless stream."
     )
-    return Found(tuple(rows), (), (note,))
+    return Found(rows, notes=[note])
 
 
 _GROUPS = ("cyclist", "older woman", "overweight woman")
@@ -356,14 +352,14 @@ def _drawn(about: str, scale: float, bins: int, readings: int, generator: np.ran
     """The error in drawn trials against its expectation."""
     up, down = generator.geometric(-math.expm1(-1 / scale), (2, _DRAWN, bins))
     off = np.abs(up - down).sum(axis=1) / readings
-    mean, reach = float(off.mean()), half_interval(off, _CONFIDENCE)
-    expected, interval = _error(scale, bins, readings), (mean - reach, mean + reach)
+    mean, interval = mean_interval(off, _CONFIDENCE)
     quantity = f"{about}, {_DRAWN} drawn trials (99.9 % interval)"
-    return Row(quantity, mean, expected, "formula", interval=interval, computed=True)
+    return Row(quantity, mean, _error(scale, bins, readings), "formula", interval=interval, computed=True)
 
 
 _COLUMNS = ("GroupDP", "GK16", "MQMApprox", "MQMExact", "ours")
 _PAPER_CASES = {"synthetic": ("synthetic",), "activity": _GROUPS, "power": ("electricity power",)}
+_SECONDS_KEY = "seconds to compute the Laplace scale"
 _SECONDS_NOTE = "Medians of five runs; of one in a quick run, which may compile."
 _SEARCH = (
     "another machine, and another search: algorithm 3 scores all pairs of widths at every tick. From a stationary "
@@ -399,18 +395,15 @@ def table_2(setting: Setting) -> Found:
             except ChainClassError:
                 took = _REFUSED
             columns = () if task.startswith("ours") else _PAPER_CASES.get(name.partition(",")[0], ())
-            cells = [_seconds_printed(task, column) for column in columns]
+            keys = [("MQM", "table 2", f"{_SECONDS_KEY}, {task}, {column}") for column in columns]
+            cells = [printed(key).partition(" ")[0] for key in keys]
             why = _SEARCH if task == "MQMExact" and cells else ""
             rows.append(Row(about, took, ", ".join(cells) or None, "other data" if cells else "ours", why=why))
         with suppress(ChainClassError):
             ticks = min(length, fast_path_length(mixing((chain,)), 1.0))
             about = f"{name}: ticks at which algorithm 3 searches, with lemma 4.9's shortcut"
             rows.append(Row(about, float(ticks), why="MQMExact as built here searches at two"))
-    return Found(tuple(rows), (), (_SECONDS_NOTE,))
-
-
-def _seconds_printed(task: str, column: str) -> str:
-    return printed(("MQM", "table 2", f"seconds to compute the Laplace scale, {task}, {column}")).partition(" ")[0]
+    return Found(rows, notes=[_SECONDS_NOTE])
 
 
 def _allowance(chain: MarkovChain) -> float:
@@ -476,13 +469,13 @@ def table_3(setting: Setting) -> Found:
         rows += _orders(f"epsilon {epsilon:g}", scales)
         rows.append(_group_as_printed(epsilon))
         if "GK16" not in scales:
-            rows.append(Row(f"epsilon {epsilon:g}: GK16", "not applicable", "not applicable", "claim"))
+            rows.append(Row(f"epsilon {epsilon:g}: GK16", _REFUSED, _REFUSED, "claim"))
         if "MQMApprox" not in scales:
             about = f"epsilon {epsilon:g}: MQMApprox"
-            rows.append(_household(about, "not applicable", "MQMApprox", epsilon, why=_no_approx(chain)))
+            rows.append(_household(about, _REFUSED, "MQMApprox", epsilon, why=_no_approx(chain)))
     note = (
         f"{recording.ticks:,} minutes of another household than the paper's; {k} of 51 steps of 200 W occur. One "
         "histogram of everything; error is the expected sum of |noise| over all bins, relative to the readings. "
         "GroupDP's cells need no data: 51 bins with Laplace(2 / epsilon). The slides print 0.019 for MQM at epsilon 1."
     )
-    return Found(tuple(rows), (), (note,))
+    return Found(rows, notes=[note])

@@ -15,10 +15,9 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_exact
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.wasserstein import wasserstein_count
-from papers.bdp import point
+from papers.bdp import ADVERSARIES, point
 from papers.dphmm import TRIANGLE, VALUES
 from papers.influence_matrix import influence_scale
-from papers.ours import ADVERSARIES
 from papers.recordings import presence
 from papers.rows import Found, Row, Setting, Value
 from papers.w_event import SCHEMES, released, sampled_loss, stretch_loss
@@ -61,7 +60,7 @@ def counts(setting: Setting) -> Found:
         "(a,b)-influence curve turns a differentially private algorithm into a composable Pufferfish one, much better "
         "on Markov chains than prior work. Definitions were not rebuilt from that.",
     )
-    return Found(tuple(rows), (), notes)
+    return Found(rows, notes=notes)
 
 
 def _scales(q: float, r: float) -> Iterator[tuple[str, Value]]:
@@ -101,7 +100,7 @@ def stretches(setting: Setting) -> Found:
         f"blocks of {_BLOCK} minutes, in streams of four hours, for every choice of blocks, near their middle. The "
         "last two of each are for streams without end.",
     )
-    return Found(tuple(rows), (), notes)
+    return Found(rows, notes=notes)
 
 
 def errors(setting: Setting) -> Found:
@@ -145,7 +144,7 @@ def errors(setting: Setting) -> Found:
         "the ticks of the stretch, whatever earlier windows left unspent. Absorption cannot gain, and half of epsilon "
         "goes to the comparison.",
     )
-    return Found(tuple(rows), (), notes)
+    return Found(rows, notes=notes)
 
 
 def _sums(blocks: Floats, ticks: int) -> Floats:
@@ -190,7 +189,7 @@ def crowd(setting: Setting) -> Found:
         "others were at hand (github.com/pumpkinbo/LDP-IDS, github.com/ZJU-DAILY/RetraSyn). Here each answers by "
         "randomised response, without its adaptive part.",
     )
-    return Found(tuple(rows), (), notes)
+    return Found(rows, notes=notes)
 
 
 def policy_graphs(setting: Setting) -> Found:
@@ -218,4 +217,4 @@ def policy_graphs(setting: Setting) -> Found:
         "rule is of its authors' code (github.com/tkgsn/PGLP), which sums areas without the sign that DPHMM algorithm "
         "3 got wrong. The paper's text beyond the abstract was not at hand.",
     )
-    return Found(rows, (), notes)
+    return Found(rows, notes=notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -22,17 +23,16 @@ from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
 from papers.attacked import attack_classes, two_states
 from papers.baselines import baselines
-from papers.bdp import point
+from papers.bdp import ADVERSARIES, point
 from papers.influence_matrix import influence_scale
 from papers.recordings import HEARTS, States, activity, heart, power, presence
-from papers.rows import Chart, Found, Line, Row, Setting, at_most
+from papers.rows import Chart, Found, Line, Row, Setting, at_most, lines_through
 
-__all__ = ["ADVERSARIES", "attackers", "calibrations", "noise", "truth"]
+__all__ = ["attackers", "calibrations", "noise", "truth"]
 
 _EPSILON = 1.0
 _WINDOW = 60
 _FEW_STATES = 4
-ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 
 
 def _binary(setting: Setting) -> dict[str, States]:
@@ -49,15 +49,15 @@ def noise(setting: Setting) -> Found:
     if not setting.quick:
         recordings["power"] = power(setting.recordings)
     rows = []
-    columns: dict[str, list[tuple[float, float]]] = {}
+    columns = defaultdict[str, list[tuple[float, float]]](list)
     for number, (name, recording) in enumerate(recordings.items(), 1):
         setting.progress(name)
         for mechanism, scale in _scales(recording):
             about = f"{name} ({recording.k} states, {recording.ticks:,} ticks): {mechanism}"
             rows.append(Row(about, "no noise is enough" if scale is None else scale))
             if scale is not None:
-                columns.setdefault(mechanism, []).append((float(number), scale))
-    lines = tuple(Line.through(mechanism, points, joined=False) for mechanism, points in columns.items())
+                columns[mechanism].append((float(number), scale))
+    lines = lines_through(columns, joined=False)
     names = ", ".join(f"{number} {name}" for number, name in enumerate(recordings, 1))
     chart = Chart("Noise of a count at epsilon 1", names, "Laplace scale, ticks", lines, log_y=True)
     notes = (
@@ -65,7 +65,7 @@ def noise(setting: Setting) -> Found:
         "promises nothing of these. GroupDP, MQM and GK16 are for one release of everything, and Wasserstein for one "
         f"count of {_WINDOW} ticks, ever. Ours is for counts of all windows of a stream without an end.",
     )
-    return Found(tuple(rows), (chart,), notes)
+    return Found(rows, [chart], notes)
 
 
 def _scales(recording: States) -> Iterator[tuple[str, float | None]]:
@@ -121,7 +121,7 @@ def calibrations(setting: Setting) -> Found:
                     rows.append(at_most(about, lost, epsilon, why, case="erratum-bdp-theorem-2", computed=False))
     chart = _real_epsilons()
     note = "Of each recording's mean chain: what is lost if the recording were that chain."
-    return Found(tuple(rows), (chart,), (note,))
+    return Found(rows, [chart], [note])
 
 
 def _real_epsilons() -> Chart:
@@ -129,13 +129,13 @@ def _real_epsilons() -> Chart:
     q, r = 0.0893, 0.1092
     chains = point(q, r)
     nominal = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-    lines: dict[str, list[float]] = {"nominal": list(nominal)}
+    losses = defaultdict[str, list[float]](list, nominal=[*nominal])
     for epsilon in nominal:
         for baseline in baselines(chains, epsilon):
             real = baseline.real(chains, "informed")
-            lines.setdefault(baseline.name, []).append(math.nan if real is None else real.epsilon)
-    drawn = tuple(Line(name, nominal, tuple(values)) for name, values in lines.items())
-    return Chart("Real against nominal epsilon, q = .0893, r = .1092", "nominal epsilon", "real epsilon", drawn)
+            losses[baseline.name].append(math.nan if real is None else real.epsilon)
+    lines = [Line(name, nominal, values) for name, values in losses.items()]
+    return Chart("Real against nominal epsilon, q = .0893, r = .1092", "nominal epsilon", "real epsilon", lines)
 
 
 _BASELINES = (None, 300, 100, 30)
@@ -147,7 +147,7 @@ def _hearts(recordings: Path, quick: bool) -> Iterator[tuple[str, str, Ints, Int
     for name in HEARTS[:1] if quick else HEARTS:
         readings = read_readings(recordings / f"hr_sleep_{name}.csv.gz", ReadOptions(column="value"))
         for ticks in _BASELINES[1:2] if quick else _BASELINES:
-            words, states = two_states(readings, ticks, None)
+            words, states = two_states(readings, ticks)
             yield name, words, states, readings.segments
 
 
@@ -179,7 +179,7 @@ def attackers(setting: Setting) -> Found:
         "learns habits and moves furthest; no epsilon is about him. With both states as likely, "
         f"epsilon 1 allows a success of {ceiling:.3f}."
     )
-    return Found(tuple(rows), (), (note,))
+    return Found(rows, notes=[note])
 
 
 def truth(setting: Setting) -> Found:
@@ -192,16 +192,15 @@ def truth(setting: Setting) -> Found:
     for name, recording in presence(setting.recordings).items():
         if not setting.quick:
             rows += _price(name, recording, factors)
-    numbers = tuple(float(number) for number in range(1, len(factors) + 1))
-    scales = list(zip(*factors.values(), strict=True))
-    names = ("mean chain, ignorant", "mean chain, informed", "mean chain, universal", "every stretch, universal")
-    lines = tuple(Line(name, numbers, scale, joined=False) for name, scale in zip(names, scales, strict=True))
+    numbers = [float(number) for number in range(1, len(factors) + 1)]
+    names = [*(f"mean chain, {adversary}" for adversary in ADVERSARIES), "every stretch, universal"]
+    lines = [Line(name, numbers, scales, joined=False) for name, *scales in zip(names, *factors.values(), strict=True)]
     chart = Chart("Noise of a count at epsilon 1", ", ".join(factors), "Laplace scale, ticks", lines, log_y=True)
     note = (
         "A bound is proven if the readings are in the class. The mean chain is one chain, which no recording here is. "
         "The class of every stretch covers all but 2 % of the local transitions, and chains that change between them."
     )
-    return Found(tuple(rows), (chart._replace(x_axis="recordings, in the order of the table"),), (note,))
+    return Found(rows, [chart._replace(x_axis="recordings, in the order of the table")], [note])
 
 
 def _price(about: str, recording: States, factors: dict[str, list[float]]) -> list[Row]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["Basis", "Chart", "Drawing", "Found", "Line", "Row", "Setting", "Target", "Value", "at_most"]
+__all__ = [
+    *("Basis", "Chart", "Drawing", "Found", "Line", "Row", "Setting", "Target", "Value"),
+    *("at_most", "lines_through"),
+]
 
 Value: TypeAlias = float | str
 Basis = Literal["printed", "formula", "claim", "log", "in kind", "picture", "other data", "ours"]
@@ -72,8 +75,8 @@ class Line(NamedTuple):
     """Points (x, y) of a chart, joined or not."""
 
     name: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
+    x: Sequence[float]
+    y: Sequence[float]
     joined: bool = True
 
     @classmethod
@@ -83,13 +86,18 @@ class Line(NamedTuple):
         return cls(name, xs, ys, joined)
 
 
+def lines_through(points: Mapping[str, Iterable[tuple[float, float]]], *, joined: bool = True) -> list[Line]:
+    """The lines of some names, each through its points (x, y)."""
+    return [Line.through(name, some, joined=joined) for name, some in points.items()]
+
+
 class Chart(NamedTuple):
     """Lines over two axes, each linear or logarithmic."""
 
     title: str
     x_axis: str
     y_axis: str
-    lines: tuple[Line, ...]
+    lines: Sequence[Line]
     log_x: bool = False
     log_y: bool = False
 
@@ -104,9 +112,9 @@ class Drawing(NamedTuple):
 class Found(NamedTuple):
     """Results of a target."""
 
-    rows: tuple[Row, ...]
-    pictures: tuple[Chart | Drawing, ...] = ()
-    notes: tuple[str, ...] = ()
+    rows: Sequence[Row]
+    pictures: Sequence[Chart | Drawing] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from fugu.privacy.bayes_net import BayesNet, BayesNode
 from fugu.privacy.chain_class import MarkovChain
 from papers.composition import joint_epsilon, joint_loss, sequence_epsilon, stacked, trajectory_loss
 from papers.dphmm import GRAPH, VALUES, chosen
-from papers.graphs import explicit
 from papers.quilts import model_distance
 from papers.rows import Found, Row, Setting, at_most
 from papers.window_releases import NoisyCount, answer_distributions, noisy, worst_ratio
@@ -56,20 +55,16 @@ def sequences(setting: Setting) -> Found:
     words = " and ".join(" ".join(map(str, states)) for states in (first, second))
     lost = trajectory_loss([loss] * len(first), first, second)
     bound = sequence_epsilon([epsilon] * len(first), [factor] * len(first))
-    rows = [
-        at_most(f"{about}: what {len(first)} points tell between states {words}", lost, bound),
-        *(
-            Row(f"{about}: what the first {ticks} of them tell", trajectory_loss([loss] * ticks, *some))
-            for ticks in range(1, len(first))
-            for some in [(first[:ticks], second[:ticks])]
-        ),
-    ]
+    rows = [at_most(f"{about}: what {len(first)} points tell between states {words}", lost, bound)]
+    for ticks in range(1, len(first)):
+        lost = trajectory_loss([loss] * ticks, first[:ticks], second[:ticks])
+        rows.append(Row(f"{about}: what the first {ticks} of them tell", lost))
     note = (
         "States count from 0. What is told between two sequences is exact for the example's table, and for a policy "
         "the most that any table does which a device accepts. The bound is theorem 7.2: epsilon times theorem 6.3's "
         "factor, added up over ticks. No bound of sequences stays below a limit: one tick after another is told."
     )
-    return Found((*rows, *_queries()), (), (note,))
+    return Found([*rows, *_queries()], notes=[note])
 
 
 def _queries() -> Iterable[Row]:
@@ -79,10 +74,11 @@ def _queries() -> Iterable[Row]:
     tables = [
         build_table(hull, values, np.ones(4, dtype=np.bool_), 1.0) for hull, values in zip(hulls, queries, strict=True)
     ]
-    both = float(joint_loss([table_loss(table.weights) for table in tables]).max())
-    yield at_most(
-        "two queries, all pairs protected, epsilon 1 each: both together", both, joint_epsilon([graph] * 2, [1, 1])
+    both, bound = (
+        float(joint_loss([table_loss(table.weights) for table in tables]).max()),
+        joint_epsilon([graph] * 2, [1, 1]),
     )
+    yield at_most("two queries, all pairs protected, epsilon 1 each: both together", both, bound)
     values = stacked(*queries)
     single = build_table(graph_hull(values, graph), values, np.ones(4, dtype=np.bool_), 2.0)
     yield Row("the same as one stacked query at epsilon 2", float(table_loss(single.weights).max()))
@@ -105,18 +101,15 @@ def adversaries(setting: Setting) -> Found:
         about = f"a count of {ticks} ticks, noise for epsilon 1 under the assumed chain"
         rows.append(at_most(f"{about}: lost to who believes the other", lost, 1.0 + 2.0 * delta))
     rows += [Row(f"Delta of {ticks} ticks", model_distance(assumed, actual, ticks)) for ticks in (2, 10, 100)]
-    rows.append(Row("endless stream: lost to who believes the other, by the accountant", _endless(actual, rate)))
+    endless_loss = ChainAccountant((actual,)).loss(rate).epsilon
+    rows.append(Row("endless stream: lost to who believes the other, by the accountant", endless_loss))
     rows.append(Row("scale of a count for epsilon 1: the assumed chain", 1.0 / rate))
     rows.append(Row("the same: a class of both chains", together))
     note = (
         "Delta grows with the length, so its bound is useless for a stream. A class of both chains costs the noise of "
         "the worse one. Counted are ticks in the last state."
     )
-    return Found(tuple(rows), (), (note,))
-
-
-def _endless(chain: MarkovChain, rate: float) -> float:
-    return ChainAccountant((chain,)).loss(rate).epsilon
+    return Found(rows, notes=[note])
 
 
 def _given(file: Path | None) -> tuple[list[list[float]], list[list[float]]] | None:
@@ -194,14 +187,12 @@ def fields(setting: Setting) -> Found:
         weights = np.exp(2.0 * coupling * alike)
         joint = (weights / weights.sum()).reshape((2,) * size)
         scale = field(joint, edges).quilt_scale(1.0)
-        about = f"ring of {size}, coupling {coupling:g}"
+        about, lost = f"ring of {size}, coupling {coupling:g}", _lost(joint, states, scale.scale)
         rows.append(Row(f"{about}: scale of a count by quilts, {', '.join(scale.quilt) or 'none'}", scale.scale))
-        rows.append(
-            at_most(f"{about}: what that noise really loses", _lost(joint, states, scale.scale), 1.0, computed=False)
-        )
+        rows.append(at_most(f"{about}: what that noise really loses", lost, 1.0, computed=False))
         rows.append(Row(f"{about}: scale of GroupDP", float(size)))
     note = "A ring is no tree, and has no directed network with the same independences: its quilts are by separation."
-    return Found(tuple(rows), (), (note,))
+    return Found(rows, notes=[note])
 
 
 def _lost(joint: Floats, states: np.ndarray, scale: float) -> float:
@@ -221,29 +212,22 @@ def _lost(joint: Floats, states: np.ndarray, scale: float) -> float:
 def beliefs(setting: Setting) -> Found:
     """A belief after a point: posterior over prior probability of a state, for any belief, epsilon 1."""
     rows = []
-    everyone, unit = chosen(), 1.0
     for name, graph in (("graph of example 5.1", GRAPH), ("complete graph", complete(6))):
         hull = graph_hull(VALUES, graph)
-        weights = build_table(hull, VALUES, everyone, unit).weights.astype(np.float64)
-        ratios = (
-            weights[:, None, :] / weights[None, :, :]
-        )  # a belief that is all but certain of j: posterior over prior
-        pairs = explicit(6, [(a, b) for a, b in product(range(6), repeat=2) if a < b and graph[a, b]])
+        weights = build_table(hull, VALUES, chosen(), 1.0).weights.astype(np.float64)
+        # posterior over prior for a belief that is all but certain of j
+        ratios = weights[:, None, :] / weights[None, :, :]
         factor = math.ceil(hull.largest_gauge(VALUES))
-        near = float(np.log(ratios[pairs].max()))
-        rows.append(at_most(f"{name}: ln of the most, beliefs on two joined states", near, unit, computed=False))
+        near = float(np.log(ratios[graph].max()))
+        rows.append(at_most(f"{name}: ln of the most, beliefs on two joined states", near, 1.0, computed=False))
         anyone = float(np.log(ratios.max()))
-        rows.append(at_most(f"{name}: ln of the most, any belief; epsilon times the factor", anyone, factor * unit))
-        rows.append(Row(f"{name}: ln of the most, all six states as likely", _moved(weights)))
+        rows.append(at_most(f"{name}: ln of the most, any belief; epsilon times the factor", anyone, float(factor)))
+        evenly = float(np.log((weights / weights.mean(axis=0)).max()))
+        rows.append(Row(f"{name}: ln of the most, all six states as likely", evenly))
     note = (
         "Definition 10.9, adversarial privacy: no output makes a state of the set more than e^epsilon times as likely "
         "as it was. For every belief on a set of states that is epsilon for all of its pairs. The reason: a belief can "
         "be all but certain of any other state. A policy graph gives it with epsilon only for beliefs on joined "
         "states, the complete graph for all."
     )
-    return Found(tuple(rows), (), (note,))
-
-
-def _moved(weights: Floats) -> float:
-    """The logarithm of the most that an output multiplies a state's probability by, from equal ones."""
-    return float(np.log((weights / weights.mean(axis=0)).max()))
+    return Found(rows, notes=[note])

@@ -64,7 +64,7 @@ def _target(name: str, find: Callable[[Setting], Found | Iterable[Row]]) -> Targ
 
     def find_rows(setting: Setting) -> Found:
         result = find(setting)
-        return result if isinstance(result, Found) else Found(tuple(result))
+        return result if isinstance(result, Found) else Found([*result])
 
     return Target(name, (find.__doc__ or "").partition("\n")[0], find_rows)
 

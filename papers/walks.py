@@ -28,7 +28,6 @@ __all__ = [
     "paths",
     "schedule",
     "step_of",
-    "successors",
     "table_of",
     "walk_over",
 ]
@@ -96,11 +95,6 @@ class Schedule(NamedTuple):
         return tick if tick < self.start else self.start + (tick - self.start) % self.period
 
 
-def successors(constraint: Bools, transition: ArrayLike) -> Bools:
-    """C_{t+1}, N booleans: the states that can follow from one of C_t; a step is possible if its entry is above 0."""
-    return reachable(constraint, transition)
-
-
 def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> Schedule:
     """The run-in and the cycle of all constraint sets of a stream, known before it starts.
 
@@ -121,7 +115,7 @@ def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -
             raise GraphError(f"the constraint sets do not repeat within {longest} ticks")
         seen[key] = len(sets)
         sets.append(current)
-        current = successors(current, possible)
+        current = reachable(current, possible)
     return Schedule(tuple(sets), seen[key])
 
 

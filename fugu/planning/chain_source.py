@@ -16,8 +16,7 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import class_of
 from fugu.privacy.accountant.finite import KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES
-from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
-from fugu.privacy.chain_fit import matrix_rows
+from fugu.privacy.chain_class import ChainClassError, MarkovChain, matrix_rows, read_chains
 from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.learned_class import LearnedModel
 
@@ -95,7 +94,7 @@ def _read_model(model: type[_Model], path: Path) -> _Model:
 
 def _declared_source(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
     """The class of declared chains: intervals of q and r if there are two states, else a bound on their odds ratios."""
-    rows = [tuple(tuple(float(p) for p in row) for row in chain.transition) for chain in chains]
+    rows = [matrix_rows(chain.transition) for chain in chains]
     chain_words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
     note = f"class of chains: {chain_words}"
     if all(chain.is_stationary for chain in chains):

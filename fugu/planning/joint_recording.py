@@ -23,7 +23,7 @@ from fugu.contract.discretisers import Discretiser
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question, choose_states
 from fugu.planning.states import states_of
-from fugu.privacy.chain_fit import matrix_rows
+from fugu.privacy.chain_class import matrix_rows
 from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.covering_class import smooth_counts, smooth_pair_counts
 from fugu.privacy.transitions import transition_matrix

@@ -31,7 +31,7 @@ from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader, make_policy
 from fugu.planning.question import protected_ticks
 from fugu.planning.window_plan import WantedWindow, shares_of
-from fugu.privacy.chain_fit import matrix_rows
+from fugu.privacy.chain_class import matrix_rows
 from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.randomised_response import Utility, allowed_ratios, assess, rate_table
 

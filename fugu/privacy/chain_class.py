@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from fugu.chains.arrays import Bools, Floats
+from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.model import stationary_distribution
 from fugu.contract._document import Document
 from fugu.contract.chains import ChainClass, odds_ratio
@@ -34,6 +34,7 @@ __all__ = [
     "ReleaseClass",
     "Start",
     "follow_steps",
+    "matrix_rows",
     "mechanism_chains",
     "read_chains",
     "stationary_distribution_of",
@@ -163,6 +164,11 @@ ReleaseClass: TypeAlias = ChainClass | ListedChains
 def mechanism_chains(chains: ReleaseClass) -> Chains:
     """Return a release's class in the form that mechanisms take."""
     return chains.chains if isinstance(chains, ListedChains) else chains
+
+
+def matrix_rows(matrix: Floats | Ints) -> tuple[tuple[Any, ...], ...]:
+    """Return the rows of a matrix (n, m) as a file or a policy has them."""
+    return tuple(map(tuple, matrix.tolist()))
 
 
 def follow_steps(is_reachable: Bools, is_step: Bools) -> Bools:

@@ -13,13 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-from fugu.chains.arrays import Floats, Ints
-from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.chain_model import ChainModel, Counts, Matrix, StreamStates, Stretches, shown_states
+from fugu.chains.arrays import Ints
+from fugu.privacy.chain_class import ChainClassError, matrix_rows
+from fugu.privacy.chain_model import ChainModel, Counts, StreamStates, Stretches, shown_states
 from fugu.privacy.covering_class import CoveringClass, covering_class, local_transitions, stretch_lengths
 from fugu.privacy.transitions import count_transitions, count_triples, order_test
 
-__all__ = ["fit", "joint_states", "matrix_rows"]
+__all__ = ["fit", "joint_states"]
 
 
 _WARNING = (
@@ -70,7 +70,7 @@ def fit(
         longest_segment=int(np.unique(segments, return_counts=True)[1].max()),
         period_seconds=period_seconds,
         shows=shows,
-        counts=_count_rows(counts),
+        counts=matrix_rows(counts),
         chains=None if covering is None else covering.chains,
         refused=refusal,
         alone=tuple(_odds_bound(column, segments) for column in states.T) if len(streams) > 1 else (),
@@ -90,7 +90,7 @@ def joint_states(states: Ints, streams: Sequence[StreamStates]) -> tuple[Counts,
     rows, state_indices = np.unique(states, axis=0, return_inverse=True)
     if len(rows) > _MOST:
         raise ChainClassError(f"there are {len(rows)} joint states; at most {_MOST} are allowed: take fewer states")
-    return _count_rows(rows), state_indices.reshape(-1).astype(np.int64)
+    return matrix_rows(rows), state_indices.reshape(-1).astype(np.int64)
 
 
 def _state_pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[Ints, Ints, Counts]:
@@ -127,13 +127,3 @@ def _odds_bound(states: Ints, segments: Ints) -> float | None:
 def _stretches(covering: CoveringClass) -> Stretches:
     lengths = covering.lengths
     return Stretches(shortest=lengths[0].length, longest=lengths[-1].length, covered=covering.share())
-
-
-def _count_rows(counts: Ints) -> Counts:
-    """Convert whole numbers (n, m) to the form of a file."""
-    return tuple(tuple(int(n) for n in row) for row in counts)
-
-
-def matrix_rows(probabilities: Floats) -> Matrix:
-    """Convert probabilities (n, m) to the form of a file."""
-    return tuple(tuple(float(p) for p in row) for row in probabilities)

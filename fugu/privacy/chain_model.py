@@ -49,6 +49,7 @@ __all__ = [
     "ModelFile",
     "StreamStates",
     "Stretches",
+    "check_class",
     "covered_words",
     "shown_states",
 ]
@@ -116,6 +117,14 @@ class ModelFile(Document):
             raise ChainClassError(first_problem(error, cls.called)) from None
 
 
+def check_class(chains: BinaryChains | BoundedChains | None, refused: str | None, states: int) -> None:
+    """Raise ValueError unless a file has a class of chains with this number of states, or the reason why not."""
+    if (chains is None) == (refused is None):
+        raise ValueError("chains or refused: one of them is null")
+    if chains is not None and chains.states != states:
+        raise ValueError(f"the class of chains has {chains.states} states, not {states}")
+
+
 MOST_STREAMS = 3
 _State = Annotated[int, Field(ge=0, le=254)]
 
@@ -180,10 +189,7 @@ class ChainModel(ModelFile):
             raise ValueError("order 2 is for one stream")
         if streams == 1 and self.shows != shown_states(self.streams[0].states, self.order):
             raise ValueError("one stream has all its states, or all pairs of them, the one before first")
-        if (self.chains is None) == (self.refused is None):
-            raise ValueError("chains or refused: one of them is null")
-        if self.chains is not None and self.chains.states != size:
-            raise ValueError(f"the class of chains has {self.chains.states} states, not {size}")
+        check_class(self.chains, self.refused, size)
         if self.chains is not None and self.stretches is None:
             raise ValueError("stretches are null, and there is a class")
         return self

@@ -51,7 +51,7 @@ from fugu.contract._document import Document
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.topics import NAME_PATTERN
-from fugu.privacy.chain_model import Matrix, ModelFile
+from fugu.privacy.chain_model import Matrix, ModelFile, check_class
 from fugu.privacy.covering_class import bounded_class
 
 __all__ = ["Deviations", "LearnedClass", "LearnedModel", "learned_class", "log_ratios", "transition_of"]
@@ -114,10 +114,7 @@ class LearnedModel(ModelFile):
                 raise ValueError(f"every matrix needs {self.states} rows of {self.states} numbers")
         if len(self.discretiser.states) != self.states:
             raise ValueError(f"the discretiser has {len(self.discretiser.states)} states, not {self.states}")
-        if (self.chains is None) == (self.refused is None):
-            raise ValueError("chains or refused: one of them is null")
-        if self.chains is not None and self.chains.states != self.states:
-            raise ValueError(f"the class of chains has {self.chains.states} states, not {self.states}")
+        check_class(self.chains, self.refused, self.states)
         return self
 
 

@@ -324,18 +324,16 @@ def mqm_approx(
     # lemma 4.9: on a long window the middle node decides; on a short one a node may do with a single width
     if length is None or length >= fast_path_length(chain_mixing, epsilon):
         return middle_quilt._replace(scale=middle_quilt.scale * _UP)
-    worst_quilt: QuiltScale | None = None
+    worst_quilt = middle_quilt._replace(scale=0.0)
     for node in range((length + 1) // 2, 0, -1):
         for tick in {node, length + 1 - node}:
-            scale_floor = worst_quilt.scale if worst_quilt is not None else 0.0
             quilt = _best_width(
-                chain_mixing, epsilon, tick - 1, length - tick, empty_scale, stationary, scale_floor=scale_floor
+                chain_mixing, epsilon, tick - 1, length - tick, empty_scale, stationary, scale_floor=worst_quilt.scale
             )
-            if worst_quilt is None or quilt.scale > worst_quilt.scale:
+            if quilt.scale > worst_quilt.scale:
                 worst_quilt = quilt._replace(node=tick)
-        if worst_quilt is not None and worst_quilt.scale >= middle_quilt.scale:
+        if worst_quilt.scale >= middle_quilt.scale:
             break
-    assert worst_quilt is not None
     return worst_quilt._replace(scale=worst_quilt.scale * _UP)
 
 

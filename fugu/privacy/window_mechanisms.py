@@ -30,7 +30,7 @@ from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.windows import Composing, covers, lawful_scale
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, with_start
-from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
+from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start, matrix_rows
 from fugu.privacy.quilts import QuiltScale, corner_chains, group_dp_scale, mqm_approx, mqm_exact, quilt_accountant
 from fugu.privacy.wasserstein import wasserstein_states
 
@@ -61,7 +61,7 @@ def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
     """
     if not isinstance(chains, tuple):
         return chains
-    rows = tuple(tuple(tuple(float(p) for p in row) for row in chain.transition) for chain in chains)
+    rows = [matrix_rows(chain.transition) for chain in chains]
     if adversary == "universal":
         try:
             return BoundedChains(states=chains[0].states, odds_ratio=max(map(odds_ratio, rows)))
@@ -189,14 +189,14 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
 def least_noise(request: WindowRequest) -> WindowNoise:
     """Return the least noise of a mechanism that composes; FuguError if there is none."""
     noises: list[WindowNoise] = []
-    problem: FuguError | None = None
+    problems: list[FuguError] = []
     for mechanism in COMPOSING if request.adversary == "ignorant" else COMPOSING[:1]:
         try:
             noises.append(window_noise(request, mechanism))
         except FuguError as error:
-            problem = problem or error
+            problems.append(error)
     if not noises:
-        raise problem or ChainClassError("there is no mechanism")
+        raise problems[0]
     return min(noises, key=lambda noise: noise.scale)
 
 
@@ -315,9 +315,10 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     bound = StretchBound(tick_loss, 1, rate, equal_leakages=symmetric, known_elsewhere=request.adversary != "ignorant")
     rows = bound.rows(period_us)
     if (length := request.length) is not None:
-        window_loss, window_floor = bound.epsilon(length), bound.floor(length)
-        cut_rows = (row._replace(ticks=length, epsilon=window_loss, floor=window_floor) for row in rows)
-        rows = tuple(row if row.ticks <= length else cut_row for row, cut_row in zip(rows, cut_rows, strict=True))
+        loss, floor = bound.epsilon(length), bound.floor(length)
+        rows = tuple(
+            row if row.ticks <= length else row._replace(ticks=length, epsilon=loss, floor=floor) for row in rows
+        )
     return PlannedNoise(noise, accepted_scale, device_class, accepted_scale > scale, rows)
 
 

@@ -21,7 +21,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import instant, instant_text
-from fugu.privacy.chain_fit import matrix_rows
+from fugu.privacy.chain_class import matrix_rows
 from fugu.privacy.learned_class import Deviations, LearnedClass, LearnedModel, learned_class, log_ratios, transition_of
 from gateway.history.smoothing import blocks
 from gateway.history.stored import Piece, Span, SymbolStream, tick_times

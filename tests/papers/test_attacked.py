@@ -37,7 +37,7 @@ def trials(name: str, *baselines: int | None) -> list[dict[str, Any]]:
     readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz")
     rows = []
     for baseline in baselines:
-        state, states = two_states(readings, baseline, None)
+        state, states = two_states(readings, baseline)
         for chains, outcome in attack_classes(readings.source, states, readings.segments, 1.0):
             rows.append(
                 {
@@ -128,7 +128,7 @@ ORDINARY = NoiseTable.binary(*[round(2**32 / (1 + math.e))] * 2)
 
 def night(name, baseline):
     readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz", ReadOptions(column="value"))
-    return two_states(readings, baseline, None)[1], readings.segments
+    return two_states(readings, baseline)[1], readings.segments
 
 
 @pytest.mark.long

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fugu.chains.tracking import reachable
 from fugu.places.graphs import GraphError, delta_set, surrogates
 from papers.graphs import within_radius
-from papers.walks import schedule, successors
+from papers.walks import schedule
 from tests.support.dphmm_cases import GOLDEN, grid, states
 
 MATRIX = np.array(GOLDEN["forward_example"]["M"])
@@ -17,7 +18,7 @@ def test_constraints_of_the_forward_example() -> None:
     """At the paper's tick 1 the constraint is what follows from the starting state."""
     current = states(6, 1)
     for step in GOLDEN["forward_example"]["steps"]:
-        current = successors(current, MATRIX)
+        current = reachable(current, MATRIX)
         assert [state + 1 for state in np.flatnonzero(current)] == step["C"]
 
 
@@ -41,7 +42,7 @@ def test_a_schedule_repeats_after_its_run_in() -> None:
     current = np.arange(7) == 0
     for tick in range(40):
         assert np.array_equal(plan.at(tick), current)
-        current = successors(current, transition)
+        current = reachable(current, transition)
 
 
 def test_a_full_start_keeps_every_state_that_has_a_predecessor() -> None:
@@ -55,7 +56,7 @@ def test_a_step_too_unlikely_for_floating_point_is_still_a_step() -> None:
     assert schedule(np.arange(3) == 0, transition).at(2).all()
     belief = np.array([1.0, 0.0, 0.0]) @ tiny @ np.diag([0.0, 1.0, 0.0]) @ tiny
     assert belief[2] == 0.0
-    assert successors(successors(np.arange(3) == 0, tiny), tiny).tolist() == [True, True, True]
+    assert reachable(reachable(np.arange(3) == 0, tiny), tiny).tolist() == [True, True, True]
 
 
 @pytest.mark.parametrize("delta", ["0.01", "0.05", "0.2"])

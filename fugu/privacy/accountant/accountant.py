@@ -313,9 +313,8 @@ def chain_loss(chain: MarkovChain, rate: Floats, adversary: Adversary, length: i
     if chain.states > EXACT_STATES and chain.is_stationary and adversary != "universal":
         bound = endless_bound(chain, rate, adversary)
         if bound is not None and (length is None or bound <= length * float(rate.max())):
-            class_words = f"1 chain of {chain.states} states, started stationary"
             name = "quilts" if adversary == "informed" else "local linear programmes"
-            return ChainLoss(bound, adversary, name, class_words, length)
+            return ChainLoss(bound, adversary, name, class_of((chain,)).words, length)
     if length is None and chain.states > 2 and not chain.is_stationary and adversary != "universal":
         return _any_start_loss(chain, rate, adversary)
     loss = ChainAccountant((chain,)).loss(rate, adversary, length)
@@ -327,9 +326,8 @@ def chain_loss(chain: MarkovChain, rate: Floats, adversary: Adversary, length: i
 
 def _any_start_loss(chain: MarkovChain, rate: Floats, adversary: Adversary) -> ChainLoss:
     """Return the least known bound on an endless stream of many states that does not start stationary."""
-    class_words = f"1 chain of {chain.states} states, started {'anyhow' if chain.initial is None else 'as given'}"
+    least_loss = ChainLoss(math.inf, adversary, "none", class_of((chain,)).words, None)
     any_start_epsilon = any_start_bound(chain, rate, adversary)
-    least_loss = ChainLoss(math.inf, adversary, "none", class_words, None)
     if any_start_epsilon is not None:
         least_loss = replace(least_loss, epsilon=any_start_epsilon, bound="any start")
     if chain.states <= EXACT_STATES and (chain.initial is not None or chain.transition.min() > 0.0):

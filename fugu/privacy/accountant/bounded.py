@@ -22,7 +22,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.losses import OUTWARD, UNIT, WIDE, Adversary, exp_up
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
-from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
+from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start, matrix_rows
 from fugu.privacy.quilts import corner_chains
 
 __all__ = [
@@ -97,8 +97,7 @@ def decimated_bounded(chains: BoundedChains, step: int) -> BoundedChains:
     ratio = decimated_odds_ratio(chains.odds_ratio, step)
     if chains.transition is None:
         return BoundedChains(states=chains.states, odds_ratio=ratio)
-    power = decimated_transition(np.array(chains.transition), step)
-    transition = tuple(tuple(float(p) for p in row) for row in power)
+    transition = matrix_rows(decimated_transition(np.array(chains.transition), step))
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
 
 
