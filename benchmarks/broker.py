@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -26,12 +26,16 @@ from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, Settings
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
+
+from tests.support.brokers import free_port, wait_until
+
 FRAME = 74
 SHIPPED = "autosave_interval 0\n"
 BEFORE = "autosave_on_changes true\nautosave_interval 1\n"
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     options = command_line(__doc__).parse_args()
     figures = {
@@ -40,17 +44,13 @@ def main() -> int:
         for frames in sizes
     }
     show(figures, as_json=options.json)
-    return 0
 
 
 def written(saving: str, frames: int) -> float:
     """Bytes that a broker writes for so many frames that wait, over their size."""
     with tempfile.TemporaryDirectory(dir=".") as place:
         folder = Path(place).resolve()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        settings = Settings(fleet="home", hosts=("127.0.0.1",), port=port, bind="127.0.0.1", in_place=True)
+        settings = Settings(fleet="home", hosts=("127.0.0.1",), port=free_port(), bind="127.0.0.1", in_place=True)
         deployed = BrokerFolder.create(folder / "broker", settings, datetime.now(UTC))
         clients = {role: _account(folder, deployed, role) for role in ("gateway", "watch")}
         configuration = deployed.path / "mosquitto.conf"
@@ -71,8 +71,7 @@ def written(saving: str, frames: int) -> float:
                 while number - len(acknowledged) > 50:
                     time.sleep(0.001)
                 watch.publish(topic, os.urandom(FRAME))
-            while len(acknowledged) < frames:
-                time.sleep(0.001)
+            wait_until(lambda: len(acknowledged) >= frames, "all acknowledgements")
             assert all(acknowledged), "the broker denies it"
             running = _written(broker.pid) - before
             watch.stop()
@@ -94,8 +93,7 @@ def _account(folder: Path, deployed: BrokerFolder, role: str) -> Broker:
 def _connected(link: Link) -> Link:
     """Start a connection, and wait until its subscription must have arrived."""
     link.start()
-    while not link.connected:
-        time.sleep(0.01)
+    wait_until(lambda: link.connected, "a connection")
     time.sleep(0.5)
     return link
 
@@ -106,4 +104,4 @@ def _written(process: int) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -291,7 +290,7 @@ def table(columns: list[str], rows: list[list[str]]) -> None:
     print(table_head(columns), *map(table_row, rows), sep="\n", end="\n\n", flush=True)
 
 
-def simulation(count: int, seed: int) -> int:
+def simulation(count: int, seed: int) -> None:
     """The share of truths that are inside, and with more than epsilon 1."""
     rows = []
     for kind in KINDS:
@@ -321,10 +320,9 @@ def simulation(count: int, seed: int) -> int:
             numbers = [f"{middle:.2f}, {most:.2f}", f"{np.median(relative):.2f}"]
             rows.append([f"{kind} ({len(each)})", name, *shares, *numbers])
     table(["truth", "class", "inside", "real epsilon above 1", "median, 90 %", "noise"], rows)
-    return 0
 
 
-def main() -> int:
+def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
@@ -333,7 +331,8 @@ def main() -> int:
     options = parser.parse_args()
     say_machine()
     if options.truths:
-        return simulation(options.truths, options.seed)
+        simulation(options.truths, options.seed)
+        return
     donors = [recording for file in options.files or FILES for recording in recordings(file)]
     later, rows = [], []
     for name, _, data in donors:
@@ -379,8 +378,7 @@ def main() -> int:
         beyond = [judgement.own for judgement in some if judgement and judgement.own > 1.0]
         if beyond:
             print(f"covering (built), {who}, where above 1: median {np.median(beyond):.2f}, largest {max(beyond):.2f}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.support.clusters import lose_nodes
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     parser = command_line(__doc__)
     parser.add_argument("--shards", type=int, default=6)
@@ -27,8 +27,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         show(lose_nodes(Path(folder), shards=options.shards, devices=options.devices), as_json=options.json)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -73,7 +73,7 @@ requestAnimationFrame(next);
 """
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     parser = command_line(__doc__)
     parser.add_argument("--devices", type=int, default=10_000)
@@ -81,7 +81,6 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10, help="pairs of them")
     options = parser.parse_args()
     show(measured(options.devices, options.frames, options.rounds), as_json=options.json)
-    return 0
 
 
 def measured(devices: int, frames: int, rounds: int) -> dict[str, object]:
@@ -335,4 +334,4 @@ def _open_pages(site: Site, pages: int) -> Iterator[threading.Thread]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -31,11 +31,10 @@ ROUNDS = 7
 FORBIDDEN = ("numpy", "numba", "scipy", "pydantic", "typer", "rich")
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     options = command_line(__doc__).parse_args()
     show({**per_reading(), **running_agent()}, as_json=options.json)
-    return 0
 
 
 def per_reading() -> dict[str, float | str]:
@@ -123,4 +122,4 @@ def _run_agent(folder: Path, broker: Broker) -> tuple[float, float, float, list[
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -90,12 +90,11 @@ print(time.ticks_diff(time.ticks_us(), begin) / 1000)
 """
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     options = command_line(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         show(_figures(Path(folder)), as_json=options.json)
-    return 0
 
 
 def _figures(folder: Path) -> dict[str, float | str]:
@@ -189,4 +188,4 @@ def _least(folder: Path, code: str, low: int, high: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

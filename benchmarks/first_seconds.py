@@ -35,7 +35,7 @@ return [
 """
 
 
-def main() -> int:
+def main() -> None:
     """Run and print."""
     parser = command_line(__doc__)
     parser.add_argument("file", nargs="*", type=Path)
@@ -48,7 +48,6 @@ def main() -> int:
             environment["NUMBA_CACHE_DIR"] = folder
         shown = _tried(browser, [str(file) for file in options.file], environment, options.pictures)
     show({f"{name}: s": round(seconds, 1) for name, seconds in shown.items()}, as_json=options.json)
-    return 0
 
 
 def _tried(browser: Browser, files: list[str], environment: dict[str, str], pictures: Path | None) -> dict[str, float]:
@@ -81,4 +80,4 @@ def _tried(browser: Browser, files: list[str], environment: dict[str, str], pict
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

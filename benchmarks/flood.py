@@ -10,7 +10,6 @@ A repeat is measured in a recorder alone, with 100 and with 60,000 frames of a t
 from __future__ import annotations
 
 import socket
-import struct
 import sys
 import tempfile
 import threading
@@ -29,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that insta
 
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
+from tests.support.mqtt_packets import Publication, connect, publish
 from tests.support.scenes import Scene, frames, write_policies
 
 LOADS = {"alone": 0.0, "beside 1,000 messages a second": 1_000.0, "beside all that the broker takes": float("inf")}
@@ -36,7 +36,7 @@ JOURNALS = 100, 60_000
 STORED, EVERY, REPEATS = 700, 0.1, 200
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     parser = command_line(__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each load")
@@ -74,7 +74,6 @@ def main() -> int:
                 }
             gateway.stop()
     show(figures, as_json=options.json)
-    return 0
 
 
 def _repeat(folder: Path, journal: int) -> float:
@@ -108,12 +107,12 @@ def _delays(device: Device, numbers: count[int], seconds: float) -> list[float]:
 
 def _flood(port: int, stored: Sequence[SymbolFrame], rate: float, ended: threading.Event) -> None:
     """Publish them again and again, by plain packets of MQTT 3.1.1."""
-    topic = topic_of("symbols", "home", "watch", "hr").encode()
-    packets = [_packet(0x30, struct.pack(">H", len(topic)) + topic + frame.encode()) for frame in stored]
     if not rate:
         return
+    topic = topic_of("symbols", "home", "watch", "hr")
+    packets = [publish(Publication(topic, frame.encode(), retain=False), 4) for frame in stored]
     with socket.create_connection(("127.0.0.1", port)) as link:
-        link.sendall(_packet(0x10, b"\x00\x04MQTT\x04\x02\x00\x00\x00\x05flood"))
+        link.sendall(connect("flood", "flood", "", 0))
         begun, sent = time.monotonic(), 0
         while not ended.is_set():
             some = 10 if rate < float("inf") else len(packets)
@@ -122,13 +121,5 @@ def _flood(port: int, stored: Sequence[SymbolFrame], rate: float, ended: threadi
             time.sleep(max(0.0, begun + sent / rate - time.monotonic()))
 
 
-def _packet(head: int, body: bytes) -> bytes:
-    length, size = bytearray(), len(body)
-    while size > 127:
-        length.append(size & 127 | 128)
-        size >>= 7
-    return bytes((head, *length, size)) + body
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

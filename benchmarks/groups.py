@@ -190,7 +190,7 @@ def judged(name: str, file: Path, threshold: float, homes: int, seed: int) -> Ju
     )
 
 
-def main() -> int:
+def main() -> None:
     """Print the table."""
     parser = command_line(__doc__)
     parser.add_argument("--devices", default="60,400")
@@ -211,7 +211,7 @@ def main() -> int:
             print(rows[-1], file=sys.stderr)
     if options.json:
         print(json.dumps([row._asdict() for row in rows]))
-        return 0
+        return
     columns = "hourly share, homes, noise of a count, recommended, planned, guessing, off by, a constant"
     print(table_head([*columns.split(", "), "the hour's habit", "homes needed"]))
     for row in rows:
@@ -219,8 +219,7 @@ def main() -> int:
         shown[2] += f" +- {row.more_or_less:.1%}"
         cells = [row.recording, str(row.homes), f"{row.scale:.0f}", row.recommended, *shown, f"{row.enough:,}"]
         print(table_row(cells))
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

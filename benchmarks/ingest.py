@@ -39,6 +39,10 @@ from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
 from gateway.estimates.symbols import warm
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
+
+from tests.support.mqtt_packets import Publication, connect, publish
+
 DEVICES, TICKS = 100, 100
 FRAMES, IN_FLIGHT = 20_000, 20
 WARM_UP = 1_000
@@ -268,16 +272,12 @@ def _publish(port: int, part: int, after: int, frames: int) -> int:
         symbols = bytes(random.Random(number).choices((0, 1), k=TICKS))
         frame = SymbolFrame(1, number * TICKS - 1, number * TICKS, symbols).encode()
         for device in devices:
-            topic = topic_of("symbols", FLEET, device, STREAM).encode()
-            body = len(topic).to_bytes(2, "big") + topic + (len(packets) % 65_535 + 1).to_bytes(2, "big") + frame
-            assert len(body) < 128
-            packets.append(bytes([0x32, len(body)]) + body)
+            publication = Publication(topic_of("symbols", FLEET, device, STREAM), frame, retain=False)
+            packets.append(publish(publication, 4, len(packets) % 65_535 + 1))
     sent = acknowledged = 0
     with socket.create_connection(("127.0.0.1", port)) as broker:
         broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        name = f"publisher-{part}".encode()
-        body = b"\0\4MQTT\4\2\0\0" + len(name).to_bytes(2, "big") + name
-        broker.sendall(bytes([0x10, len(body)]) + body)
+        broker.sendall(connect(f"publisher-{part}", "publisher", "", 0))
         taken = -_CONNACK_BYTES
         print("ready", flush=True)
         sys.stdin.read()

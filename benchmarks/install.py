@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CASES = {"device": "edge", "gateway": "gateway"}
 
 
-def main() -> int:
+def main() -> None:
     """Install and print."""
     options = command_line(__doc__).parse_args()
     shown: dict[str, object] = {}
@@ -34,7 +34,6 @@ def main() -> int:
                 f"{name}: MB": round(size),
             }
     show(shown, as_json=options.json)
-    return 0
 
 
 def _installed(folder: Path, packages: str) -> tuple[float, float, float]:
@@ -55,4 +54,4 @@ def _megabytes(folder: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple
@@ -102,7 +101,7 @@ def row(file: Path, column: str | None, epsilon: float, seed: int) -> str:
     return table_row([*cells, f"{best.error:.3g}", f"{best.guess:.3g}", verdict])
 
 
-def main() -> int:
+def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--column")
@@ -114,8 +113,7 @@ def main() -> int:
     print(table_head(["recording", "levels", "range", "window", "off by", "guessing", "useful"]))
     for file in options.files or sorted(DATA.glob("*.csv.gz")):
         print(row(file, options.column, options.epsilon, options.seed), flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -58,7 +58,7 @@ STORED_STREAMS = 400
 LOOKS = 60
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     options = command_line(__doc__).parse_args()
     figures: dict[str, object] = {}
@@ -85,7 +85,6 @@ def main() -> int:
                     ratio = milliseconds / by_days[0][what]
                     figures[f"400 days: over one table, to {what}, {name}"] = round(ratio, 2)
     show(figures, as_json=options.json)
-    return 0
 
 
 def measured(place: Location, put: Callable[[Database, int, int], None], size: int) -> tuple[float, float]:
@@ -203,4 +202,4 @@ def _median(run: Callable[[], None], times: int) -> float:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -102,7 +102,7 @@ def row(words: list[str]) -> list[str]:
     return [name, asked(best, words[1:]), promise, verdict, *shown, *right, f"{seconds:.0f}"]
 
 
-def main() -> int:
+def main() -> None:
     """Print the table, a row at a time."""
     say_machine()
     print(table_head(COLUMNS), flush=True)
@@ -113,8 +113,7 @@ def main() -> int:
                 file = thinned(Path(words[0]), words[place + 1], Path(folder))
                 words = [str(file), *words[1:place], *words[place + 2 :]]
             print(table_row(row(words)), flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -34,18 +34,17 @@ WINDOW = 1440
 EPSILON = 1.0
 
 
-def main() -> int:
+def main() -> None:
     """Attack, and print a row for each recording and stretch."""
     options = command_line(__doc__).parse_args()
     say_machine()
     rows = [row for name, file in RECORDINGS for row in attacked(name, DATA / f"{file}_states.csv.gz")]
     if options.json:
         print(json.dumps(rows))
-        return 0
+        return
     print("recording | stretch | noise for | scale | right | guess | odds moved by, at most | allowed")
     for row in rows:
         print(" | ".join(str(value) for value in row.values()))
-    return 0
 
 
 def attacked(name: str, file: Path) -> list[dict[str, object]]:
@@ -82,4 +81,4 @@ def minutes(file: Path) -> Ints:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -26,8 +26,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from inspect import CO_OPTIMIZED
 from pathlib import Path
@@ -35,13 +33,13 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
 from figures import command_line, show
+from processes import started
 from weight import PACKAGES
 
 if TYPE_CHECKING:
     from tests.support.release_scenes import Public
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE_SECONDS = 120.0
 
 
 def main() -> int:
@@ -149,19 +147,17 @@ def _module(file: str) -> str:
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def _command(out: Path, *words: str) -> list[str]:
-    return [sys.executable, __file__, "--traced", str(out), *words]
-
-
 def _plan(folder: Path, *words: str) -> list[tuple[str, str, str]]:
     out = folder / "plan.json"
-    subprocess.run(_command(out, *words), cwd=folder, stdout=subprocess.DEVNULL, check=False)
+    with started(__file__, "--traced", out, *words, cwd=folder, stdout=subprocess.DEVNULL) as plan:
+        plan.wait()
     return _read(out)
 
 
 def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
     sys.path.insert(0, str(ROOT))
-    from tests.support.brokers import Mosquitto
+    from tests.support.brokers import Mosquitto, wait_until
+    from tests.support.gateway_files import gateway_file
     from tests.support.gateway_service import Device
     from tests.support.release_scenes import Public, scheduled, write_config
     from tests.support.scenes import frames, policy, write_policies
@@ -174,38 +170,30 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
             out = folder / f"signals-{name}.json"
             home = folder / name
             home.mkdir()
-            lines = [
-                'fleet = "home"',
-                f'store = "{home / "s.sqlite"}"',
-                f'policies = "{folder / "policies"}"',
-                *([] if releases is None else [f'releases = "{releases}"']),
-                f'[broker]\nhost = "127.0.0.1"\nport = {broker.port}',
-            ]
-            (home / "gateway.toml").write_text("\n".join(lines) + "\n")
-            command = _command(out, "gateway", "run", str(home / "gateway.toml"))
-            with subprocess.Popen(command) as gateway, ExitStack() as ends:
-                ends.callback(gateway.terminate)
+            files = {"store": home / "s.sqlite", "policies": folder / "policies", "releases": releases}
+            file = gateway_file(home / "gateway.toml", broker.port, **files)
+            with started(__file__, "--traced", out, "gateway", "run", file) as gateway:
                 device, public = Device(broker), Public(broker)
                 seen = device.watermarks
                 device.say_birth()
-                _wait(device.answered_after(seen))
+                wait_until(device.answered_after(seen), "the gateway")
 
                 def send(first: int, last: int, device: Device = device) -> None:
                     for number in range(first, last):
                         before = device.watermarks
                         device.send(sent[number : number + 1])
-                        _wait(device.answered_after(before))
+                        wait_until(device.answered_after(before), "a watermark")
 
                 send(0, 3)
-                _wait(partial(_has, public, 1 if releases else 0))
+                wait_until(partial(_has, public, 1 if releases else 0), "a release")
                 time.sleep(4.0)  # what follows on the first frames, and the stream's description, has been done
                 os.kill(gateway.pid, signal.SIGUSR1)
                 time.sleep(0.2)
                 send(3, 8)
-                _wait(partial(_has, public, 3 if releases else 0))
+                wait_until(partial(_has, public, 3 if releases else 0), "three releases")
                 time.sleep(1.0)
                 os.kill(gateway.pid, signal.SIGUSR1)
-                _wait(out.exists)
+                wait_until(out.exists, "what was entered")
                 device.stop()
                 public.link.stop()
             walks[name] = _read(out)
@@ -214,14 +202,6 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
 
 def _has(public: Public, least: int) -> bool:
     return len(public.payloads) >= least
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit("nothing came in two minutes")
-        time.sleep(0.02)
 
 
 def _read(out: Path) -> list[tuple[str, str, str]]:

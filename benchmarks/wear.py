@@ -49,7 +49,7 @@ CASES = {
 }
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     parser = command_line(__doc__)
     parser.add_argument("--folder", help="where the outbox is: on the disk to measure")
@@ -57,17 +57,16 @@ def main() -> int:
     options = parser.parse_args()
     if options.child:
         print(json.dumps(run_agent(options.child[0], Path(options.child[1]))))
-        return 0
+        return
     say_machine()
     figures = {**BEFORE, **{case: measured(case, options.folder) for case in CASES}}
     if options.json:
         print(json.dumps(figures, indent=2))
-        return 0
+        return
     print(f"{'a frame of 100 ticks, on the average':55} flushes  written kB  asked to write kB")
     for case, (flushes, written, asked) in figures.items():
         counted = "   -   " if flushes is None else f"{flushes:7.2f}"
         print(f"{case:55} {counted} {written:11.2f} {asked:18.2f}")
-    return 0
 
 
 def measured(case: str, where: str | None) -> tuple[float | None, float, float]:
@@ -162,4 +161,4 @@ def mark(name: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -34,7 +34,7 @@ CHAIN_CLASSES = ("Chains", "Chain", "MarkovChain")
 _QUIET = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
-def main() -> int:
+def main() -> None:
     """Count and print."""
     options = command_line(__doc__).parse_args()
     counts = weigh(Path(__file__).resolve().parent.parent)
@@ -43,7 +43,6 @@ def main() -> int:
     else:
         for name, count in counts.items():
             print(f"{name:15} {count:8,d}")
-    return 0
 
 
 def weigh(root: Path) -> dict[str, int]:
@@ -120,4 +119,4 @@ def _edge_options() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -62,8 +62,8 @@ def _predict_backward(transition: Floats, weighted_message: Floats, message: Flo
 
 @kernel
 def _forward(
-    symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats, windows: Ints, increments: Ints,
-    likelihoods: Floats, messages: Floats, window_priors: Floats,
+    symbols: Ints, starts: Ints, initial: Floats, transition: Floats, evidence: Floats, windows: Ints,
+    increments: Ints, likelihoods: Floats, messages: Floats, window_priors: Floats,
 ) -> int:  # fmt: skip
     """Fill the messages after ticks outside windows and at windows' ends, and the priors of windows.
 
@@ -75,7 +75,7 @@ def _forward(
     for sequence in range(starts.size - 1):
         slot, max_count = 0, 0
         for t in range(starts[sequence], starts[sequence + 1]):
-            row, window = rows[symbols[t]], windows[t]
+            row, window = evidence[symbols[t]], windows[t]
             is_first = t == starts[sequence]
             if window < 0 or is_first or windows[t - 1] != window:
                 for y in range(k):
@@ -110,41 +110,40 @@ def _forward(
 
 @kernel
 def _backward(
-    symbols: Ints, starts: Ints, transition: Floats, rows: Floats, windows: Ints, increments: Ints, likelihoods: Floats,
-    messages: Floats, window_priors: Floats,
+    symbols: Ints, starts: Ints, transition: Floats, evidence: Floats, windows: Ints, increments: Ints,
+    likelihoods: Floats, messages: Floats, window_priors: Floats,
 ) -> None:  # fmt: skip
     """Replace the forward messages (n, k) by posteriors, also those of ticks inside windows."""
     k, counts = transition.shape[0], likelihoods.shape[1]
     lattices = np.empty((counts, counts, k))
     message, count_messages, weighted_message = np.empty(k), np.empty((2, counts, k)), np.empty(k)
     for sequence in range(starts.size - 1):
-        low, t = starts[sequence], starts[sequence + 1] - 1
+        start, t = starts[sequence], starts[sequence + 1] - 1
         for x in range(k):
             message[x] = 1.0
-        while t >= low:
+        while t >= start:
             window = windows[t]
             if window < 0:
                 for x in range(k):
                     messages[t, x] *= message[x]
-                    weighted_message[x] = rows[symbols[t], x] * message[x]
+                    weighted_message[x] = evidence[symbols[t], x] * message[x]
                 normalise_row(messages, t)
                 _predict_backward(transition, weighted_message, message)
                 t -= 1
                 continue
             first = t
-            while first > low and windows[first - 1] == window:
+            while first > start and windows[first - 1] == window:
                 first -= 1
-            _start_window(window_priors[window], rows[symbols[first]], increments[first], lattices[0])
+            _start_window(window_priors[window], evidence[symbols[first]], increments[first], lattices[0])
             for j in range(1, t - first + 1):
-                _predict_and_condition(
-                    lattices[j - 1], transition, rows[symbols[first + j]], increments[first + j], j, lattices[j]
-                )
+                row = evidence[symbols[first + j]]
+                _predict_and_condition(lattices[j - 1], transition, row, increments[first + j], j, lattices[j])
             slot = 0
             for c in range(counts):
                 for x in range(k):
                     count_messages[slot, c, x] = likelihoods[window, c] * message[x]
             for j in range(t - first, -1, -1):
-                tick, row, increment = first + j, rows[symbols[first + j]], increments[first + j]
+                tick, row, increment = first + j, evidence[symbols[first + j]], increments[first + j]
                 for x in range(k):
                     messages[tick, x] = 0.0
                     for c in range(j + 2):
@@ -201,8 +200,8 @@ def count_marginals(
     messages, window_priors = np.empty((n, k)), np.empty((len(likelihoods), k))
     increments = np.ascontiguousarray(adds, dtype=np.int64)
     factors = np.ascontiguousarray(likelihoods, dtype=np.float64)
-    stream, starts, first, matrix, rows = problem
-    bad_tick = _forward(stream, starts, first, matrix, rows, windows, increments, factors, messages, window_priors)
+    stream, starts, first, matrix, evidence = problem
+    bad_tick = _forward(stream, starts, first, matrix, evidence, windows, increments, factors, messages, window_priors)
     refuse_impossible(bad_tick)
-    _backward(stream, starts, matrix, rows, windows, increments, factors, messages, window_priors)
+    _backward(stream, starts, matrix, evidence, windows, increments, factors, messages, window_priors)
     return messages

@@ -60,20 +60,20 @@ class Filtered(NamedTuple):
 
 @kernel
 def _filter_small(
-    symbols: Ints, starts: Ints, initial: Floats, rows: Floats, table: Floats, unit_message: Message, beliefs: Floats,
-    log_likelihoods: Floats,
+    symbols: Ints, starts: Ints, initial: Floats, likelihoods: Floats, table: Floats, unit_message: Message,
+    beliefs: Floats, log_likelihoods: Floats,
 ) -> int:  # fmt: skip
     """Filter sequences with k = 2, 3 or 4. Return the position of impossible evidence, or -1."""
     for sequence in range(starts.size - 1):
-        low, high = starts[sequence], starts[sequence + 1]
-        if low == high:
+        start, end = starts[sequence], starts[sequence + 1]
+        if start == end:
             log_likelihoods[sequence] = 0.0
             continue
-        message, mass, lifts = lift(begin(initial, sequence, rows, symbols[low], unit_message))
+        message, mass, lifts = lift(begin(initial, sequence, likelihoods, symbols[start], unit_message))
         if mass == 0.0:
-            return int(low)
-        store(beliefs, low, scale(message, 1.0 / mass))
-        for t in range(low + 1, high):
+            return int(start)
+        store(beliefs, start, scale(message, 1.0 / mass))
+        for t in range(start + 1, end):
             message, mass, new_lifts = lift(predict_and_condition(message, table, symbols, t))
             lifts += new_lifts
             if mass == 0.0:
@@ -85,7 +85,7 @@ def _filter_small(
 
 @kernel
 def _filter_wide(
-    symbols: Ints, starts: Ints, initial: Floats, rows: Floats, transition: Floats, beliefs: Floats,
+    symbols: Ints, starts: Ints, initial: Floats, likelihoods: Floats, transition: Floats, beliefs: Floats,
     log_likelihoods: Floats, is_smoother: bool,
 ) -> int:  # fmt: skip
     """Filter sequences with any k. With `is_smoother`, turn backward messages in `beliefs` (n, k) into posteriors.
@@ -99,7 +99,7 @@ def _filter_wide(
         for j in range(k):
             messages[current, j] = initial[sequence, j]
         for t in range(starts[sequence], starts[sequence + 1]):
-            mass, new_lifts = lift_row(messages, current, condition_on(messages, current, rows, symbols[t]))
+            mass, new_lifts = lift_row(messages, current, condition_on(messages, current, likelihoods, symbols[t]))
             lifts += new_lifts
             if mass == 0.0:
                 return int(t)
@@ -119,7 +119,7 @@ def run_filter(problem: Problem) -> Filtered:
     k = problem.transition.shape[0]
     beliefs = np.empty((problem.symbols.size, k))
     log_likelihoods = np.empty(problem.starts.size - 1)
-    sequences = (problem.symbols, problem.starts, problem.initial, problem.rows)
+    sequences = (problem.symbols, problem.starts, problem.initial, problem.likelihoods)
     if _fits_registers(k):
         bad_tick = _filter_small(*sequences, _step_tables(problem)[0], (1.0,) * k, beliefs, log_likelihoods)
     else:
@@ -166,14 +166,13 @@ def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
 class _Inputs(NamedTuple):
     """Inputs of messages over 2, 3 or 4 states.
 
-    Symbols (n,) are in -1..m-1; `initial` is (sequences, k); `rows` (m + 1, k) are likelihoods, those of an unobserved
-    tick last; `forward` and `backward` (m + 1, k, k) are from `_step_tables`; messages are lifted every `lift_stride`
-    ticks.
+    Symbols (n,) are in -1..m-1; `initial` is (sequences, k); `likelihoods` (m + 1, k) have those of an unobserved tick
+    last; `forward` and `backward` (m + 1, k, k) are from `_step_tables`; messages are lifted every `lift_stride` ticks.
     """
 
     symbols: Ints
     initial: Floats
-    rows: Floats
+    likelihoods: Floats
     forward: Floats
     backward: Floats
     lift_stride: int
@@ -184,7 +183,7 @@ class _Inputs(NamedTuple):
         min_share = min(forward.sum(axis=2).min(), backward.sum(axis=2).min())  # of a message's sum after a tick
         bits_per_tick = -log2(min_share) if min_share > 0.0 else _BITS
         lift_stride = max(int(min(_BITS / bits_per_tick, _MOST)), 1) if bits_per_tick > 0.0 else _MOST
-        return cls(problem.symbols, problem.initial, problem.rows, forward, backward, lift_stride)
+        return cls(problem.symbols, problem.initial, problem.likelihoods, forward, backward, lift_stride)
 
 
 def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
@@ -192,7 +191,7 @@ def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
 
     The first matrix is that of an unobserved tick: the transition alone.
     """
-    forward = problem.transition[None, :, :] * np.roll(problem.rows, 1, axis=0)[:, None, :]
+    forward = problem.transition[None, :, :] * np.roll(problem.likelihoods, 1, axis=0)[:, None, :]
     return np.ascontiguousarray(forward), np.ascontiguousarray(forward.transpose(0, 2, 1))
 
 
@@ -248,26 +247,26 @@ def _combine_messages(
 def _smooth_small(inputs: _Inputs, starts: Ints, unit_message: Message, marginals: Floats) -> int:
     """Smooth sequences with k = 2, 3 or 4. Return the position of impossible evidence, or -1."""
     for sequence in range(starts.size - 1):
-        low, high = starts[sequence], starts[sequence + 1]
-        if low == high:
+        start, end = starts[sequence], starts[sequence + 1]
+        if start == end:
             continue
-        half, last = (high - low) // 2, high - 1
-        a, b = (lift(begin(inputs.initial, sequence, inputs.rows, inputs.symbols[low], unit_message))[0], unit_message)
-        a, b = _store_messages(inputs, low, last, half, a, b, marginals)
-        if (high - low) % 2:
-            is_possible, a, b = _combine_middle(inputs, low + half, last, a, b, marginals)
+        half, last = (end - start) // 2, end - 1
+        a = lift(begin(inputs.initial, sequence, inputs.likelihoods, inputs.symbols[start], unit_message))[0]
+        a, b = _store_messages(inputs, start, last, half, a, unit_message, marginals)
+        if (end - start) % 2:
+            is_possible, a, b = _combine_middle(inputs, start + half, last, a, b, marginals)
             if not is_possible:
-                return int(low + half)
-        bad_tick = _combine_messages(inputs, high - half, low + half - 1, half, last, a, b, marginals)
+                return int(start + half)
+        bad_tick = _combine_messages(inputs, end - half, start + half - 1, half, last, a, b, marginals)
         if bad_tick >= 0:
             return int(bad_tick)
     return -1
 
 
 @kernel
-def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, backward: Floats, messages: Floats) -> int:
+def _backward_wide(symbols: Ints, starts: Ints, likelihoods: Floats, backward: Floats, messages: Floats) -> int:
     """Fill backward messages (n, k) with any k, each of sum 1. Return the position of a message of zeros, or -1."""
-    k = rows.shape[1]
+    k = likelihoods.shape[1]
     message_rows = np.empty((2, k))
     for sequence in range(starts.size - 1):
         current = 0
@@ -278,7 +277,7 @@ def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, backward: Floats, 
                 messages[t, j] = message_rows[current, j]
             if not normalise_row(messages, t):
                 return int(t)
-            lift_row(message_rows, current, condition_on(message_rows, current, rows, symbols[t]))
+            lift_row(message_rows, current, condition_on(message_rows, current, likelihoods, symbols[t]))
             _predict_row(message_rows, current, 1 - current, backward)
             current = 1 - current
     return -1
@@ -294,7 +293,7 @@ def backward_messages(symbols: ArrayLike, transition: ArrayLike, emission: Array
     k = np.shape(transition)[0] if np.ndim(transition) else 0
     problem = pose(symbols, np.full(max(k, 1), 1.0 / max(k, 1)), transition, emission, None)
     messages = np.empty((problem.symbols.size, k))
-    bad_tick = _backward_wide(*problem[:2], problem.rows, np.ascontiguousarray(problem.transition.T), messages)
+    bad_tick = _backward_wide(*problem[:2], problem.likelihoods, np.ascontiguousarray(problem.transition.T), messages)
     refuse_impossible(bad_tick)
     return messages
 
@@ -316,13 +315,14 @@ def posterior_marginals(
     problem = pose(symbols, initial, transition, emission, lengths)
     k = problem.transition.shape[0]
     marginals = np.empty((problem.symbols.size, k))
-    sequences = (problem.symbols, problem.starts, problem.initial, problem.rows)
     if _fits_registers(k):
         bad_tick = _smooth_small(_Inputs.of(problem), problem.starts, (1.0,) * k, marginals)
     else:
-        bad_tick = _backward_wide(*sequences[:2], problem.rows, np.ascontiguousarray(problem.transition.T), marginals)
+        stream, starts, first, matrix, likelihoods = problem
+        bad_tick = _backward_wide(stream, starts, likelihoods, np.ascontiguousarray(matrix.T), marginals)
         if bad_tick < 0:
-            bad_tick = _filter_wide(*sequences, problem.transition, marginals, np.empty(problem.starts.size - 1), True)
+            log_likelihoods = np.empty(starts.size - 1)
+            bad_tick = _filter_wide(stream, starts, first, likelihoods, matrix, marginals, log_likelihoods, True)
     refuse_impossible(bad_tick)
     return marginals
 
@@ -331,10 +331,10 @@ def posterior_marginals(
 def _look_ahead_small(inputs: _Inputs, starts: Ints, lag: int, unit_message: Message, marginals: Floats) -> int:
     """Turn filtered beliefs `marginals` (n, k), k = 2, 3 or 4, into fixed-lag beliefs. Return a bad position, or -1."""
     for sequence in range(starts.size - 1):
-        high = starts[sequence + 1]
-        for t in range(starts[sequence], high):
+        end = starts[sequence + 1]
+        for t in range(starts[sequence], end):
             message = unit_message
-            later_tick = min(t + lag, high - 1)
+            later_tick = min(t + lag, end - 1)
             while later_tick > t:
                 block_end = max(later_tick - inputs.lift_stride, t)
                 for tick in range(later_tick, block_end, -1):
@@ -346,18 +346,20 @@ def _look_ahead_small(inputs: _Inputs, starts: Ints, lag: int, unit_message: Mes
 
 
 @kernel
-def _look_ahead_wide(symbols: Ints, starts: Ints, lag: int, rows: Floats, backward: Floats, marginals: Floats) -> int:
+def _look_ahead_wide(
+    symbols: Ints, starts: Ints, lag: int, likelihoods: Floats, backward: Floats, marginals: Floats
+) -> int:
     """Turn filtered beliefs `marginals` (n, k), any k, into fixed-lag beliefs. Return a bad position, or -1."""
-    k = rows.shape[1]
+    k = likelihoods.shape[1]
     messages = np.empty((2, k))
     for sequence in range(starts.size - 1):
-        high = starts[sequence + 1]
-        for t in range(starts[sequence], high):
+        end = starts[sequence + 1]
+        for t in range(starts[sequence], end):
             current = 0
             for j in range(k):
                 messages[current, j] = 1.0
-            for later_tick in range(min(t + lag, high - 1), t, -1):
-                lift_row(messages, current, condition_on(messages, current, rows, symbols[later_tick]))
+            for later_tick in range(min(t + lag, end - 1), t, -1):
+                lift_row(messages, current, condition_on(messages, current, likelihoods, symbols[later_tick]))
                 _predict_row(messages, current, 1 - current, backward)
                 current = 1 - current
             if not _normalise_product(marginals, t, messages, current):
@@ -383,8 +385,8 @@ def fixed_lag_marginals(
     if _fits_registers(k):
         bad_tick = _look_ahead_small(_Inputs.of(problem), problem.starts, bounded_lag, (1.0,) * k, marginals)
     else:
-        backward = np.ascontiguousarray(problem.transition.T)
-        bad_tick = _look_ahead_wide(problem.symbols, problem.starts, bounded_lag, problem.rows, backward, marginals)
+        backward, likelihoods = np.ascontiguousarray(problem.transition.T), problem.likelihoods
+        bad_tick = _look_ahead_wide(problem.symbols, problem.starts, bounded_lag, likelihoods, backward, marginals)
     refuse_impossible(bad_tick)
     return marginals
 
@@ -416,27 +418,27 @@ def _normalise_product(marginals: Floats, t: int, messages: Floats, row: int) ->
 
 @kernel
 def _decode(
-    symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats,
+    symbols: Ints, starts: Ints, initial: Floats, transition: Floats, likelihoods: Floats,
     previous_states: NDArray[np.int32], states: Ints,
 ) -> int:  # fmt: skip
     """Fill Viterbi paths; all tables are logarithms. Return the first tick of an impossible sequence, or -1."""
     k = transition.shape[0]
     score = np.empty((2, k))
     for sequence in range(starts.size - 1):
-        low, high = starts[sequence], starts[sequence + 1]
-        if low == high:
+        start, end = starts[sequence], starts[sequence + 1]
+        if start == end:
             continue
         current = 0
         for j in range(k):
-            score[current, j] = initial[sequence, j] + rows[symbols[low], j]
-        for t in range(low + 1, high):
+            score[current, j] = initial[sequence, j] + likelihoods[symbols[start], j]
+        for t in range(start + 1, end):
             for j in range(k):
                 best_score, best_state = score[current, 0] + transition[0, j], 0
                 for i in range(1, k):
                     candidate = score[current, i] + transition[i, j]
                     if candidate > best_score:  # strictly: of equals, the lowest state
                         best_score, best_state = candidate, i
-                score[1 - current, j] = best_score + rows[symbols[t], j]
+                score[1 - current, j] = best_score + likelihoods[symbols[t], j]
                 previous_states[t, j] = best_state
             current = 1 - current
         state = 0
@@ -444,9 +446,9 @@ def _decode(
             if score[current, j] > score[current, state]:
                 state = j
         if score[current, state] == -np.inf:
-            return int(low)
-        states[high - 1] = state
-        for t in range(high - 1, low, -1):
+            return int(start)
+        states[end - 1] = state
+        for t in range(end - 1, start, -1):
             state = previous_states[t, state]
             states[t - 1] = state
     return -1
@@ -470,7 +472,7 @@ def viterbi(
     k = problem.transition.shape[0]
     n = problem.symbols.size
     with np.errstate(divide="ignore"):
-        log_tables = np.log(problem.initial), np.log(problem.transition), np.log(problem.rows)
+        log_tables = np.log(problem.initial), np.log(problem.transition), np.log(problem.likelihoods)
     states = np.empty(n, dtype=np.int64)
     bad_tick = _decode(problem.symbols, problem.starts, *log_tables, np.empty((n, k), dtype=np.int32), states)
     refuse_impossible(bad_tick)

@@ -34,19 +34,19 @@ class ExpectedCounts(NamedTuple):
 
 @kernel
 def _expect_two(
-    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, rows: Floats, first: Floats,
+    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, likelihoods: Floats, first: Floats,
     moves: Floats,
 ) -> None:  # fmt: skip
     """Add the expected first states (2,) and moves (2, 2), for k = 2, from filtered beliefs (n, 2)."""
     p00, p01, p10, p11 = transition[0, 0], transition[0, 1], transition[1, 0], transition[1, 1]
     m00 = m01 = m10 = m11 = 0.0
     for sequence in range(starts.size - 1):
-        low, high = starts[sequence], starts[sequence + 1]
-        if low == high:
+        start, end = starts[sequence], starts[sequence + 1]
+        if start == end:
             continue
         b0 = b1 = 1.0
-        for t in range(high - 1, low, -1):
-            w0, w1 = b0 * rows[symbols[t], 0], b1 * rows[symbols[t], 1]
+        for t in range(end - 1, start, -1):
+            w0, w1 = b0 * likelihoods[symbols[t], 0], b1 * likelihoods[symbols[t], 1]
             b0, b1 = p00 * w0 + p01 * w1, p10 * w0 + p11 * w1
             a0, a1 = beliefs[t - 1, 0], beliefs[t - 1, 1]
             scale = 1.0 / (a0 * b0 + a1 * b1)
@@ -54,7 +54,7 @@ def _expect_two(
             m00, m01, m10, m11 = m00 + a0 * w0, m01 + a0 * w1, m10 + a1 * w0, m11 + a1 * w1
             while 0.0 < b0 + b1 < TINY:
                 b0, b1 = b0 * LIFT, b1 * LIFT
-        a0, a1 = beliefs[low, 0] * b0, beliefs[low, 1] * b1
+        a0, a1 = beliefs[start, 0] * b0, beliefs[start, 1] * b1
         first[0] += a0 / (a0 + a1)
         first[1] += a1 / (a0 + a1)
     moves[0, 0], moves[0, 1] = m00 * p00, m01 * p01
@@ -63,22 +63,22 @@ def _expect_two(
 
 @kernel
 def _expect(
-    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, rows: Floats, first: Floats,
+    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, likelihoods: Floats, first: Floats,
     moves: Floats,
 ) -> None:  # fmt: skip
     """Add the expected first states (k,) and moves (k, k), from filtered beliefs (n, k)."""
     k = transition.shape[0]
     messages = np.empty((2, k))  # row 0: the weighted message of a tick, row 1: the message of the tick before
     for sequence in range(starts.size - 1):
-        low, high = starts[sequence], starts[sequence + 1]
-        if low == high:
+        start, end = starts[sequence], starts[sequence + 1]
+        if start == end:
             continue
         for i in range(k):
             messages[1, i] = 1.0
-        for t in range(high - 1, low, -1):
+        for t in range(end - 1, start, -1):
             for i in range(k):
                 messages[0, i] = messages[1, i]
-            lift_row(messages, 0, condition_on(messages, 0, rows, symbols[t]))
+            lift_row(messages, 0, condition_on(messages, 0, likelihoods, symbols[t]))
             mass = 0.0
             for i in range(k):
                 messages[1, i] = 0.0
@@ -91,9 +91,9 @@ def _expect(
                     moves[i, j] += weight * messages[0, j]
         mass = 0.0
         for i in range(k):
-            mass += beliefs[low, i] * messages[1, i]
+            mass += beliefs[start, i] * messages[1, i]
         for i in range(k):
-            first[i] += beliefs[low, i] * messages[1, i] / mass
+            first[i] += beliefs[start, i] * messages[1, i] / mass
     for i in range(k):
         for j in range(k):
             moves[i, j] *= transition[i, j]
@@ -105,7 +105,8 @@ def expectations(problem: Problem) -> ExpectedCounts:
     k = problem.transition.shape[0]
     first, moves = np.zeros(k), np.zeros((k, k))
     expect_kernel = _expect_two if k == 2 else _expect
-    expect_kernel(problem.symbols, problem.starts, filtered.beliefs, problem.transition, problem.rows, first, moves)
+    symbols, starts, _, transition, likelihoods = problem
+    expect_kernel(symbols, starts, filtered.beliefs, transition, likelihoods, first, moves)
     return ExpectedCounts(filtered.log_likelihood, first, moves)
 
 

@@ -110,9 +110,9 @@ def predict_and_condition(a: Message, table: Floats, symbols: Ints, t: int) -> M
 
 
 @part
-def begin(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
-    """Return a sequence's first message: row `sequence` of `initial`, times the likelihood `rows[z]` of a symbol."""
-    return _product(_load(initial, sequence, unit), _load(rows, z if z >= 0 else rows.shape[0] - 1, unit))
+def begin(initial: Floats, sequence: int, likelihoods: Floats, z: int, unit: Message) -> Message:
+    """Return a sequence's first message: row `sequence` of `initial`, times a symbol's `likelihoods[z]`."""
+    return _product(_load(initial, sequence, unit), _load(likelihoods, z if z >= 0 else likelihoods.shape[0] - 1, unit))
 
 
 @part
@@ -139,11 +139,11 @@ def combine(messages: Floats, t: int, a: Message) -> bool:
 
 
 @part
-def condition_on(messages: Floats, row: int, rows: Floats, z: int) -> float:
-    """Multiply a row of `messages` (rows, k) by the likelihood `rows[z]` (k,) of a symbol, and return its sum."""
+def condition_on(messages: Floats, row: int, likelihoods: Floats, z: int) -> float:
+    """Multiply a row of `messages` (rows, k) by a symbol's `likelihoods[z]` (k,), and return its sum."""
     mass = 0.0
     for j in range(messages.shape[1]):
-        messages[row, j] *= rows[z, j]
+        messages[row, j] *= likelihoods[z, j]
         mass += messages[row, j]
     return mass
 

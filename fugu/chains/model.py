@@ -35,14 +35,14 @@ class Problem(NamedTuple):
     """The checked input of a kernel: symbols (n,) of all sequences, one after the other, and a chain.
 
     Sequences begin at `starts` (sequences + 1,), whose last entry is n; `initial` is (sequences, k), `transition`
-    (k, k). `rows` (m + 1, k) are the likelihoods of each symbol, and ones for an unobserved tick.
+    (k, k). `likelihoods` (m + 1, k) are those of each symbol, and ones for an unobserved tick.
     """
 
     symbols: Ints
     starts: Ints
     initial: Floats
     transition: Floats
-    rows: Floats
+    likelihoods: Floats
 
 
 def check_distribution(values: ArrayLike, name: str, states: int | None = None) -> Floats:

@@ -212,35 +212,33 @@ def _check_range(epsilon: float, length: int | None) -> None:
         raise ChainClassError(f"a window has at least one tick, got {length}")
 
 
-def quilt_accountant(chains: MarkovChain | tuple[MarkovChain, ...], charges: ArrayLike) -> Floats:
+def quilt_accountant(chains: tuple[MarkovChain, ...], charges: ArrayLike) -> Floats:
     """Return the loss (T,) of every node by releases that charge the ticks that they cover, for the worst chain.
 
     The charges (T,), at least 0, are those of all releases together. The loss, rounded up, bounds the log-likelihood
     ratio between any two states of a node. Raises ChainClassError if the charges are no such vector, or there is no
     chain.
     """
-    members = chains if isinstance(chains, tuple) else (chains,)
     costs = np.asarray(charges, dtype=np.float64)
     # negated, so that it also refuses what is not a number
-    if costs.ndim != 1 or not costs.size or not np.all((costs >= 0.0) & (costs < np.inf)) or not members:
+    if costs.ndim != 1 or not costs.size or not np.all((costs >= 0.0) & (costs < np.inf)) or not chains:
         raise ChainClassError("charges are a vector of numbers from 0 on, one per tick, and a class has a chain")
-    losses = [_node_losses(chain, costs) for chain in members]
+    losses = [_node_losses(chain, costs) for chain in chains]
     return np.asarray(np.max(losses, axis=0) * _UP, dtype=np.float64)
 
 
-def quilt_rate_loss(chains: MarkovChain | tuple[MarkovChain, ...], rate: float) -> float:
+def quilt_rate_loss(chains: tuple[MarkovChain, ...], rate: float) -> float:
     """Return the loss of any node of an endless stationary stream whose ticks all have one charge; rounded up.
 
     Tumbling windows are such a stream: with 1-Lipschitz queries and noise of one scale, rate = 1 / scale. The loss is
     min over a, b of influence + rate (a + b - 1), for the worst chain. Raises ChainClassError for a wrong rate, no
     chain, one that does not start stationary or, at a rate above 0, never forgets.
     """
-    members = chains if isinstance(chains, tuple) else (chains,)
     if not 0.0 <= rate < math.inf:
         raise ChainClassError(f"a rate is a number from 0 on, got {rate}")
-    if not members or not all(chain.is_stationary for chain in members):
+    if not chains or not all(chain.is_stationary for chain in chains):
         raise ChainClassError("a bound for an endless stream needs chains that start stationary")
-    return max(_rate_loss(chain, rate) for chain in members) * _UP if rate else 0.0
+    return max(_rate_loss(chain, rate) for chain in chains) * _UP if rate else 0.0
 
 
 def _node_losses(chain: MarkovChain, costs: Floats) -> Floats:

@@ -204,7 +204,7 @@ def check_mechanisms(generator: np.random.Generator, tally: Tally) -> None:
     density = together(*(count_density(1.0 / rate, tick, tick, counted) for tick, rate in list(enumerate(rates))[:3]))
     array = enumerated_losses(starts, chain.transition, n, density, informed=False)
     charges = np.where(np.arange(n) < 3, rates, 0.0)
-    for tick, claim in enumerate(quilt_accountant(chain, charges)):
+    for tick, claim in enumerate(quilt_accountant((chain,), charges)):
         tally.add(float(claim), float(array[tick]), (chain, "quilt accountant", start, n, tick))
 
 

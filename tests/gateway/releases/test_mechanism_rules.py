@@ -105,7 +105,7 @@ def test_overlapping_releases_that_take_the_whole_allowance_lose_no_more_than_ep
     assert losses.max() <= epsilon
     charges = [sum(charge(table, 1.0 / scale) for ticks in layout if tick in ticks) for tick in range(6)]
     assert max(charges) <= nats(allowed) * (1 + 1e-12)
-    bound = quilt_accountant(MarkovChain.stationary(transition), charges)
+    bound = quilt_accountant((MarkovChain.stationary(transition),), charges)
     assert np.all(losses <= bound)
     assert bound.max() <= epsilon
 
