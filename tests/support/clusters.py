@@ -171,7 +171,7 @@ def _busiest(cluster: Cluster, shards: int, some: Sequence[Node]) -> Node:
             return busiest
         process = next(process for part, process in _parts(cluster, shards).items() if part != "fleet")
         os.kill(process, signal.SIGKILL)
-        wait_until(lambda process=process: process not in _parts(cluster, shards).values(), "another process")
+        wait_until(lambda: process not in _parts(cluster, shards).values(), "another process")  # noqa: B023
 
 
 def _lost(
