@@ -73,16 +73,16 @@ class Coverage:
 
     def add(self, after: int, through: int) -> Merge | None:
         """Add the ticks (after, through]. Return the change; `None` if every tick was in the set before."""
-        low = bisect_left(self._through, after)  # the first interval that reaches `after`
-        high = bisect_right(self._after, through)  # the first interval that begins beyond `through`
-        if low < high:
-            if self._after[low] <= after and through <= self._through[low]:
+        begin = bisect_left(self._through, after)  # the first interval that reaches `after`
+        end = bisect_right(self._after, through)  # the first interval that begins beyond `through`
+        if begin < end:
+            if self._after[begin] <= after and through <= self._through[begin]:
                 return None
-            after = min(after, self._after[low])
-            through = max(through, self._through[high - 1])
-        absorbed = tuple(self._after[low:high])
-        self._after[low:high] = [after]
-        self._through[low:high] = [through]
+            after = min(after, self._after[begin])
+            through = max(through, self._through[end - 1])
+        absorbed = tuple(self._after[begin:end])
+        self._after[begin:end] = [after]
+        self._through[begin:end] = [through]
         return Merge(absorbed, after, through)
 
     @property

@@ -91,15 +91,15 @@ CREATE TABLE sent_tables (
         """Replace the stored belief at a frame's last tick."""
         self._db.execute("UPDATE measured SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first))
 
-    def table(self, stream: int, version: int, number: int) -> TimedTable | None:
+    def table(self, stream: int, version: int, table_number: int) -> TimedTable | None:
         """The table with a number of a policy version, or `None`."""
         query = "SELECT message FROM intact_sent_tables WHERE stream=? AND policy_version=? AND number=?"
-        return self._table(query, stream, version, number)
+        return self._table(query, stream, version, table_number)
 
-    def table_for(self, stream: int, version: int, key: bytes) -> TimedTable | None:
+    def table_for(self, stream: int, version: int, table_key: bytes) -> TimedTable | None:
         """The table that was made for a key, or `None`."""
         query = "SELECT message FROM intact_sent_tables WHERE stream=? AND policy_version=? AND key=?"
-        return self._table(query, stream, version, key)
+        return self._table(query, stream, version, table_key)
 
     def next_number(self, stream: int, version: int, minimum: int) -> int:
         """The number for the next table of a policy version: above all stored ones, and at least `minimum`."""
@@ -107,12 +107,12 @@ CREATE TABLE sent_tables (
         (largest,) = self._db.execute(query, (stream, version)).fetchone()
         return minimum if largest is None else max(minimum, largest + 1)
 
-    def put_table(self, stream: int, key: bytes, table: TimedTable) -> None:
+    def put_table(self, stream: int, table_key: bytes, table: TimedTable) -> None:
         """Store a table before it is sent, in place of tables of its version with its number or key.
 
         Of a stream's tables of likely states, only the newest `MOST_LIKELY` stay.
         """
-        keys = (stream, table.policy_version, table.number, key)
+        keys = (stream, table.policy_version, table.number, table_key)
         self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", keys)
         columns = "stream, policy_version, number, key, message"
         self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*keys, table.encode()))

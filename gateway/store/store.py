@@ -287,34 +287,34 @@ class AgedStore:
             after = rows[-1][0]
         return []
 
-    def oldest(self, frames: Frames, number: int, limit: int) -> list[Aged]:
+    def oldest(self, frames: Frames, sequence: int, limit: int) -> list[Aged]:
         """The first frames of a sequence, `limit` at most."""
-        return self._frame_rows(frames, number, "ASC", limit)
+        return self._frame_rows(frames, sequence, "ASC", limit)
 
-    def newest(self, frames: Frames, number: int) -> Aged | None:
+    def newest(self, frames: Frames, sequence: int) -> Aged | None:
         """The last frame of a sequence; `None` without frames."""
-        return next(iter(self._frame_rows(frames, number, "DESC", 1)), None)
+        return next(iter(self._frame_rows(frames, sequence, "DESC", 1)), None)
 
-    def needed_frame(self, frames: Frames, number: int, lag: int) -> int | None:
+    def needed_frame(self, frames: Frames, sequence: int, lag: int) -> int | None:
         """The key of the first frame that a stream's next frame needs for its estimates; `None` without frames.
 
         That is the newest frame that ends at least `lag` ticks before the end of the newest one. -1 without such a
         frame: all are needed.
         """
-        if (newest := self.newest(frames, number)) is None:
+        if (newest := self.newest(frames, sequence)) is None:
             return None
         query = f"SELECT first FROM {frames.table} WHERE stream=? AND last<=? ORDER BY first DESC LIMIT 1"
-        row = self._db.execute(query, (number, newest.last - lag)).fetchone()
+        row = self._db.execute(query, (sequence, newest.last - lag)).fetchone()
         return int(row[0]) if row else -1
 
-    def remove(self, frames: Frames, number: int, through: int, begin: int) -> None:
+    def remove(self, frames: Frames, sequence: int, through: int, begin: int) -> None:
         """Remove the frames of a sequence up to key `through`, with their outgoing estimates, and raise its `begin`."""
-        self._db.execute(f"DELETE FROM {frames.table} WHERE stream=? AND {frames.key}<=?", (number, through))
+        self._db.execute(f"DELETE FROM {frames.table} WHERE stream=? AND {frames.key}<=?", (sequence, through))
         if frames is SYMBOLS:
-            self._db.execute("UPDATE heads SET chunk=-1 WHERE stream=? AND chunk<=?", (number, through))
+            self._db.execute("UPDATE heads SET chunk=-1 WHERE stream=? AND chunk<=?", (sequence, through))
         else:
-            self._db.execute("DELETE FROM outbox WHERE stream=? AND frame<=?", (number, through))
-        self._raise_begin(number, begin)
+            self._db.execute("DELETE FROM outbox WHERE stream=? AND frame<=?", (sequence, through))
+        self._raise_begin(sequence, begin)
 
     def trim(self, chunk: Chunk, remainder: Chunk) -> None:
         """Put the remainder of a chunk in the chunk's place, and raise the `begin` of its sequence."""
@@ -331,43 +331,43 @@ class AgedStore:
             return None
         journal = self._symbols.remove_from_journal(numbers)
         symbols, points, windows = int(journal.ticks.sum()), 0, 0
-        for number in numbers:
-            rows = np.flatnonzero(journal.number == number)
+        for sequence in numbers:
+            rows = np.flatnonzero(journal.number == sequence)
             if len(rows):
                 spans = zip(journal.previous[rows].tolist(), journal.last[rows].tolist(), strict=True)
-                self.put_coverage(number, Coverage([*self.coverage(number), *spans]).intervals)
-            (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (number,)).fetchone()
-            self._raise_begin(number, -1 if last is None else last + 1)
-            symbols += self._symbols.erase(number)
-            points += self._db.execute("DELETE FROM measured WHERE stream=?", (number,)).rowcount
-            windows += self._db.execute("DELETE FROM windows WHERE stream=?", (number,)).rowcount
-            self._db.execute("DELETE FROM outbox WHERE stream=?", (number,))
-            self._db.execute(f"DELETE FROM sent_tables WHERE stream=? AND {LIKELY}", (number,))
+                self.put_coverage(sequence, Coverage([*self.coverage(sequence), *spans]).intervals)
+            (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (sequence,)).fetchone()
+            self._raise_begin(sequence, -1 if last is None else last + 1)
+            symbols += self._symbols.erase(sequence)
+            points += self._db.execute("DELETE FROM measured WHERE stream=?", (sequence,)).rowcount
+            windows += self._db.execute("DELETE FROM windows WHERE stream=?", (sequence,)).rowcount
+            self._db.execute("DELETE FROM outbox WHERE stream=?", (sequence,))
+            self._db.execute(f"DELETE FROM sent_tables WHERE stream=? AND {LIKELY}", (sequence,))
         return Forgotten(symbols, points, windows)
 
-    def coverage(self, number: int) -> list[tuple[int, int]]:
+    def coverage(self, sequence: int) -> list[tuple[int, int]]:
         """The stored intervals (after, through] of ticks that a sequence has accounted for, without the journal's."""
-        return self._db.execute("SELECT after, through FROM intact_coverage WHERE stream=?", (number,)).fetchall()
+        return self._db.execute("SELECT after, through FROM intact_coverage WHERE stream=?", (sequence,)).fetchall()
 
-    def put_coverage(self, number: int, intervals: Iterable[tuple[int, int]]) -> None:
+    def put_coverage(self, sequence: int, intervals: Iterable[tuple[int, int]]) -> None:
         """Replace the stored intervals of ticks that a sequence has accounted for."""
-        self._db.execute("DELETE FROM coverage WHERE stream=?", (number,))
-        self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(number, *interval) for interval in intervals])
+        self._db.execute("DELETE FROM coverage WHERE stream=?", (sequence,))
+        self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(sequence, *interval) for interval in intervals])
 
-    def _raise_begin(self, number: int, begin: int) -> None:
-        self._db.execute("UPDATE streams SET begins=? WHERE id=? AND begins<?", (begin, number, begin))
+    def _raise_begin(self, sequence: int, begin: int) -> None:
+        self._db.execute("UPDATE streams SET begins=? WHERE id=? AND begins<?", (begin, sequence, begin))
 
-    def begin(self, number: int) -> int:
+    def begin(self, sequence: int) -> int:
         """The first tick of a sequence, or first index of a window, whose frames are kept."""
-        begin: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (number,)).fetchone()[0]
+        begin: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (sequence,)).fetchone()[0]
         return begin
 
-    def _frame_rows(self, frames: Frames, number: int, order: str, limit: int) -> list[Aged]:
+    def _frame_rows(self, frames: Frames, sequence: int, order: str, limit: int) -> list[Aged]:
         query = (
             f"SELECT {frames.key}, {frames.last}, policy_version FROM {frames.table} "
             f"WHERE stream=? ORDER BY {frames.key} {order} LIMIT ?"
         )
-        return [Aged(*row) for row in self._db.execute(query, (number, limit))]
+        return [Aged(*row) for row in self._db.execute(query, (sequence, limit))]
 
 
 _TABLES = """

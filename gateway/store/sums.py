@@ -110,15 +110,15 @@ class SumStore:
 
     def add(self, report: Report, device: str) -> str:
         """Store a report. Return `stored`, or `duplicate` or `conflict` if the device has one of the window already."""
-        key = (report.document, report.number, device)
+        report_key = (report.document, report.number, device)
         sealed = msgpack.packb(report.sealed.row())
         row = (report.policy_version, json.dumps(report.observed), report.parts, sealed)
         query = f"SELECT {_REPORT} FROM intact_reports WHERE (document, number, device)=(?, ?, ?)"
-        if (stored_row := self._db.execute(query, key).fetchone()) is not None:
+        if (stored_row := self._db.execute(query, report_key).fetchone()) is not None:
             is_same = (stored_row[0], stored_row[1], bytes(stored_row[2]), bytes(stored_row[3])) == row
             return "duplicate" if is_same else "conflict"
         columns = f"document, number, device, {_REPORT}"
-        self._db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", (*key, *row))
+        self._db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", (*report_key, *row))
         return "stored"
 
     def waiting_windows(self, document: bytes, through: int) -> list[int]:
@@ -132,13 +132,13 @@ class SumStore:
         )
         return [int(number) for (number,) in rows]
 
-    def reports(self, document: bytes, number: int) -> list[StoredReport]:
+    def reports(self, document: bytes, window_number: int) -> list[StoredReport]:
         """All reports of a window, by device."""
-        return self._reports("", document, number)
+        return self._reports("", document, window_number)
 
-    def chosen(self, document: bytes, number: int) -> list[StoredReport]:
+    def chosen(self, document: bytes, window_number: int) -> list[StoredReport]:
         """The reports of a window's set, in the order of the set."""
-        return self._reports(" AND place>=0", document, number)
+        return self._reports(" AND place>=0", document, window_number)
 
     def fix(self, request: Opening, devices: Sequence[str]) -> None:
         """Fix the one set of a window: some devices, in this order."""
@@ -153,17 +153,17 @@ class SumStore:
         rows = self._db.execute("SELECT document, number, request FROM intact_asked ORDER BY number, document")
         return [Opening(bytes(document), int(number), bytes(request)) for document, number, request in rows]
 
-    def remove(self, document: bytes, number: int) -> None:
+    def remove(self, document: bytes, window_number: int) -> None:
         """Remove all reports of a window, and its set."""
         for table in ("reports", "asked"):
-            self._db.execute(f"DELETE FROM {table} WHERE document=? AND number=?", (document, number))
+            self._db.execute(f"DELETE FROM {table} WHERE document=? AND number=?", (document, window_number))
 
     def erase(self) -> None:
         """Close the file, which ends its log with the removed rows; the next use opens it again."""
         if isinstance(self._location, Path):
             self.close()
 
-    def _reports(self, where: str, document: bytes, number: int) -> list[StoredReport]:
+    def _reports(self, where: str, document: bytes, window_number: int) -> list[StoredReport]:
         query = f"SELECT {_REPORT} FROM intact_reports WHERE document=? AND number=?{where} ORDER BY place, device"
         return [
             StoredReport(
@@ -172,5 +172,5 @@ class SumStore:
                 bytes(parts),
                 SealedMasks.read(msgpack.unpackb(bytes(sealed)), "report"),
             )
-            for version, observed, parts, sealed in self._db.execute(query, (document, number))
+            for version, observed, parts, sealed in self._db.execute(query, (document, window_number))
         ]

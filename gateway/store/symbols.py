@@ -268,39 +268,39 @@ class Tail:
         self.rows += columns.rows
         self.size += columns.rows * _ROW_BYTES + len(columns.packed)
 
-    def newest(self, number: int) -> SymbolFrame | None:
+    def newest(self, sequence: int) -> SymbolFrame | None:
         """The last frame of a sequence; `None` without frames."""
-        addresses = self._rows.get(number, _NO_ROWS).addresses[-1:]
+        addresses = self._rows.get(sequence, _NO_ROWS).addresses[-1:]
         return self._columns_at(addresses).frame(0) if addresses else None
 
-    def first(self, number: int) -> int | None:
+    def first(self, sequence: int) -> int | None:
         """The first tick of a sequence's first frame; `None` without frames."""
-        return next(iter(self._rows.get(number, _NO_ROWS).firsts), None)
+        return next(iter(self._rows.get(sequence, _NO_ROWS).firsts), None)
 
-    def next_first(self, number: int, tick: int) -> int | None:
+    def next_first(self, sequence: int, tick: int) -> int | None:
         """The first tick from `tick` on with a symbol in the journal; `None` without one. Reads two frames at most."""
-        rows = self._rows.get(number, _NO_ROWS)
-        index = max(bisect_right(rows.firsts, tick) - 1, 0)
-        if rows.firsts[index : index + 1] >= [tick]:
-            return rows.firsts[index]
-        frames = self._columns_at(rows.addresses[index : index + 2])
+        sequence_rows = self._rows.get(sequence, _NO_ROWS)
+        index = max(bisect_right(sequence_rows.firsts, tick) - 1, 0)
+        if sequence_rows.firsts[index : index + 1] >= [tick]:
+            return sequence_rows.firsts[index]
+        frames = self._columns_at(sequence_rows.addresses[index : index + 2])
         firsts = frames.first[frames.last >= tick]
         return max(int(firsts[0]), tick) if firsts.size else None
 
-    def of(self, number: int, first: int = 0, last: int = MAX_TICK) -> Columns:
+    def of(self, sequence: int, first: int = 0, last: int = MAX_TICK) -> Columns:
         """The frames of a sequence that have any of the ticks first..last, in tick order."""
-        columns = self._columns_at(self._rows.get(number, _NO_ROWS).addresses_within(first, last))
+        columns = self._columns_at(self._rows.get(sequence, _NO_ROWS).addresses_within(first, last))
         return columns.take(np.flatnonzero(columns.last >= first))
 
-    def across(self, numbers: Iterable[int], first: int, last: int) -> Columns:
+    def across(self, sequence_numbers: Iterable[int], first: int, last: int) -> Columns:
         """Frames of some sequences: all that have any of the ticks first..last, and perhaps earlier ones."""
-        sequences = (self._rows.get(number, _NO_ROWS) for number in numbers)
+        sequences = (self._rows.get(sequence, _NO_ROWS) for sequence in sequence_numbers)
         return self._columns_at([address for rows in sequences for address in rows.addresses_within(first, last)])
 
-    def intervals(self, number: int) -> list[tuple[int, int]]:
+    def intervals(self, sequence: int) -> list[tuple[int, int]]:
         """The intervals (after, through] that the rows of a sequence account for."""
-        rows = self._rows.get(number, _NO_ROWS)
-        columns = self._columns_at(sorted((*rows.addresses, *rows.accounted)))
+        sequence_rows = self._rows.get(sequence, _NO_ROWS)
+        columns = self._columns_at(sorted((*sequence_rows.addresses, *sequence_rows.accounted)))
         return list(zip(columns.previous.tolist(), columns.last.tolist(), strict=True))
 
     def all_columns(self) -> Columns:
@@ -315,7 +315,7 @@ class Tail:
         order = np.argsort(addresses >> _ROW_BITS, kind="stable")
         batches, rows = addresses[order] >> _ROW_BITS, addresses[order] & ((1 << _ROW_BITS) - 1)
         edges = pairwise([0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(addresses)])
-        parts = [self._batches[batches[low]].take(rows[low:high]) for low, high in edges if low < high]
+        parts = [self._batches[batches[begin]].take(rows[begin:end]) for begin, end in edges if begin < end]
         return Columns.joined(parts).take(np.argsort(order))
 
 
@@ -465,18 +465,18 @@ CREATE TABLE heads (
         )
         self._db.execute(f"DELETE FROM journal {self._shard_condition}")
 
-    def head(self, number: int) -> Head | None:
+    def head(self, sequence: int) -> Head | None:
         """The head of a stream; `None` before its first seal."""
-        return next(iter(self.heads([number])), None)
+        return next(iter(self.heads([sequence])), None)
 
     def heads(self, numbers: Sequence[int]) -> list[Head]:
         """The heads of streams, without those that were never sealed."""
         rows = among(self._db, "SELECT * FROM intact_heads WHERE stream", numbers)
         return [Head._make((*row[:4], np.frombuffer(row[4], dtype="<f8"), *row[5:])) for row in rows]
 
-    def last(self, number: int) -> int:
+    def last(self, sequence: int) -> int:
         """The newest sealed tick of a stream, -1 if there is none."""
-        head = self.head(number)
+        head = self.head(sequence)
         return -1 if head is None else head.last
 
     def unreported(self) -> list[int]:
@@ -492,24 +492,24 @@ CREATE TABLE heads (
             "UPDATE heads SET reported=? WHERE stream=?", ((tick, number) for number, tick in reported_ticks)
         )
 
-    def chunks(self, number: int, tick: int) -> Iterator[Chunk]:
+    def chunks(self, sequence: int, tick: int) -> Iterator[Chunk]:
         """Iterate over the last chunk that begins at `tick` or before, and all later ones, in pages of `_PAGE`."""
         query = "SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?"
-        (chunk_first,) = self._db.execute(query, (number, tick)).fetchone()
+        (chunk_first,) = self._db.execute(query, (sequence, tick)).fetchone()
         tick = tick if chunk_first is None else chunk_first
         query = "SELECT * FROM intact_chunks WHERE stream=? AND first>=? ORDER BY first LIMIT ?"
-        while rows := self._db.execute(query, (number, tick, _PAGE)).fetchall():
+        while rows := self._db.execute(query, (sequence, tick, _PAGE)).fetchall():
             for row in rows:
                 yield _chunk(row)
             tick = rows[-1][1] + 1
 
-    def following(self, number: int, first: int, last: int = MAX_TICK) -> Iterator[SymbolFrame]:
+    def following(self, sequence: int, first: int, last: int = MAX_TICK) -> Iterator[SymbolFrame]:
         """Iterate over the symbols from a tick on, as frames of consecutive ticks in tick order.
 
         No frame begins after `last`. Sealed frames are cut otherwise than the device has cut them.
         """
-        unsealed = _run_frames(self.tail.of(number, first, last))  # before the chunks: another process may seal them
-        sealed = (run for chunk in self.chunks(number, first) for run in _run_frames(chunk.columns()))
+        unsealed = _run_frames(self.tail.of(sequence, first, last))  # before the chunks: another process may seal them
+        sealed = (run for chunk in self.chunks(sequence, first) for run in _run_frames(chunk.columns()))
         for frame in merge(sealed, unsealed, key=attrgetter("first")):
             if frame.first > last:
                 return
@@ -517,9 +517,9 @@ CREATE TABLE heads (
                 yield cut_frame(frame, first, frame.last)
                 first = frame.last + 1
 
-    def holding(self, number: int, first: int, last: int) -> list[SymbolFrame]:
+    def holding(self, sequence: int, first: int, last: int) -> list[SymbolFrame]:
         """The symbols of the ticks first..last as frames, cut to these ticks."""
-        return [cut_frame(frame, first, last) for frame in self.following(number, first, last)]
+        return [cut_frame(frame, first, last) for frame in self.following(sequence, first, last)]
 
     def across(self, numbers: Sequence[int], first: int, last: int) -> Columns:
         """The frames of some sequences that have any of the ticks first..last, in no order.
@@ -537,10 +537,10 @@ CREATE TABLE heads (
         columns = Columns.joined([journal_columns, *sealed_columns])
         return columns.take(np.flatnonzero((columns.ticks > 0) & (columns.first <= last) & (columns.last >= first)))
 
-    def next_first(self, number: int, tick: int) -> int | None:
+    def next_first(self, sequence: int, tick: int) -> int | None:
         """The first tick from `tick` on that has a symbol, or `None`."""
-        journal_tick = self.tail.next_first(number, tick)  # before the chunks: another process may seal it
-        runs = ((chunk.first + run[2], run[3]) for chunk in self.chunks(number, tick) for run in chunk.runs)
+        journal_tick = self.tail.next_first(sequence, tick)  # before the chunks: another process may seal it
+        runs = ((chunk.first + run[2], run[3]) for chunk in self.chunks(sequence, tick) for run in chunk.runs)
         sealed_tick = next((max(first, tick) for first, ticks in runs if first + ticks > tick), None)
         return min((first for first in (journal_tick, sealed_tick) if first is not None), default=None)
 
@@ -551,11 +551,11 @@ CREATE TABLE heads (
         query = "UPDATE heads SET chunk=?, ticks=? WHERE stream=? AND chunk=?"
         self._db.execute(query, (remainder.first, remainder.ticks, chunk.number, chunk.first))
 
-    def erase(self, number: int) -> int:
+    def erase(self, sequence: int) -> int:
         """Remove a stream's chunks and its head. Return the number of symbols in them."""
-        symbols = sum(chunk.ticks for chunk in self.chunks(number, -1))
+        symbols = sum(chunk.ticks for chunk in self.chunks(sequence, -1))
         for table in ("chunks", "heads"):
-            self._db.execute(f"DELETE FROM {table} WHERE stream=?", (number,))
+            self._db.execute(f"DELETE FROM {table} WHERE stream=?", (sequence,))
         return symbols
 
     def remove_from_journal(self, numbers: Sequence[int]) -> Columns:
@@ -595,8 +595,8 @@ def _run_frames(columns: Columns) -> list[SymbolFrame]:
 
 def cut_frame(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
     """Cut a frame to the ticks first..last; it must have at least one of them."""
-    low, high = max(frame.first, first), min(frame.last, last)
-    if (low, high) == (frame.first, frame.last):
+    first_tick, last_tick = max(frame.first, first), min(frame.last, last)
+    if (first_tick, last_tick) == (frame.first, frame.last):
         return frame
-    symbols = frame.symbols[low - frame.first : high - frame.first + 1]
-    return SymbolFrame(frame.policy_version, low - 1, low, symbols, bits=frame.bits, shift=frame.shift)
+    symbols = frame.symbols[first_tick - frame.first : last_tick - frame.first + 1]
+    return SymbolFrame(frame.policy_version, first_tick - 1, first_tick, symbols, bits=frame.bits, shift=frame.shift)
