@@ -24,7 +24,11 @@ _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
-    """The operating system's clocks."""
+    """The operating system's clocks; `elapsed_us` has one origin as long as `boot` is the same."""
+
+    synchronised = staticmethod(machine.synchronised)
+    known_synchronised = staticmethod(machine.known_synchronised)
+    boot = staticmethod(machine.boot)
 
     def now_us(self) -> int:
         """Return the wall clock's Unix time in microseconds."""
@@ -33,18 +37,6 @@ class SystemClock:
     def elapsed_us(self) -> int:
         """Return microseconds of a clock that is never set, and that goes on while the machine sleeps."""
         return time.clock_gettime_ns(_BOOTTIME) // 1000
-
-    def synchronised(self) -> bool:
-        """True if a time server steers the wall clock, or the system cannot tell."""
-        return machine.synchronised()
-
-    def known_synchronised(self) -> bool:
-        """True if a time server steers the wall clock; False if the system cannot tell."""
-        return machine.known_synchronised()
-
-    def boot(self) -> str:
-        """Return the id of the machine's start, since which `elapsed_us` has one origin; "" if it is not known."""
-        return machine.boot()
 
     def wait(self, wake: Wake, seconds: float) -> None:
         """Wait until `wake` is set, or some seconds have passed."""

@@ -80,9 +80,7 @@ class FleetPolicy:
         self._waiting: dict[str, bytes] = {}
         self._judge = Child("edge_agent.judge", "the check of a document", JUDGE_SECONDS, queue)
         self._is_judging = False
-        self._judged = b""
-        self._reason = ""
-        self._detail = ""
+        self._newest_judgement = b"", "", ""  # digest of the document, reason and detail of a refusal
         self._refused = 0
         self.refused: Counter[str] = Counter()
         self._retries: dict[str, tuple[float, bytes]] = {}
@@ -135,7 +133,7 @@ class FleetPolicy:
         """Return topic and bytes of the policy status at a Unix time; `None` if it is unchanged, unless reconnected."""
         trusted = self.trusted
         is_stale = trusted.stale(int(seconds), self.managed.fresh_seconds or 0)
-        status = PolicyStatus(trusted.version, self._judged, self._reason, self._detail, self._refused, is_stale)
+        status = PolicyStatus(trusted.version, *self._newest_judgement, self._refused, is_stale)
         if status == self._last_status and not is_reconnected:
             return None
         self._last_status = status
@@ -180,10 +178,10 @@ class FleetPolicy:
         kind, digest = self._kinds[topic], _digest(payload)
         is_repeated = self._answers.get(topic) == (digest, reason)
         self._refused += kind != "policy" or not is_repeated
-        self._judged, self._reason, self._detail = digest, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
+        self._newest_judgement = digest, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
         if kind == "policy":
             if not is_repeated:
-                NOTICES.warning("a policy is refused (%s): %s; what is in force stays", self._reason, self._detail)
+                NOTICES.warning("a policy is refused (%s): %s; what is in force stays", *self._newest_judgement[1:])
             self._newest_refused = payload
         if kind != "table":
             self._answers[topic] = digest, reason
@@ -226,7 +224,7 @@ class FleetPolicy:
         if kind in ("policy", "root"):
             self._retries.pop(topic, None)
         if kind == "policy":
-            self._judged, self._reason, self._detail = _digest(payload), "", ""
+            self._newest_judgement = _digest(payload), "", ""
             self._newest_refused = b""
             if answer["changes"]:
                 NOTICES.info("policy version %d is in force", self.trusted.version)

@@ -18,11 +18,7 @@ _CONNECT_SECONDS = 5.0
 
 
 class LocalBrokerError(OSError):
-    """A broker may not be connected to; `trouble` says why, in fixed words."""
-
-    def __init__(self, trouble: str) -> None:
-        super().__init__(trouble)
-        self.trouble = trouble
+    """A broker may not be connected to; the text says why, in fixed words."""
 
 
 def dial(host: str, port: int, fleet_address: tuple[str, int]) -> socket.socket:

@@ -36,7 +36,7 @@ class CallSensor(LiveSensor):
             try:
                 value = _plain_value(self._function())
             except FailedError as error:
-                self._trouble = error.trouble
+                self._trouble = str(error)
                 self._add_update(works=False)
             except BaseException as error:  # also SystemExit: foreign code must not end the thread
                 if not isinstance(error, UnavailableError):

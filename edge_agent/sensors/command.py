@@ -76,7 +76,7 @@ class CommandLineSensor(LiveSensor):
                 self._run()
                 self._trouble = "its command has ended; it is begun anew"
             except FailedError as error:
-                self._trouble = error.trouble
+                self._trouble = str(error)
             except Exception:
                 self._trouble = "its command cannot be read"
             self._is_gone = True

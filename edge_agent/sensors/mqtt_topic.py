@@ -59,7 +59,7 @@ class MqttSensor(LiveSensor):
         try:
             connection = dial(*self._addresses)
         except LocalBrokerError as error:
-            self._refusal = error.trouble
+            self._refusal = str(error)
             raise
         self._refusal = ""
         return connection

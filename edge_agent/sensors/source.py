@@ -48,11 +48,7 @@ class UnavailableError(Exception):
 
 
 class FailedError(UnavailableError):
-    """Raised by sensors of this package if the source does not work; `trouble` is the reason, in fixed words."""
-
-    def __init__(self, trouble: str) -> None:
-        super().__init__(trouble)
-        self.trouble = trouble
+    """Raised by sensors of this package if the source does not work; the text is the reason, in fixed words."""
 
 
 class SensorUpdate(NamedTuple):

@@ -45,6 +45,7 @@ __all__ = [
     "is_full",
     "is_lost",
     "open_database",
+    "read_header",
     "snapshot",
     "transaction",
     "why_not_open",
@@ -229,7 +230,7 @@ def transaction(db: Database) -> Iterator[None]:
 
 
 @contextmanager
-def snapshot(db: Database) -> Iterator[None]:
+def snapshot(db: sqlite3.Connection) -> Iterator[None]:
     """Let all reads see one state of the file, and hold up no other process. Inside a transaction, see its state."""
     if db.in_transaction:
         yield
@@ -260,7 +261,7 @@ def _prepare(
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
-            application, version, tables = _read_header(db)
+            application, version, tables = read_header(db)
             if not (create or tables):
                 return f"{label} is no {kind.name}"
             if problem := kind.problem(label, application, version, tables):
@@ -281,7 +282,8 @@ def _prepare(
             return ""
 
 
-def _read_header(db: Database) -> tuple[int, int, int]:
+def read_header(db: sqlite3.Connection) -> tuple[int, int, int]:
+    """Return the `application_id` and `user_version` of a database, and the number of its tables and other objects."""
     queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     with snapshot(db):
         application, version, tables = (db.execute(query).fetchone()[0] for query in queries)

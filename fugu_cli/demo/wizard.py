@@ -413,7 +413,7 @@ def _refuse_fleet_broker(sensor: Mqtt, fleet_broker: Broker, *, must_connect: bo
         dial(sensor.host, sensor.port, (fleet_broker.host, fleet_broker.port)).close()
     except OSError as error:
         if isinstance(error, LocalBrokerError):
-            raise FuguError(f"the topic cannot be read: {error.trouble}") from None
+            raise FuguError(f"the topic cannot be read: {error}") from None
         if must_connect:
             raise FuguError(f"the topic's broker cannot be reached: {cause(error)}") from None
 

@@ -28,7 +28,7 @@ from fugu.host import checks
 from fugu.host.addresses import is_local
 from fugu.host.checks import Finding, Verdict, some_names
 from fugu.host.clock import synchronised
-from fugu.host.database import LEDGER, REGISTRY, STORE, DatabaseError, FileKind, damage, is_lost
+from fugu.host.database import LEDGER, REGISTRY, STORE, DatabaseError, FileKind, damage, is_lost, read_header
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import GatewayConfig
@@ -202,9 +202,7 @@ def _check_pages(file: Path, kind: FileKind) -> Finding:
     name = kind.name
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
-            (application,) = db.execute("PRAGMA application_id").fetchone()
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            application, version, tables = read_header(db)
             problem, damage_words = kind.problem(file.name, application, version, tables), damage(db)
     except sqlite3.Error as error:
         if not is_lost(error):

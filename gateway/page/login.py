@@ -60,12 +60,12 @@ class Login:
         try:
             kind, salt, digest = file.read_text().splitlines()[0].split("$")
             self._salt, self._digest = base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True)
+            if kind != "scrypt" or len(self._digest) != 64:
+                raise ValueError
         except OSError as error:
             raise FuguError(f"cannot read the file of the password: {error.strerror}") from None
         except (ValueError, IndexError):
             raise FuguError("the file of the password has no hash of one") from None
-        if kind != "scrypt" or len(self._digest) != 64:
-            raise FuguError("the file of the password has no hash of one")
         self.session_seconds = session_seconds
         self._clock = clock
         self._sessions: dict[bytes, float] = {}

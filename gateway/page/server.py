@@ -13,7 +13,6 @@ import threading
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from types import TracebackType
 from typing import Self
 
 from fugu.contract.errors import FuguError, cause
@@ -126,9 +125,7 @@ class PageBeside:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         with self._lock:
             self._ending.set()
             if self._pipe is not None:

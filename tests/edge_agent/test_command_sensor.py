@@ -63,7 +63,7 @@ def test_a_run_that_fails_is_told_in_fixed_words(
 ) -> None:
     with pytest.raises(FailedError, match=trouble) as error:
         output_of(words, timeout)
-    assert SECRET not in repr(error.value) + error.value.trouble
+    assert SECRET not in repr(error.value) + str(error.value)
     assert error.value.__suppress_context__ or error.value.__context__ is None
     assert capfd.readouterr() == ("", "")
 
