@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from edge_agent.config_schema import AgentConfig, read_config
@@ -49,16 +50,17 @@ def run_command(words: Sequence[str], prompt: Callable[[str], str]) -> str:
     config = Path(options.config)
     settings = read_config(config)
     outbox = config.parent / settings.outbox
-    if options.command == "moved":
-        return _move(outbox, settings.fleet, settings.device, settings.binding)
-    if options.command == "key":
-        return _key_digits(outbox)
-    if options.command == "join":
-        return _join(config, settings, options, prompt)
-    if options.command == "set-back":
-        return _set_back(config, settings, outbox)
-    if options.command == "pause":
-        return _pause(outbox, None if options.length is None else span(options.length, "--for")[0])
+    match options.command:
+        case "moved":
+            return _move(settings, outbox)
+        case "key":
+            return _key_digits(outbox)
+        case "join":
+            return _join(config, settings, options, prompt)
+        case "set-back":
+            return _set_back(config, settings, outbox)
+        case "pause":
+            return _pause(outbox, None if options.length is None else span(options.length, "--for")[0])
     Pause(outbox).end()
     is_obeyed = _wait_for_codes(outbox, lambda codes: StatusCode.PAUSED not in codes)
     return "not paused any more" if is_obeyed else "not paused any more; no agent that runs here says so"
@@ -146,14 +148,11 @@ def _set_back(path: Path, config: AgentConfig, outbox: Path) -> str:
     )
 
 
-def _move(outbox: Path, fleet: str, device: str, binding: str) -> str:
+def _move(config: AgentConfig, outbox: Path) -> str:
     if not outbox.exists():
         raise OutboxError(f"there is no outbox {outbox}: copy it from the other machine's disk first")
-    outbox_file = Outbox(outbox, fleet, device)
-    try:
-        outbox_file.bind(machine_identifiers := identifiers(binding), moved=True)
-    finally:
-        outbox_file.close()
+    with closing(Outbox(outbox, config.fleet, config.device)) as outbox_file:
+        outbox_file.bind(machine_identifiers := identifiers(config.binding), moved=True)
     if not machine_identifiers:
         return "the outbox belongs to no machine: this one has no identifier that can be read"
     return "the outbox belongs to this machine; never run the other one again with what it has"

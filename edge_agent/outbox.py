@@ -43,7 +43,7 @@ from fugu.contract.group_frames import Report
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.core.frames import window_frame
 from fugu.core.policy import Window
-from fugu.host.database import OUTBOX, Database, damage, open_database, transaction
+from fugu.host.database import OUTBOX, damage, open_database, transaction
 from fugu.host.process import NOTICES
 
 __all__ = ["Outbox", "OutboxError", "OutboxFullError", "StoredKey", "identifiers"]
@@ -70,27 +70,6 @@ def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tupl
         if (card / "device").exists() and _text(card / "addr_assign_type") in ("", "0"):  # real, with its own address
             identifier_pairs.add((_CARD, _text(card / "address")))
     return frozenset((kind, value) for kind, value in identifier_pairs if len(set(value) - set("-: ")) > 1)
-
-
-def _bind(db: Database, outbox: Path, identifier_pairs: frozenset[tuple[str, str]], *, moved: bool) -> None:
-    """Check that an outbox belongs to the machine with these identifiers; bind it if it is unbound, or `moved`.
-
-    Raises OutboxError if it belongs to another machine, sqlite3.Error if it cannot be used.
-    """
-    (salt,) = db.execute("SELECT salt FROM intact_device").fetchone()
-    digests = {(kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in identifier_pairs}
-    stored_digests = set(db.execute("SELECT kind, digest FROM intact_binding"))
-    if stored_digests and not moved and not _is_same_machine(stored_digests, digests):
-        raise OutboxError(
-            f"outbox {outbox} was begun on another machine: this looks like a copy of another device's disk. If the "
-            "device has moved on purpose, and the other machine will never run it again: fugu-agent moved CONFIG.toml"
-        )
-    machine_kinds = {kind for kind, _ in digests}
-    digests |= {pair for pair in stored_digests if pair[0] not in machine_kinds and not moved}
-    if digests != stored_digests:
-        with transaction(db):
-            db.execute("DELETE FROM binding")
-            db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(digests))
 
 
 def _is_same_machine(stored_digests: set[tuple[str, bytes]], current_digests: set[tuple[str, bytes]]) -> bool:
@@ -240,16 +219,29 @@ class Outbox:
         self.counter = self._stored_counter = int(counter)
 
     def bind(self, identifier_pairs: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
-        """Bind the outbox to the machine with these identifiers, in place of an earlier one if `moved`.
+        """Bind the outbox to the machine with these identifiers if it is unbound, or `moved`.
 
         Raises OutboxError if it belongs to another machine; the file is closed then.
         """
         with self._naming_file():
-            try:
-                _bind(self._db, self.path, identifier_pairs, moved=moved)
-            except OutboxError:
+            (salt,) = self._db.execute("SELECT salt FROM intact_device").fetchone()
+            digests = {
+                (kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in identifier_pairs
+            }
+            stored_digests = set(self._db.execute("SELECT kind, digest FROM intact_binding"))
+            if stored_digests and not moved and not _is_same_machine(stored_digests, digests):
                 self.close()
-                raise
+                raise OutboxError(
+                    f"outbox {self.path} was begun on another machine: this looks like a copy of another device's disk."
+                    " If the device has moved on purpose, and the other machine will never run it again: fugu-agent "
+                    "moved CONFIG.toml"
+                )
+            machine_kinds = {kind for kind, _ in digests}
+            digests |= {pair for pair in stored_digests if pair[0] not in machine_kinds and not moved}
+            if digests != stored_digests:
+                with transaction(self._db):
+                    self._db.execute("DELETE FROM binding")
+                    self._db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(digests))
 
     def know_watermarks_by(self, key: bytes) -> None:
         """Let `counter` count watermarks under this key; with another key it begins again at 0. Raises OutboxError."""

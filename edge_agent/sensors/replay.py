@@ -92,7 +92,7 @@ def _read_rows(path: Path, column: str, time: str | None, only: Sequence[str]) -
     """Read the time ("" without a column of times) and the reading of the rows that `only` selects, as texts."""
     filters = [(name, cell) for name, _, cell in (word.partition("=") for word in only)]
     try:
-        with csv_rows(path, ConfigError, uneven=True) as (header, rows):
+        with csv_rows(path, ConfigError) as (header, rows):
             names = [column] if column in header else [name.strip() for name in column.split(",")]
             for name in (*names, *(name for name, _ in filters), *([] if time is None else [time])):
                 if name not in header:
@@ -102,7 +102,7 @@ def _read_rows(path: Path, column: str, time: str | None, only: Sequence[str]) -
             time_index = None if time is None else header.index(time)
             return [
                 ("" if time_index is None else row[time_index], ",".join(row[index] for index in columns))
-                for _, row in rows
+                for row in rows
                 if all(row[index].strip() == cell for index, cell in filter_cells)
             ]
     except OSError as error:

@@ -19,8 +19,6 @@ __all__ = ["csv_rows", "moment", "refuse_pipe"]
 LATEST = 1e11
 """Unix seconds, about 3,000 years from now: a larger number is a time in milliseconds."""
 
-NumberedRows = Iterator[tuple[int, list[str]]]
-
 
 def moment(cell: str) -> float:
     """Read Unix seconds, or ISO 8601 (UTC if it has no zone), as Unix seconds; NaN if the cell is no time."""
@@ -42,12 +40,11 @@ def refuse_pipe(path: Path, refusal: type[FuguError]) -> None:
 
 
 @contextmanager
-def csv_rows(path: Path, refusal: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
-    """Open a CSV file (gzip if .gz). Give its header, and the other rows numbered from 2; empty lines are left out.
+def csv_rows(path: Path, refusal: type[FuguError]) -> Iterator[tuple[list[str], Iterator[list[str]]]]:
+    """Open a CSV file (gzip if .gz). Give its header and the other rows, without empty lines.
 
-    The separator is a comma if the header has one, else a semicolon, else a tab. With `uneven`, rows may have other
-    lengths than the header, and missing cells are empty. Without it such a row raises `refusal`, and so does a file
-    that is no CSV file. OSError: the file cannot be read.
+    The separator is a comma if the header has one, else a semicolon, else a tab. Rows may be longer than the header;
+    the missing cells of a shorter row are empty. `refusal`: it is no CSV file. OSError: the file cannot be read.
     """
     refuse_pipe(path, refusal)
     open_file = gzip.open if path.suffix == ".gz" else open
@@ -56,15 +53,6 @@ def csv_rows(path: Path, refusal: type[FuguError], *, uneven: bool = False) -> I
             line = file.readline()
             rows = csv.reader(chain([line], file), delimiter=next((sign for sign in ",;\t" if sign in line), ","))
             header = [cell.strip() for cell in next(rows, [])]
-            yield header, _numbered(rows, len(header), path.name, refusal, uneven)
+            yield header, (row + [""] * (len(header) - len(row)) for row in rows if row)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise refusal(f"{path.name} is no CSV file: {cause(error)}") from None
-
-
-def _numbered(rows: Iterator[list[str]], width: int, file: str, refusal: type[FuguError], uneven: bool) -> NumberedRows:
-    for line, row in enumerate(rows, start=2):
-        if not row:
-            continue
-        if len(row) != width and not uneven:
-            raise refusal(f"{file}: line {line} has {len(row)} columns, not {width}")
-        yield line, row + [""] * (width - len(row))

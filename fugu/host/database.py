@@ -420,11 +420,11 @@ def _with_checksums(schema: str) -> tuple[str, frozenset[tuple[str, str, str]]]:
         return script, frozenset(db.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-def _damaged_record(db: sqlite3.Connection, table: str = "") -> str:
-    """Read all rows of a table, or of every table. Return a line on a record that does not match, or "" if all do."""
+def _damaged_record(db: sqlite3.Connection, table: str) -> str:
+    """Read all rows of a table, of every one if it is "". Return a line on a record that does not match, or ""."""
     add_functions(db)
-    views = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE name LIKE 'intact!_%' ESCAPE '!'")]
-    for view in views if not table else [f"intact_{table}"] if f"intact_{table}" in views else ():
+    query = "SELECT name FROM sqlite_master WHERE name LIKE 'intact!_%' ESCAPE '!'"
+    for view in [name for (name,) in db.execute(query) if table in ("", name.removeprefix("intact_"))]:
         try:
             sqlite3.Cursor(db).execute(f"SELECT count(is_intact) FROM {view}").fetchone()
         except sqlite3.OperationalError as error:

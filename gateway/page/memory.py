@@ -66,9 +66,8 @@ def report_numbers(report: Estimate | WindowCount, windows: Iterable[DescribedWi
         return None
     time = unix_us(report.time) / 1e6
     if isinstance(report, StateEstimate):
-        shares = list(report.shares.items())
-        names, intervals = tuple(name for name, _ in shares), tuple((share, math.nan, math.nan) for _, share in shares)
-        columns = slice(1 if len(shares) == 2 else 0, _MOST_NAMES)
+        names, intervals = tuple(report.shares), tuple((share, math.nan, math.nan) for share in report.shares.values())
+        columns = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
         return ReportNumbers("", time, names[columns], _SHARE, intervals[columns], report.useful)
     intervals = tuple(zip(report.values, report.low, report.high, strict=True))
     if not isinstance(report, WindowCount):
