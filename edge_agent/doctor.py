@@ -9,6 +9,7 @@ came, never what it was. `limits` says what the device's owner has pinned, and h
 
 from __future__ import annotations
 
+import math
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,6 @@ from edge_agent.outbox import identifiers
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.sensors.sharing import open_sensors
 from edge_agent.sensors.source import Sensor
-from fugu.contract.chains import ChainClass
 from fugu.contract.classify import classifier_of
 from fugu.contract.errors import FuguError, Reason, StatusCode
 from fugu.contract.fleet_documents import read_enrolment
@@ -164,18 +164,17 @@ def _pin_text(pins: SymbolPins | MeasuredPins | None, chooser: str, *, is_refuse
     if pins.windows is not None:
         window_words = f"windows alone at most epsilon {pins.windows.epsilon:g}, {pins.windows.adversary}"
     period_words = "exactly" if pins.discretiser.remembers else "a multiple of"
+    chain_words = f"chains with {pins.chains.label}"
+    if streams := pins.chains.named_streams:
+        stream_words = ", ".join(f"{stream.name} at most {stream.rate:g} nats a tick" for stream in streams)
+        chain_words = f"joint chains, {pins.chains.label} ({stream_words})"
     return (
-        f"{state_words}, {period_words} {pins.period_us / 1e6:g} s a tick, {_chain_words(pins.chains)} and the "
+        f"{state_words}, {period_words} {pins.period_us / 1e6:g} s a tick, {chain_words} and the "
         f"{pins.adversary} adversary at least; {window_words}"
     )
 
 
-def _chain_words(chains: ChainClass) -> str:
-    stream_words = ", ".join(f"{stream.name} at most {stream.rate:g} nats a tick" for stream in chains.named_streams)
-    return f"joint chains, {chains.label} ({stream_words})" if stream_words else f"chains with {chains.label}"
-
-
-_SOON = 7 * 86_400
+_SOON_DAYS = 7
 _AGE_SECONDS = 900
 _AHEAD_SECONDS = 60
 
@@ -216,16 +215,16 @@ def examine(
 def _check_policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
     managed = plan.managed
     ends = [stream.valid_until for stream in plan.streams] + ([] if managed is None else [managed.trusted.valid_until])
-    finite_ends = [end for end in ends if end]
+    days_left = (min(filter(None, ends), default=math.inf) - now) / 86_400
     if managed is not None and managed.trusted.silent(int(now), managed.trusted.version) == "stopped":
         text = "the gateway has stopped this device: find its copy, then have a newer policy document signed"
         yield Finding("policy", "FAIL", text)
     elif managed is not None and not managed.trusted.version:
         yield Finding("policy", "warn", "none has come yet: fugu fleet push")
-    elif finite_ends and min(finite_ends) <= now:
+    elif days_left <= 0:
         yield Finding("policy", "FAIL", "one is past its time: sign a newer one, or give the device a newer file")
-    elif finite_ends and min(finite_ends) <= now + _SOON:
-        yield Finding("policy", "warn", f"one ends in {(min(finite_ends) - now) / 86_400:.1f} days: renew it")
+    elif days_left <= _SOON_DAYS:
+        yield Finding("policy", "warn", f"one ends in {days_left:.1f} days: renew it")
     else:
         yield Finding("policy", "ok", "in force, and valid for more than a week")
 

@@ -63,36 +63,36 @@ def probe(
     timer.daemon = True
     timer.start()
     try:
-        failure, expiry = _try_tls(broker)
+        outcome = _try_tls(broker)
     finally:
         timer.cancel()
-    if failure is not None:
-        return failure
-    return _log_in(broker, expiry, write, listen, on_wait) if log_in else Probe("done", certificate_end=expiry)
+    if outcome.reached != "done" or not log_in:
+        return outcome
+    return _log_in(broker, outcome.certificate_end, write, listen, on_wait)
 
 
-def _try_tls(broker: Broker) -> tuple[Probe | None, float | None]:
-    """Connect as far as TLS. Return the failure, if any, and when the broker's certificate ends, if TLS is on."""
+def _try_tls(broker: Broker) -> Probe:
+    """Connect as far as TLS."""
     try:
         context = broker.tls_context()
         broker.password()
     except LinkError as error:
-        return Probe("address", str(error)), None
+        return Probe("address", str(error))
     try:
         socket.getaddrinfo(broker.host, broker.port)
     except OSError as error:
-        return Probe("address", f"{broker.host}: {error.strerror}"), None
+        return Probe("address", f"{broker.host}: {error.strerror}")
     try:
         with socket.create_connection((broker.host, broker.port), timeout=_PATIENCE_SECONDS) as tcp_connection:
             if context is None:
-                return None, None
+                return Probe("done")
             with context.wrap_socket(tcp_connection, server_hostname=broker.host) as tls_connection:
                 certificate: Any = tls_connection.getpeercert() or {}
-                return None, float(ssl.cert_time_to_seconds(certificate["notAfter"]))
+                return Probe("done", certificate_end=float(ssl.cert_time_to_seconds(certificate["notAfter"])))
     except ssl.SSLError as error:
-        return Probe("TLS", getattr(error, "verify_message", "") or error.reason or cause(error)), None
+        return Probe("TLS", getattr(error, "verify_message", "") or error.reason or cause(error))
     except OSError as error:
-        return Probe("connection", f"{broker.address}: {cause(error)}"), None
+        return Probe("connection", f"{broker.address}: {cause(error)}")
 
 
 def _log_in(

@@ -8,6 +8,7 @@ the messages that it kept for the gateway; devices send them again.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -45,7 +46,7 @@ from gateway.store.store import Store, StoreError
 
 __all__ = ["examine", "mosquitto_version", "read_installation"]
 
-_SOON_SECONDS = 7 * 86_400
+_SOON_DAYS = 7
 _NO_DEVICE = "doctor"
 _MIN_MOSQUITTO, _SAFE_MOSQUITTO = (2, 0, 11), (2, 0, 21)
 _PATCHES = " (before 2.0.21 it needs a distribution's security updates: CVE-2023-0809, CVE-2023-28366, CVE-2023-3592)"
@@ -149,12 +150,13 @@ def _check_policies(folder: Path, fleet: str, now: float, *, is_signed: bool) ->
     names = catalogue.names()
     policies = [(catalogue.newest(device, stream), device) for device in names for stream in catalogue.streams(device)]
     ends = [(policy.valid_until, device) for policy, device in policies if policy and policy.valid_until is not None]
-    end, device = min(ends, default=(now + 2 * _SOON_SECONDS, ""))
-    if end > now + _SOON_SECONDS:
+    end, device = min(ends, default=(math.inf, ""))
+    days_left = (end - now) / 86_400
+    if days_left > _SOON_DAYS:
         yield Finding("policies", "ok", f"of {len(names)} devices, every guarantee holds")
         return
-    text = f"that of {device} ends in {(end - now) / 86_400:.1f} days: make a newer one"
-    yield Finding("policies", "warn" if end > now else "FAIL", text)
+    text = f"that of {device} ends in {days_left:.1f} days: make a newer one"
+    yield Finding("policies", "warn" if days_left > 0 else "FAIL", text)
 
 
 def _check_releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:

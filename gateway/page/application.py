@@ -304,11 +304,10 @@ def application(
             return PlainTextResponse("too slow", 408)
         async with login_lock:  # one at a time: a hash takes 16 MB
             if seconds := login.wait_seconds(peer):
-                headers = {"retry-after": str(int(seconds) + 1)}
-                return RedirectResponse("/login#wait", 303, headers) if _wants_html(request) else _denial(429, headers)
+                return _refusal(request, "/login#wait", 429, {"retry-after": str(int(seconds) + 1)})
             session = await asyncio.to_thread(login.enter, password, peer)
         if session is None:
-            return RedirectResponse("/login#wrong", 303) if _wants_html(request) else _denial(403, {})
+            return _refusal(request, "/login#wrong", 403)
         response = RedirectResponse("/", 303)
         age = int(login.session_seconds) or 1
         response.set_cookie(COOKIE, session, max_age=age, httponly=True, samesite="strict", secure=secure)
@@ -347,7 +346,10 @@ def application(
     return _guarded(app, connections, login, hosts, ingress)
 
 
-def _denial(status: int, headers: dict[str, str]) -> Response:
+def _refusal(request: Request, page: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    """Send a browser to a page, and answer any other program with a status."""
+    if _wants_html(request):
+        return RedirectResponse(page, 303, headers)
     return JSONResponse({"error": "refused"}, status, headers)
 
 
@@ -371,14 +373,14 @@ def _guarded(
     (name, directives), *other_headers = _HEADERS
     headers = [(name, directives + (b"'none'" if ingress is None else b"'self'")), *other_headers]
 
-    def refusal(request: Request, *, may_ask: bool, is_signed_in: bool) -> Response | None:
+    def why_refused(request: Request, *, may_ask: bool, is_signed_in: bool) -> Response | None:
         if not may_ask:
             return PlainTextResponse("not from here", 403)
         if hosts and request.headers.get("host", "") not in hosts:
             return PlainTextResponse("not a name of this page", 421)
         if is_signed_in or request.url.path in _PUBLIC:
             return None
-        return RedirectResponse("/login", 303) if _wants_html(request) else _denial(401, {})
+        return _refusal(request, "/login", 401)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Any) -> None:
@@ -393,8 +395,8 @@ def _guarded(
         may_ask = ingress in (None, scope["client"][0])
         is_signed_in = may_ask and (login is None or login.knows(request.cookies.get(COOKIE, "")))
         with connections.answering(scope["client"], is_signed_in=is_signed_in):
-            refused = refusal(request, may_ask=may_ask, is_signed_in=is_signed_in)
-            await (refused or app)(scope, receive, with_headers)
+            answering_app = why_refused(request, may_ask=may_ask, is_signed_in=is_signed_in) or app
+            await answering_app(scope, receive, with_headers)
 
     return answer
 
