@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fugu.contract.errors import TopicError
 from fugu.contract.topics import check_device_name
+from gateway.page import Fields
 from gateway.page.connections import Connections
 from gateway.page.feed import Feed
 from gateway.page.fleet_view import FleetQuery
@@ -56,7 +57,7 @@ class _EventSource:
 class _FullSource(_EventSource):
     """Sends the whole content again when `state` returns another value, at most twice a second."""
 
-    def __init__(self, feed: Feed, state: Callable[[], object], make_content: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, feed: Feed, state: Callable[[], object], make_content: Callable[[], Fields]) -> None:
         self._feed = feed
         self._state = state
         self._make_content = make_content
@@ -114,7 +115,7 @@ class _DeviceSource(_EventSource):
         self._last_state = state
         return _event("state", state)
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> Fields:
         return {"member": self._feed.member(self._watcher.device), "about": self._feed.about}
 
 
@@ -128,7 +129,7 @@ class _LedgerSource(_FullSource):
         super().__init__(feed, lambda: self._page, lambda: self._page or {})
         self._ledger_query = (audience, below_number)
         self._looked_at = -LEDGER_SECONDS
-        self._page: dict[str, Any] | None = None
+        self._page: Fields | None = None
 
     async def wait(self) -> None:
         if self._page is not None:
@@ -221,7 +222,7 @@ class _Channel:
             tab.wake.set()
 
 
-def _updates_event(updates: list[dict[str, Any]]) -> str:
+def _updates_event(updates: list[Fields]) -> str:
     return _event("update", updates) if updates else ""
 
 

@@ -25,6 +25,7 @@ from typing import Any
 from fugu.contract.descriptions import DescribedWindow, Description
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK, SymbolFrame, WindowFrame
+from gateway.page import Fields
 from gateway.store.location import Location
 
 __all__ = ["MOST_WINDOWS", "Ask", "AttackProcess", "AttackView", "shift_odds"]
@@ -41,21 +42,21 @@ MOST_WINDOWS = 2_016
 _ROUNDING = 1e-9
 
 
-Ask = Callable[..., dict[str, Any]]
+Ask = Callable[..., Fields]
 """Calls a function of `fugu.attackers.described`, or `stored_counts`, by its name with arguments."""
 
 
-def answer(name: str, *args: Any) -> dict[str, Any]:
+def answer(name: str, *args: Any) -> Fields:
     """Call `stored_counts` or the named function of `fugu.attackers.described` in this process."""
     if name == "stored_counts":
         return stored_counts(*args)
     from fugu.attackers import described  # not for `stored_counts`, as it takes longer to load
 
-    answer: dict[str, Any] = getattr(described, name)(*args)
+    answer: Fields = getattr(described, name)(*args)
     return answer
 
 
-def stored_counts(location: Location, device: str, since: Mapping[tuple[str, str], int]) -> dict[str, Any]:
+def stored_counts(location: Location, device: str, since: Mapping[tuple[str, str], int]) -> Fields:
     """Return under `frames` the stored frames of a device's windows by stream, or under `none` the fault.
 
     Args:
@@ -100,7 +101,7 @@ class AttackProcess:
         process = self._process
         return None if process is None else process.pid
 
-    def ask(self, name: str, *args: Any) -> dict[str, Any]:
+    def ask(self, name: str, *args: Any) -> Fields:
         """Ask, and wait for the answer; under `none` it says that the process has ended or took too long."""
         if time.monotonic() < self._not_before:
             return {"none": "The attackers' process has ended: it is started again in a minute."}
@@ -109,7 +110,7 @@ class AttackProcess:
             pipe.send((name, args))
             if pipe.poll(_PATIENCE_SECONDS):
                 self._asked_at = time.monotonic()
-                answer: dict[str, Any] = pipe.recv()
+                answer: Fields = pipe.recv()
                 return answer
         except (EOFError, OSError):
             pass
@@ -216,7 +217,7 @@ class AttackView:
                 del self._windows[min(self._windows, key=lambda window: window[1])]
             self._has_changed = True
 
-    def due_attack(self) -> Callable[[Ask], dict[str, Any]] | None:
+    def due_attack(self) -> Callable[[Ask], Fields] | None:
         """Return a function that asks for the update, for any thread; `None` without a change or a description."""
         if not self._has_changed or self._description is None:
             return None
@@ -225,7 +226,7 @@ class AttackView:
         ticks = {tick: symbol for tick, (version, symbol) in self._ticks.items() if version == description.version}
         windows = [self._windows[key] for key in sorted(self._windows, key=lambda window: window[1])]
 
-        def ask_update(ask: Ask) -> dict[str, Any]:
+        def ask_update(ask: Ask) -> Fields:
             head = {"kind": "attack", "stream": description.stream, "version": description.version}
             try:
                 if description.kind == "windows":
@@ -237,7 +238,7 @@ class AttackView:
         return ask_update
 
 
-def _symbols_update(description: Description, ticks: Mapping[int, _Symbol], ask: Ask) -> dict[str, Any]:
+def _symbols_update(description: Description, ticks: Mapping[int, _Symbol], ask: Ask) -> Fields:
     if description.kind == "points":
         raise FuguError(
             "No attacker of this page reads points. To name the state behind a point takes the table that it was drawn "
@@ -256,7 +257,7 @@ def _symbols_update(description: Description, ticks: Mapping[int, _Symbol], ask:
     return _update(description, answer, (first, last), times, description.states) | texts
 
 
-def _counts_update(description: Description, windows: Sequence[WindowFrame], ask: Ask) -> dict[str, Any]:
+def _counts_update(description: Description, windows: Sequence[WindowFrame], ask: Ask) -> Fields:
     window, groups = counted_window(description)
     name, length = window.name, window.length
     shape = description.version, name, length, len(groups)
@@ -281,8 +282,8 @@ def _counts_update(description: Description, windows: Sequence[WindowFrame], ask
 
 
 def _update(
-    description: Description, answer: dict[str, Any], span: tuple[int, int], times: Iterable[int], states: Sequence[str]
-) -> dict[str, Any]:
+    description: Description, answer: Fields, span: tuple[int, int], times: Iterable[int], states: Sequence[str]
+) -> Fields:
     """Make the page's update of an answer about a span, given by its first and last tick.
 
     The answer has a column for each of `states`; of two states, only the second is drawn. `times` are wall ticks.

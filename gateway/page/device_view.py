@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import METRES_PER_DEGREE, Described, DescribedVersion, Description, PlaceGrid
@@ -22,6 +21,7 @@ from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
 from fugu.contract.windows import noise_within
 from fugu.mqtt.readings import Descriptions, symbol_states
+from gateway.page import Fields
 from gateway.page.attackers import MOST_WINDOWS, Ask, AttackView, shift_odds
 from gateway.page.memory import MOST_SECONDS, ReportNumbers, report_numbers
 
@@ -41,7 +41,7 @@ def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float
 _DIGITS, _METRE_DIGITS = 7, 1
 
 
-def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
+def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> list[Fields]:
     """Return latitude, longitude and state of the cell of each symbol that has one; [] for a stream without cells."""
     if version is None or (grid := version.place) is None or not (states := symbol_states(version)):
         return []
@@ -49,7 +49,7 @@ def placed_symbols(version: DescribedVersion | None, symbols: Sequence[int]) -> 
     return [{"latitude": latitude, "longitude": longitude, "state": state} for latitude, longitude, state in places]
 
 
-def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
+def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float]) -> Fields:
     """Return the probability of each cell, from the probabilities of states by name, and an ellipse that holds 95 %.
 
     `cells` has the order of the description's cells. `placed` is the probability that there is a place at all: states
@@ -103,13 +103,13 @@ class DeviceView:
     def __init__(self) -> None:
         self.refused_count = 0
         self._descriptions = Descriptions()
-        self._messages: dict[tuple[str, str], deque[dict[str, Any]]] = {}
+        self._messages: dict[tuple[str, str], deque[Fields]] = {}
         self._streams: set[str] = set()
         self._attack_views: dict[str, AttackView] = {}
         self._latest: dict[str, Description] = {}
         self._recalled_versions: dict[str, int] = {}
 
-    def take(self, topic: Topic, payload: bytes, heard_at: float = 0.0) -> dict[str, Any] | None:
+    def take(self, topic: Topic, payload: bytes, heard_at: float = 0.0) -> Fields | None:
         """Take a message, heard at a Unix time in seconds. Return the page's update, or `None` without one."""
         if topic.stream not in self._streams and len(self._streams) >= _MAX_STREAMS:
             self.refused_count += 1
@@ -125,12 +125,12 @@ class DeviceView:
             self.keep(update)
         return update
 
-    def keep(self, update: dict[str, Any]) -> None:
+    def keep(self, update: Fields) -> None:
         """Keep an update for later watchers."""
         kind = update["kind"]
         self._messages.setdefault((update["stream"], kind), deque(maxlen=_MAX_MESSAGES[kind])).append(update)
 
-    def take_budgets(self, accounts: dict[str, Any]) -> dict[str, Any] | None:
+    def take_budgets(self, accounts: Fields) -> Fields | None:
         """Take the ledger's budgets, and return the page's update; `None` if they have not changed."""
         update = {"kind": "budget", "stream": "", **accounts}
         if list(self._messages.get(("", "budget"), ())) == [update]:
@@ -156,7 +156,7 @@ class DeviceView:
                 first_ticks[stream, window.name] = max(0, last_tick - ticks_back)
         return first_ticks
 
-    def take_stored(self, topic: Topic, frames: Sequence[WindowFrame]) -> tuple[dict[str, Any], list[ReportNumbers]]:
+    def take_stored(self, topic: Topic, frames: Sequence[WindowFrame]) -> tuple[Fields, list[ReportNumbers]]:
         """Take stored windows of a stream. Return the page's update, and the numbers of its version's windows."""
         description, reports, counts = self._latest[topic.stream], list[ReportNumbers](), dict[str, WindowCount]()
         described_frames = [frame for frame in frames if frame.policy_version == description.version]
@@ -165,7 +165,7 @@ class DeviceView:
             counts[frame.window] = _window_count(description, frame)
             if frame.observed and (report := report_numbers(counts[frame.window], description.windows)) is not None:
                 reports.append(report)
-        series = dict[str, dict[str, Any]]()
+        series = dict[str, Fields]()
         for event in (report.event() for report in reports):
             series.setdefault(event["of"], {**event, "rows": []})["rows"].append(event["row"])
         events = [{**event, "rows": event["rows"][-_NEWEST:]} for event in series.values()]
@@ -174,17 +174,17 @@ class DeviceView:
         self.keep(update)
         return update, reports
 
-    def attacks_due(self) -> list[Callable[[Ask], dict[str, Any]]]:
+    def attacks_due(self) -> list[Callable[[Ask], Fields]]:
         """Return for each stream with new messages a function that asks for the attack on it."""
         return [attack for view in self._attack_views.values() if (attack := view.due_attack()) is not None]
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Fields]:
         """Yield all kept updates by kind, descriptions first, within a kind and stream in order of arrival."""
         kinds = list(_MAX_MESSAGES)[::-1]
         for key in sorted(self._messages, key=lambda stream_kind: kinds.index(stream_kind[1])):
             yield from self._messages[key]
 
-    def _read(self, topic: Topic, payload: bytes, heard_at: float) -> dict[str, Any] | None:
+    def _read(self, topic: Topic, payload: bytes, heard_at: float) -> Fields | None:
         match topic.kind:
             case "description":
                 description = self._descriptions.store(topic.fleet, topic.device, topic.stream, payload)
@@ -215,31 +215,31 @@ class DeviceView:
                 return {"kind": "count", **self._report_fields(topic, WindowCount.decode(payload))}
         return None
 
-    def _place_fields(self, stream: str, estimate: Estimate) -> dict[str, Any]:
+    def _place_fields(self, stream: str, estimate: Estimate) -> Fields:
         if isinstance(estimate, PlaceEstimate):
             names = ("latitude", "longitude", "accuracy", "semi_major", "semi_minor", "orientation", "protection")
             return {name: getattr(estimate, name) for name in names}
         return placed_shares(self._latest.get(stream), estimate.shares) if isinstance(estimate, StateEstimate) else {}
 
-    def _report_fields(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
+    def _report_fields(self, topic: Topic, report: Estimate | WindowCount) -> Fields:
         numbers = report_numbers(report, self._latest[topic.stream].windows if topic.stream in self._latest else ())
         return {**report.json_fields(), "numbers": numbers and numbers.event()}
 
     def _attack_view(self, topic: Topic) -> AttackView:
         return self._attack_views.setdefault(topic.stream, AttackView())
 
-    def _points_update(self, topic: Topic, payload: bytes) -> dict[str, Any]:
+    def _points_update(self, topic: Topic, payload: bytes) -> Fields:
         frame = MeasureFrame.decode(payload)
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         points = [r.point for r in frame.released]
         places = [_point_fields(description, point) for point in points[-_POINTS_PLACED:]]
         return self._update(topic, payload, "points", frame, {"points": [*map(list, points)], "newest": places})
 
-    def _window_update(self, topic: Topic, payload: bytes) -> dict[str, Any]:
+    def _window_update(self, topic: Topic, payload: bytes) -> Fields:
         frame = WindowFrame.decode(payload)
         self._attack_view(topic).take_window(frame)
         names = ("window", "length", "observed", "counts")
-        fields: dict[str, Any] = {name: getattr(frame, name) for name in names}
+        fields: Fields = {name: getattr(frame, name) for name in names}
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
         windows = {} if description is None else {window.name: window for window in description.windows}
         if description is not None and (window := windows.get(frame.window)) is not None:
@@ -248,13 +248,8 @@ class DeviceView:
         return self._update(topic, payload, "window", frame, fields)
 
     def _update(
-        self,
-        topic: Topic,
-        payload: bytes,
-        kind: str,
-        frame: SymbolFrame | MeasureFrame | WindowFrame,
-        fields: dict[str, Any],
-    ) -> dict[str, Any]:
+        self, topic: Topic, payload: bytes, kind: str, frame: SymbolFrame | MeasureFrame | WindowFrame, fields: Fields
+    ) -> Fields:
         """Return a message's fields, with its bytes and the time of its first tick, or of the end of its window."""
         tick = frame.last + 1 if isinstance(frame, WindowFrame) else frame.first
         description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
@@ -263,11 +258,11 @@ class DeviceView:
         return {**head, **fields, "time": _time_text(time), **_byte_fields(payload)}
 
 
-def _byte_fields(payload: bytes) -> dict[str, Any]:
+def _byte_fields(payload: bytes) -> Fields:
     return {"bytes": payload.hex(), "size": len(payload)}
 
 
-def _status_fields(payload: bytes) -> dict[str, Any]:
+def _status_fields(payload: bytes) -> Fields:
     status = Status.decode(payload)
     streams = [
         {"name": stream.stream, "version": stream.policy_version, "next": stream.next_tick} for stream in status.streams
@@ -276,15 +271,15 @@ def _status_fields(payload: bytes) -> dict[str, Any]:
     return {"kind": "status", **fields, "codes": [*map(str, status.codes)], "streams": streams}
 
 
-def _policy_status_fields(payload: bytes) -> dict[str, Any]:
+def _policy_status_fields(payload: bytes) -> Fields:
     status = PolicyStatus.decode(payload)
     fields = {name: getattr(status, name) for name in ("reason", "detail", "refused", "stale")}
     return {"kind": "policy", "running": status.version, "judged": status.judged.hex(), **fields}
 
 
-def _point_fields(version: DescribedVersion | None, point: Point) -> dict[str, Any]:
+def _point_fields(version: DescribedVersion | None, point: Point) -> Fields:
     """Return a point, and its latitude, longitude and cell if the stream is one of places."""
-    fields: dict[str, Any] = {"point": list(point)}
+    fields: Fields = {"point": list(point)}
     grid = None if version is None else version.place
     if version is None or grid is None or grid.cell_size is None or len(point) != 2:
         return fields
@@ -313,7 +308,7 @@ def _time_text(time: datetime | None) -> str | None:
     return None if time is None else instant_text(time)
 
 
-def _description_fields(description: Description) -> dict[str, Any]:
+def _description_fields(description: Description) -> Fields:
     symbols = 0 if description.table is None else len(description.table[0]) + 1
     period = description.period_seconds
     names = ("version", "confirmed", "unit", "period_seconds", "frame_ticks", "chain_class", "point_epsilon")
@@ -336,20 +331,20 @@ def _description_fields(description: Description) -> dict[str, Any]:
     }
 
 
-def _grid_fields(description: Description) -> dict[str, Any] | None:
+def _grid_fields(description: Description) -> Fields | None:
     if (grid := description.place) is None:
         return None
     labels = description.states[: len(grid.cells)]
     return {"origin": grid.origin, "step": grid.step, "cells": grid.cells, "labels": labels}
 
 
-def _promise_fields(promise: Described) -> dict[str, Any]:
+def _promise_fields(promise: Described) -> Fields:
     names = ("epsilon", "adversary", "stretch_ticks", "tick_epsilon", "when")
     stretches = [stretch.model_dump() for stretch in promise.stretches]
     return {**{name: getattr(promise, name) for name in names}, "stretches": stretches}
 
 
-def _posterior_fields(description: Description) -> dict[str, Any] | None:
+def _posterior_fields(description: Description) -> Fields | None:
     """Return the bounds that the promise sets to the second state's probability, or `None` without bounds."""
     chains, epsilon = description.chains, description.guarantee.tick_epsilon
     if not isinstance(chains, BinaryChains) or epsilon is None:

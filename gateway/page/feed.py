@@ -10,13 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
 
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, Topic, parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.packets import Message
+from gateway.page import Fields
 from gateway.page.attackers import AttackProcess
 from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView
@@ -43,11 +43,11 @@ class Watcher:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
+        self.waiting: deque[Fields] = deque(maxlen=_MOST_WAITING)
         self.wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def tell(self, update: dict[str, Any]) -> None:
+    def tell(self, update: Fields) -> None:
         """Add an update to those that wait, from any thread that holds the feed's lock."""
         if not self.waiting:
             self._loop.call_soon_threadsafe(self.wake.set)
@@ -75,7 +75,7 @@ class Feed:
         self._memory_changes = 0
         self._devices: dict[str, DeviceView] = {}
         self._watchers: dict[str, list[Watcher]] = {}
-        self._releases: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._releases: dict[tuple[str, str, int], Fields] = {}
         self._release_changes = 0
         self._attackers = AttackProcess()
         kinds: tuple[Kind, ...] = ("status", "policy_status", "policy_set")
@@ -107,7 +107,7 @@ class Feed:
             await asyncio.to_thread(self.link.stop)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Fields:
         """The fleet, account and ledger of this view, and the state and last error of the broker connection."""
         connection = {"connected": self.link.connected, "error": self.link.last_error}
         return {"fleet": self.fleet, "account": self.account, "ledger": self.ledger.view, **connection}
@@ -117,7 +117,7 @@ class Feed:
         """Counters that grow with each change: a pair for the fleet and the memory, and one for the releases."""
         return (self._view.changes, self._memory_changes), self._release_changes
 
-    def fleet_page(self, query: FleetQuery) -> dict[str, Any]:
+    def fleet_page(self, query: FleetQuery) -> Fields:
         """Return a page of the fleet. From now on, its devices are remembered."""
         with self._link_lock:
             with self._lock:
@@ -129,12 +129,12 @@ class Feed:
             self._subscribe(*new_and_removed)
         return page
 
-    def member(self, device: str) -> dict[str, Any] | None:
+    def member(self, device: str) -> Fields | None:
         """Return the state of a device; `None` if the device is unknown."""
         with self._lock:
             return self._view.member(device)
 
-    def releases(self) -> list[dict[str, Any]]:
+    def releases(self) -> list[Fields]:
         """Return the newest releases, the newest first."""
         with self._lock:
             return list(self._releases.values())[::-1]
@@ -164,19 +164,19 @@ class Feed:
         self._watched.set()
         return watcher
 
-    def take(self, watcher: Watcher) -> list[dict[str, Any]]:
+    def take(self, watcher: Watcher) -> list[Fields]:
         """Return all updates that wait for a watcher, and remove them."""
         with self._lock:
             return self._take_waiting(watcher)
 
-    def take_and_show(self, watcher: Watcher) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def take_and_show(self, watcher: Watcher) -> tuple[list[Fields], list[Fields]]:
         """Return and remove the updates that wait for a watcher; also return the device's kept updates."""
         with self._lock:
             updates, device = self._take_waiting(watcher), watcher.device
             self._memory.read()
             return updates, [*self._devices[device], *self._memory.histories(device)]
 
-    def _take_waiting(self, watcher: Watcher) -> list[dict[str, Any]]:
+    def _take_waiting(self, watcher: Watcher) -> list[Fields]:
         updates = list(watcher.waiting)
         watcher.waiting.clear()
         watcher.wake.clear()
@@ -267,7 +267,7 @@ class Feed:
                 if view is not None and (update := view.take_budgets(accounts)) is not None:
                     self._tell_watchers(device, update)
 
-    def _tell_watchers(self, device: str, update: dict[str, Any]) -> None:
+    def _tell_watchers(self, device: str, update: Fields) -> None:
         for watcher in self._watchers[device]:
             watcher.tell(update)
 

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Literal, NamedTuple, Self, get_args
 
 import msgpack
 
@@ -16,6 +16,7 @@ from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.reports import Health, HealthAlarm
 from fugu.contract.topics import Kind, Topic
 from gateway.health.findings import KINDS
+from gateway.page import Fields
 
 __all__ = ["FleetQuery", "FleetView"]
 
@@ -119,7 +120,7 @@ class FleetView:
             self.refused_count += 1
         self.changes += 1
 
-    def member(self, name: str) -> dict[str, Any] | None:
+    def member(self, name: str) -> Fields | None:
         """Return the state of a device; `None` if the device is unknown."""
         member = self._members.get(name)
         return None if member is None else _row_fields(self._condition(member, self._devices_with_alarm()), member)
@@ -132,7 +133,7 @@ class FleetView:
         """Return the newest status and policy status of a device with their Unix times, by the topic's kind."""
         return self._members[name].messages if name in self._members else {}
 
-    def page(self, query: FleetQuery) -> dict[str, Any]:
+    def page(self, query: FleetQuery) -> Fields:
         """Return the rows of a page, unhealthy devices first, and the number of devices of each condition."""
         all_rows = self._sorted_rows()
         search = query.search.lower()
@@ -209,7 +210,7 @@ class FleetView:
     def _devices_with_alarm(self) -> set[str]:
         return {name for alarm in self._alarms() for name in alarm.names}
 
-    def _waves(self) -> list[dict[str, Any]]:
+    def _waves(self) -> list[Fields]:
         """Count the devices of each sent policy version by their `Wave`, the newest version first."""
         counters = defaultdict[int, Counter[Wave]](Counter)
         for member in self._members.values():
@@ -226,7 +227,7 @@ class FleetView:
             return "sick"
         return "well" if member.online else "away"
 
-    def _gateway_fields(self) -> dict[str, Any] | None:
+    def _gateway_fields(self) -> Fields | None:
         if (health := self.health) is None:
             return None
         alarms = [{"code": str(alarm.code), "names": alarm.names, "others": alarm.others, "advice": alarm.advice}
@@ -251,7 +252,7 @@ def _document_version(document: bytes) -> int | None:
     return version if type(version) is int and 0 < version <= _MOST_VERSION else None
 
 
-def _row_fields(condition: Condition, member: Member) -> dict[str, Any]:
+def _row_fields(condition: Condition, member: Member) -> Fields:
     names = ("name", "online", "agent", "outbox", "codes", "streams", "running", "waits", "refusal", "stale", "seen")
     fields = {name: getattr(member, name) for name in names}
     return {"condition": condition, "wanted": member.sent_version, **fields}

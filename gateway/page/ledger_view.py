@@ -12,6 +12,7 @@ from typing import Any
 from fugu.contract.errors import FuguError
 from fugu.contract.sentences import instant, instant_text
 from fugu.host.database import DatabaseError
+from gateway.page import Fields
 from gateway.releases.charges import nats
 from gateway.releases.entries import SITE, Account, Promise, standing_problem
 from gateway.releases.ledger import Ledger, no_release_before
@@ -44,7 +45,7 @@ class LedgerView:
         self.audience = audience
         self._location = location
         self._lock = threading.Lock()
-        self._answers: dict[object, tuple[float, dict[str, Any]]] = {}
+        self._answers: dict[object, tuple[float, Fields]] = {}
 
     @property
     def view(self) -> str | None:
@@ -53,16 +54,16 @@ class LedgerView:
             return None
         return "of all audiences" if self.audience is None else f"of audience {self.audience}"
 
-    def page(self, audience: str, below_number: int) -> dict[str, Any]:
+    def page(self, audience: str, below_number: int) -> Fields:
         """Return entries below a number, newest first, or the fault in `problem`; an empty `audience` means all."""
         query = (audience, below_number)
         return self._cached(("page", *query), lambda ledger: self._read_page(ledger, *query))
 
-    def budgets(self, device: str) -> dict[str, Any]:
+    def budgets(self, device: str) -> Fields:
         """Return each audience's used and remaining budget for a device's streams, or the fault in `problem`."""
         return self._cached(("budgets", device), lambda ledger: self._read_budgets(ledger, device))
 
-    def _cached(self, key: object, query: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
+    def _cached(self, key: object, query: Callable[[Ledger], Fields]) -> Fields:
         with self._lock:
             read_at, answer = self._answers.pop(key, (-math.inf, {}))
             if time.monotonic() - read_at >= _FRESH_SECONDS:
@@ -73,7 +74,7 @@ class LedgerView:
                 del self._answers[next(iter(self._answers))]
             return answer
 
-    def _ask_ledger(self, query: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
+    def _ask_ledger(self, query: Callable[[Ledger], Fields]) -> Fields:
         if self._location is None:
             return {"problem": _NO_LEDGER}
         try:
@@ -84,7 +85,7 @@ class LedgerView:
         except DatabaseError as error:
             return {"problem": f"The ledger cannot be read: {error}. The page tries again."}
 
-    def _read_page(self, ledger: Ledger, audience: str, below_number: int) -> dict[str, Any]:
+    def _read_page(self, ledger: Ledger, audience: str, below_number: int) -> Fields:
         shown_audience = self.audience or audience or None
         with ledger.snapshot() as rows:
             all_entries = rows.newest_entries(shown_audience, below_number, PAGE_ENTRIES + 1)
@@ -98,7 +99,7 @@ class LedgerView:
             "limit": no_release_before(limit) if (limit := ledger.binding.not_before_us) else "",
         }
 
-    def _entry_fields(self, row: tuple[Any, ...], group: tuple[int, str, int]) -> dict[str, Any]:
+    def _entry_fields(self, row: tuple[Any, ...], group: tuple[int, str, int]) -> Fields:
         devices, device, charge = group
         return {
             **dict(zip(_ENTRY_FIELDS, row, strict=False)),
@@ -107,7 +108,7 @@ class LedgerView:
             "device": device if devices == 1 and self.audience is None else "",
         }
 
-    def _read_budgets(self, ledger: Ledger, device: str) -> dict[str, Any]:
+    def _read_budgets(self, ledger: Ledger, device: str) -> Fields:
         with ledger.snapshot():
             accounts = [
                 account for account in ledger.accounts_of(device) if self.audience in (None, account.key.audience)
@@ -116,7 +117,7 @@ class LedgerView:
         return {"budgets": [_budget_fields(account, promises[account.key.audience]) for account in accounts]}
 
 
-def _budget_fields(account: Account, promise: Promise | None) -> dict[str, Any]:
+def _budget_fields(account: Account, promise: Promise | None) -> Fields:
     epsilon, adversary, seconds = promise or (None, "", 0)
     return {
         **{"stream": account.key.stream, "audience": account.key.audience, "epsilon": epsilon},

@@ -10,7 +10,7 @@ import math
 from array import array
 from collections.abc import Container, Iterable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fugu.contract.descriptions import DescribedWindow
 from fugu.contract.errors import FuguError
@@ -18,6 +18,7 @@ from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, Window
 from fugu.contract.sentences import unix_us
 from fugu.contract.topics import Topic
 from fugu.mqtt.readings import Descriptions
+from gateway.page import Fields
 
 __all__ = ["MOST_REMEMBERED", "MOST_SECONDS", "Memory", "ReportNumbers", "report_numbers"]
 
@@ -50,7 +51,7 @@ class ReportNumbers(NamedTuple):
     numbers: tuple[tuple[float, float, float], ...]
     useful: bool
 
-    def event(self) -> dict[str, Any]:
+    def event(self) -> Fields:
         """Return the numbers as fields of an update for the page."""
         row = _rounded_row([self.time, *chain(*self.numbers)])
         return {"of": self.window, "names": self.names, "unit": self.unit, "row": row, "useful": self.useful}
@@ -149,14 +150,14 @@ class Memory:
         messages = [message for stream in self._devices.get(device, {}).values() for message in stream.newest.values()]
         yield from sorted(messages, key=lambda message: message[0].kind != "description")
 
-    def histories(self, device: str) -> list[dict[str, Any]]:
+    def histories(self, device: str) -> list[Fields]:
         """Return updates for the page with all that is remembered of a device's streams."""
         streams = self._devices.get(device, {})
         return [
             {"kind": "history", "stream": name, **history} for name in streams for history in streams[name].histories()
         ]
 
-    def headlines(self, device: str) -> list[dict[str, Any]]:
+    def headlines(self, device: str) -> list[Fields]:
         """Return the newest value and the promise of each of a device's first streams."""
         streams = list(self._devices.get(device, {}).items())[:_MOST_NEWEST]
         return [{"stream": name, **stream.headline()} for name, stream in streams]
@@ -166,7 +167,7 @@ class _Stream:
     def __init__(self) -> None:
         self.newest: dict[str, tuple[Topic, bytes]] = {}
         self._windows: tuple[DescribedWindow, ...] = ()
-        self._promise: dict[str, Any] | None = None
+        self._promise: Fields | None = None
         self._series: dict[str, _Series] = {}
         self._estimate: Estimate | None = None
         self._unread_payload: bytes | None = None
@@ -236,11 +237,11 @@ class _Stream:
             series = self._series[report.window] = _Series(report)
         series.add(report)
 
-    def histories(self) -> Iterator[dict[str, Any]]:
+    def histories(self) -> Iterator[Fields]:
         for series in self._series.values():
             yield {**series.newest.event(), "tiers": series.rows()}
 
-    def headline(self) -> dict[str, Any]:
+    def headline(self) -> Fields:
         all_series = sorted(self._series.values(), key=lambda series: (series.newest.window == "", -series.newest.time))
         place = state = None
         match self._estimate:
