@@ -31,6 +31,7 @@ from fugu.mqtt import Link, Will
 if TYPE_CHECKING:
     from edge_agent.fleet_policy import FleetPolicy
     from edge_agent.shares import Helpers
+    from fugu.core.noise import Entropy
 
 __all__ = ["Agent"]
 
@@ -52,7 +53,7 @@ class Agent:
         self,
         plan: AgentPlan,
         sensors: Sequence[Sensor],
-        entropy: Callable[[memoryview], None],
+        entropy: Entropy,
         clock: SystemClock | None = None,
         notifier: Notifier | None = None,
     ) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
+from edge_agent.plan import AgentPlan, ClockSettings, Form, Managed, StreamPlan
 from edge_agent.sensors.source import ConfigError
 from fugu.host.child import run_forked
 
@@ -38,7 +38,7 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
     return lambda: _read_plan(wait_for_fields())
 
 
-def _read_plan(fields: dict[str, Any]) -> AgentPlan:
+def _read_plan(fields: Form) -> AgentPlan:
     from fugu.mqtt import Broker  # here, so that the child is forked before it is loaded
 
     streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in fields.pop("streams"))
@@ -54,7 +54,7 @@ def _read_plan(fields: dict[str, Any]) -> AgentPlan:
     )
 
 
-def _validate(path: Path) -> dict[str, Any]:
+def _validate(path: Path) -> Form:
     """Validate configuration and policies. Return the fields of the plan, as JSON can carry them."""
     from importlib.metadata import version  # here, so that a running agent does not load them
 
@@ -83,9 +83,7 @@ def _validate(path: Path) -> dict[str, Any]:
     return {**plan, "managed": managed, "streams": streams}
 
 
-def _local_streams(
-    config: AgentConfig, folder: Path
-) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
+def _local_streams(config: AgentConfig, folder: Path) -> tuple[list[tuple[Form, Form]], dict[str, str]]:
     """Verify the policies that a configuration names. Return their forms with sensors, and descriptions by stream."""
     from edge_agent.config_schema import read_policies
     from edge_agent.enrolled import stream_form

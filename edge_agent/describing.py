@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
-from fugu.host.child import Child
+from fugu.host.child import Child, Queue
 
 __all__ = ["Describing"]
 
@@ -32,9 +32,7 @@ class Describing:
     `descriptions` follow from the policies alone, by stream; empty if a gateway describes the streams.
     """
 
-    def __init__(
-        self, config: str, descriptions: Mapping[str, str], outbox: Outbox, queue: Callable[[Callable[[], None]], None]
-    ) -> None:
+    def __init__(self, config: str, descriptions: Mapping[str, str], outbox: Outbox, queue: Queue) -> None:
         self._config, self._outbox = config, outbox
         self._descriptions = dict(descriptions)
         self._due: dict[str, str] = {}

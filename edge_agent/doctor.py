@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from edge_agent.config import check_in_child
@@ -32,6 +32,7 @@ from fugu.contract.topics import topic_of
 from fugu.host import checks
 from fugu.host.checks import Finding, loopback_only
 from fugu.host.clock import synchronised
+from fugu.mqtt.link import Say, say_nothing
 from fugu.mqtt.probe import probe
 
 __all__ = ["examine", "limits", "private_socket", "try_sensors"]
@@ -179,9 +180,7 @@ _AGE_SECONDS = 900
 _AHEAD_SECONDS = 60
 
 
-def examine(
-    path: Path, waiting: Callable[[str], None] = lambda _why: None, *, elsewhere: bool = False
-) -> list[Finding]:
+def examine(path: Path, waiting: Say = say_nothing, *, elsewhere: bool = False) -> list[Finding]:
     """Check everything that the agent with a configuration needs; call this before any thread is started.
 
     `waiting` is called in any thread, with a line on broker and fleet, if there has been no answer for 3 seconds.
@@ -289,7 +288,7 @@ def _check_agent(plan: AgentPlan) -> Finding:
 
 
 def _check_broker(
-    config: AgentConfig, plan: AgentPlan, folder: Path, on_waiting: Callable[[str], None], *, is_connected: bool
+    config: AgentConfig, plan: AgentPlan, folder: Path, on_waiting: Say, *, is_connected: bool
 ) -> Iterator[Finding]:
     """Try the broker; only as far as TLS while the agent is connected, which shows that the login works."""
     names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}

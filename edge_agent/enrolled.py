@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from pathlib import Path
-from typing import Any
 
 from edge_agent.config_schema import AgentConfig, SensorConfig, StreamConfig, sensor_values
+from edge_agent.plan import Form
 from edge_agent.sensors.source import ConfigError
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, Reason, TrustError
@@ -21,10 +21,10 @@ from fugu.contract.trust import Trust, Verdict
 __all__ = ["managed_plan", "open_trust", "policy_form", "stream_form", "stream_forms"]
 
 
-def managed_plan(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
+def managed_plan(config: AgentConfig, path: Path) -> tuple[Form, list[tuple[Form, Form]]]:
     """Return the fields of `Managed`, and the forms of the accepted streams. FuguError if their guarantees fail now."""
     trust = open_trust(config, path.parent)
-    managed_fields: dict[str, Any] = {
+    managed_fields: Form = {
         "streams": [stream.stream for stream in config.streams],
         "config": str(path.resolve()),
         "trust": str((path.parent / config.trust).resolve()),
@@ -36,12 +36,12 @@ def managed_plan(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[
     return managed_fields, [] if verdict is None else stream_forms(verdict, config, path.parent)
 
 
-def policy_form(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
+def policy_form(policy: AnyPolicy, compiled: bytes) -> Form:
     """Return the form in which an agent runs a verified policy: compiled, with the whole policy for points.
 
     For symbols and windows it also has the rate of all noisy outputs that a tick adds to, and a bound on the noise.
     """
-    form: dict[str, Any] = {"compiled": compiled.hex()}
+    form: Form = {"compiled": compiled.hex()}
     if not isinstance(policy, Policy):
         return form | {"points": policy.model_dump(mode="json")}
     return form | {"rate": float(policy.outputs.rate), "noise_bound": Noise.of(policy).text()}
@@ -49,7 +49,7 @@ def policy_form(policy: AnyPolicy, compiled: bytes) -> dict[str, Any]:
 
 def stream_form(
     policy: AnyPolicy, compiled: bytes, stream: StreamConfig, config: AgentConfig, folder: Path
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[Form, Form]:
     """Return the form of a verified policy, and its sensor's configuration, as JSON can carry them.
 
     Raises ConfigError if the sensor does not fit the policy, TrustError for a group on other terms than the owner's.
@@ -59,7 +59,7 @@ def stream_form(
     return policy_form(policy, compiled), sensor_values(stream, folder, config.broker)
 
 
-def stream_forms(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def stream_forms(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[Form, Form]]:
     """Return `stream_form` of each policy of a document. Errors are its own, and TrustError for one without sensor."""
     streams = {stream.stream: stream for stream in config.streams}
     forms = []

@@ -16,14 +16,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import FuguError, Reason, StatusCode, printable
 from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
 from fugu.contract.topics import topic_of
 from fugu.core.trust import unpack
-from fugu.host.child import Child
+from fugu.host.child import Answer, Child, Queue
 from fugu.host.clock import known_synchronised
 from fugu.host.files import write_secret
 from fugu.host.process import NOTICES
@@ -57,7 +56,7 @@ class FleetPolicy:
         fleet: str,
         device: str,
         managed: Managed,
-        queue: Callable[[Callable[[], None]], None],
+        queue: Queue,
         switch: Switch,
         offer_table: Callable[[str, bytes], bool],
         now: Callable[[], float] = time.time,
@@ -158,7 +157,7 @@ class FleetPolicy:
         arguments = (self.managed.config, kind, str(now), str(os.getpid()), "sure" if is_synchronised else "unsure")
         self._judge.ask(arguments, payload, lambda answer: self._take_answer(topic, payload, answer))
 
-    def _take_answer(self, topic: str, payload: bytes, answer: dict[str, Any]) -> None:
+    def _take_answer(self, topic: str, payload: bytes, answer: Answer) -> None:
         """Take the judge's answer, in the agent's loop."""
         self._is_judging = False
         try:
@@ -190,7 +189,7 @@ class FleetPolicy:
         elif topic in self._retries and self._retries[topic][1] == payload:
             del self._retries[topic]
 
-    def _accept(self, topic: str, payload: bytes, answer: dict[str, Any]) -> None:
+    def _accept(self, topic: str, payload: bytes, answer: Answer) -> None:
         kind = self._kinds[topic]
         if kind == "table":
             if not self._offer_table(answer["stream"], base64.b64decode(answer["table"])):

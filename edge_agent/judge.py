@@ -13,14 +13,13 @@ import json
 import resource
 import sys
 from pathlib import Path
-from typing import Any
 
 from edge_agent.config_schema import read_config
 from edge_agent.enrolled import open_trust, stream_forms
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Kind
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import TableDocument
-from fugu.host.child import answer_of
+from fugu.host.child import Answer, answer_of
 from fugu.host.process import end_with_parent
 
 MEMORY_BYTES = 1 << 29
@@ -47,7 +46,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def judge(path: Path, kind: str, payload: bytes, now: int, *, is_synchronised: bool = False) -> dict[str, Any]:
+def judge(path: Path, kind: str, payload: bytes, now: int, *, is_synchronised: bool = False) -> Answer:
     """Judge a document as the device of a configuration, and return the answer for its agent. Raises TrustError.
 
     `now` is Unix time in seconds, `is_synchronised` whether the clock is known to be synchronised.
@@ -57,7 +56,7 @@ def judge(path: Path, kind: str, payload: bytes, now: int, *, is_synchronised: b
     if (expected_kind := _KINDS.get(kind)) is None:
         raise TrustError(f"documents of kind {kind} are not sent")
     verdict = trust.judge(payload, expected_kind, now, is_synchronised=is_synchronised)
-    answer: dict[str, Any] = {"kind": kind, "changes": verdict.changes, "state": verdict.state.pack().hex()}
+    answer: Answer = {"kind": kind, "changes": verdict.changes, "state": verdict.state.pack().hex()}
     if verdict.compiled:
         answer["plans"] = stream_forms(verdict, config, path.parent)
     elif isinstance(verdict.document, TableDocument):

@@ -6,9 +6,8 @@ arrives is checked against the policy before it is drawn from. A tick without a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_agent.randomiser import Mechanism
 from fugu.contract.errors import FuguError
@@ -17,6 +16,9 @@ from fugu.contract.measure_table import MOST_HELD, TimedTable
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.noise import uniform_below
+
+if TYPE_CHECKING:
+    from fugu.core.noise import Entropy
 
 __all__ = ["PointSource", "public_row"]
 
@@ -44,7 +46,7 @@ class PointSource:
         """Number of ticks after which the possible steps repeat."""
         return self.measurement.cycle
 
-    def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
+    def begin(self, entropy: Entropy) -> Mechanism:
         """Return a mechanism that draws points."""
         measurer = Measurer(self, entropy)
         return Mechanism(lambda tick, state, shift: measurer.draw(tick, state, shift).packed, measurer.offer)
@@ -64,7 +66,7 @@ class _Centred(NamedTuple):
 class Measurer:
     """Draws the released points of one stream."""
 
-    def __init__(self, plan: PointSource, entropy: Callable[[memoryview], None]) -> None:
+    def __init__(self, plan: PointSource, entropy: Entropy) -> None:
         self._plan = plan
         self._below = uniform_below(entropy)
         self._constraints = ConstraintSets(plan.measurement)

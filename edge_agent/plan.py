@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from fugu.core.trust import TrustState
     from fugu.mqtt import Broker
 
-__all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan"]
+__all__ = ["AgentPlan", "ClockSettings", "Form", "Managed", "StreamPlan"]
 
 
+Form = dict[str, Any]
+"""A part of a plan as JSON can carry it: a verified policy, or the configuration of a sensor."""
 _MOST_STATES = 8
 
 
@@ -43,14 +45,14 @@ class StreamPlan:
     frame_ticks: int
     noise: SymbolNoise | PointSource | None
     discretiser: bytes
-    sensor: dict[str, Any]
+    sensor: Form
     windows: tuple[AgentWindow, ...] = ()
     sums: tuple[SharedSum, ...] = ()
-    watch: dict[str, Any] | None = None
+    watch: Form | None = None
     noise_bound: str = ""
 
     @classmethod
-    def of(cls, form: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
+    def of(cls, form: Form, sensor: Form) -> StreamPlan:
         """Make the plan from the form of a verified policy (`edge_agent.enrolled.policy_form`), and its sensor."""
         policy = read_policy(bytes.fromhex(form["compiled"]))
         names = ("stream", "version", "valid_from", "frame_ticks", "epoch_us", "period_us", "discretiser", "sums")
@@ -71,7 +73,7 @@ class StreamPlan:
         return [cycle, *(window.stride for window in self.windows), *(shared.length for shared in self.sums)]
 
 
-def _watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | None:
+def _watched_class(policy: AgentPolicy, rate: float | None) -> Form | None:
     """Return the guarantee's assumption about the steps between states; `None` if none can be checked.
 
     A joint chain cannot be checked: its states are pairs of ticks, or of several streams, and a stream shows only a
@@ -82,7 +84,7 @@ def _watched_class(policy: AgentPolicy, rate: float | None) -> dict[str, Any] | 
     """
     if policy.chains == JOINT or policy.states > _MOST_STATES:
         return None
-    adversary, loss_fields = ADVERSARIES[policy.guarantee[0]], dict[str, Any]()
+    adversary, loss_fields = ADVERSARIES[policy.guarantee[0]], Form()
     if rate is not None:
         loss_fields = {"rate": rate, "adversary": adversary, "hour": max(1, 3_600_000_000 // policy.period_us)}
     bounds = [numerator / denominator for numerator, denominator in policy.members]
@@ -161,7 +163,7 @@ class AgentPlan:
     config: str = ""
 
 
-def _noise_source(policy: AgentPolicy, form: dict[str, Any]) -> SymbolNoise | PointSource | None:
+def _noise_source(policy: AgentPolicy, form: Form) -> SymbolNoise | PointSource | None:
     """Return the tables that a stream draws from, None for windows only; modules for points are loaded if needed."""
     if policy.points:
         from edge_agent.measurer import PointSource

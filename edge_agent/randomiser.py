@@ -49,13 +49,13 @@ class SymbolNoise:
         """Bits of a symbol in a frame."""
         return symbol_bits(self.table.symbols)
 
-    def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
+    def begin(self, entropy: noise.Entropy) -> Mechanism:
         """Return a mechanism that draws symbols."""
         draw_symbol = randomiser(self.table, entropy)
         return Mechanism(lambda _tick, state, _shift: bytes((draw_symbol(state),)), None)
 
 
-def system_entropy() -> Callable[[memoryview], None]:
+def system_entropy() -> noise.Entropy:
     """Return a function that fills a buffer with random bytes in place, so that the buffer can be wiped.
 
     The call of os.urandom waits until the kernel's generator has been seeded. After that the same generator is read
@@ -74,7 +74,7 @@ def system_entropy() -> Callable[[memoryview], None]:
     return fill
 
 
-def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:
+def randomiser(table: NoiseTable, entropy: noise.Entropy) -> Callable[[int | None], int]:
     """Return a function that draws the symbol for a state, or for a tick without one, from a noise table.
 
     `entropy` fills a buffer with independent uniform bytes. A forked child throws the words of its parent away.

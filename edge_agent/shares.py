@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edge_agent.outbox import Outbox, StoredKey
 from edge_agent.plan import StreamPlan
@@ -30,8 +31,11 @@ from fugu.contract.errors import FrameError, FuguError, Reason
 from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, pack_numbers, unpack_numbers
 from fugu.core.shares import Shares, random_bits
 from fugu.core.windows import Secret
-from fugu.host.child import Answer, Child
+from fugu.host.child import Answer, Child, Queue
 from fugu.host.files import write_secret
+
+if TYPE_CHECKING:
+    from fugu.core.noise import Entropy
 
 __all__ = ["Helpers", "StreamSums", "device_key"]
 
@@ -76,7 +80,7 @@ class Helpers:
     for the loop. Which key is the newest, and since which tick it is known, is stored over a restart.
     """
 
-    def __init__(self, outbox: Outbox, fleet: str, device: str, queue: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, outbox: Outbox, fleet: str, device: str, queue: Queue) -> None:
         self._outbox = outbox
         self._fleet = fleet
         self._device = device
@@ -100,7 +104,7 @@ class Helpers:
         self._waiting |= {group: key for group, key in self._heard.items() if group in self._roots}
         self._check_keys()
 
-    def sums(self, plan: StreamPlan, entropy: Callable[[memoryview], None], shift: int) -> StreamSums:
+    def sums(self, plan: StreamPlan, entropy: Entropy, shift: int) -> StreamSums:
         """Begin the sums of a stream; call it before `follow`, for each stream.
 
         FuguError if a window has changed, or the device has no key. sqlite3.Error if the outbox fails.
@@ -233,12 +237,7 @@ class StreamSums:
     """
 
     def __init__(
-        self,
-        plan: StreamPlan,
-        last_numbers: Sequence[int],
-        entropy: Callable[[memoryview], None],
-        helpers: Helpers,
-        shift: int,
+        self, plan: StreamPlan, last_numbers: Sequence[int], entropy: Entropy, helpers: Helpers, shift: int
     ) -> None:
         self._version = plan.version
         self._helpers = helpers

@@ -34,6 +34,7 @@ from fugu.host.database import FileLostError, is_full
 
 if TYPE_CHECKING:
     from edge_agent.shares import Helpers, StreamSums
+    from fugu.core.noise import Entropy
 
 __all__ = ["Ticker"]
 
@@ -64,7 +65,7 @@ class Stream(Pace):
         plan: StreamPlan,
         clock: TickClock,
         sensor: SharedSensor,
-        entropy: Callable[[memoryview], None],
+        entropy: Entropy,
         last_tick: int,
         counters: Sequence[RecordedCounter] = (),
         sums: StreamSums | None = None,
@@ -154,7 +155,7 @@ class Ticker:
         self,
         outbox: Outbox,
         clock: DeviceClock,
-        entropy: Callable[[memoryview], None],
+        entropy: Entropy,
         silent: Callable[[float], StatusCode | None],
         helpers: Helpers | None = None,
     ) -> None:

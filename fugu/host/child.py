@@ -17,10 +17,12 @@ from typing import Any, NoReturn
 from fugu.contract.errors import FuguError, Reason, cause
 from fugu.host.process import end_with_parent
 
-__all__ = ["Answer", "Child", "answer_of", "run_forked"]
+__all__ = ["Answer", "Child", "Queue", "answer_of", "run_forked"]
 
 
 Answer = dict[str, Any]
+Queue = Callable[[Callable[[], None]], None]
+"""Takes work from any thread, and lets the loop of the process run it."""
 
 
 def answer_of(work: Callable[[], Answer], context_words: str = "") -> Answer:
@@ -72,12 +74,9 @@ def _answer_in_child(work: Callable[[], Answer], context_words: str, writer: int
 
 
 class Child:
-    """Runs a module as a process for each question, for at most `seconds`. `task` is a noun for error messages.
+    """Runs a module as a process for each question, for at most `seconds`. `task` is a noun for error messages."""
 
-    `queue` takes work from a thread, and runs it in the loop of the process that asks.
-    """
-
-    def __init__(self, module: str, task: str, seconds: float, queue: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, module: str, task: str, seconds: float, queue: Queue) -> None:
         self._module, self._task, self._seconds, self._queue = module, task, seconds, queue
         self._lock = threading.Lock()
         self._running: set[int] = set()

@@ -29,7 +29,7 @@ from fugu.mqtt.broker import Broker, LinkError
 from fugu.mqtt.client import Client, insides_fit
 from fugu.mqtt.packets import MOST_AROUND, Message, Wishes
 
-__all__ = ["ANSWER_SECONDS", "Link", "Will"]
+__all__ = ["ANSWER_SECONDS", "Link", "Say", "Will", "say_nothing"]
 
 _log = logging.getLogger(__name__)
 _AUTHORITY = "give the certificate of its authority, as ca_file"
@@ -55,6 +55,14 @@ _MOST_TOPICS = 200
 _MOST_BYTES = 1 << 12
 """Most bytes of the topics in one packet: brokers limit packets, and the answer to this packet must be small, too."""
 _MAX_TOPIC_BYTES = (1 << 16) - 1
+
+
+Say = Callable[[str], None]
+"""Takes a line for people, perhaps in another thread."""
+
+
+def say_nothing(_line: str) -> None:
+    """Take a line that nobody wants."""
 
 
 class Will(NamedTuple):
@@ -171,7 +179,7 @@ class Link:
     on_messages: Callable[[list[Message]], None] | None = None
     on_published: Callable[[int, bool], None] = lambda _mid, _accepted_at: None
     dial: Callable[[], socket.socket] | None = None
-    on_absent: Callable[[str], None] = lambda _why: None
+    on_absent: Say = say_nothing
 
     def __post_init__(self) -> None:
         """Prepare the link, which does nothing before `start`."""

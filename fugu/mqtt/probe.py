@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
-from fugu.mqtt.link import ANSWER_SECONDS, Link
+from fugu.mqtt.link import ANSWER_SECONDS, Link, Say, say_nothing
 
 __all__ = ["deliver", "listen", "probe"]
 
@@ -48,7 +48,7 @@ def probe(
     write: Sequence[str] = (),
     listen: Sequence[str] = (),
     log_in: bool = True,
-    on_wait: Callable[[str], None] = lambda _why: None,
+    on_wait: Say = say_nothing,
 ) -> Probe:
     """Connect to a broker once, and return which steps succeeded.
 
@@ -95,9 +95,7 @@ def _try_tls(broker: Broker) -> Probe:
         return Probe("connection", f"{broker.address}: {cause(error)}")
 
 
-def _log_in(
-    broker: Broker, expiry: float | None, write: Sequence[str], listen: Sequence[str], on_wait: Callable[[str], None]
-) -> Probe:
+def _log_in(broker: Broker, expiry: float | None, write: Sequence[str], listen: Sequence[str], on_wait: Say) -> Probe:
     answers: dict[int, bool] = {}
     retained_payloads: dict[str, bytes] = {}
     link = Link(
@@ -133,9 +131,7 @@ def _wait_until(link: Link, condition: Callable[[], bool], seconds: float = _PAT
         time.sleep(0.02)
 
 
-def deliver(
-    broker: Broker, messages: Iterable[tuple[str, bytes]], on_wait: Callable[[str], None] = lambda _why: None
-) -> Generator[bool]:
+def deliver(broker: Broker, messages: Iterable[tuple[str, bytes]], on_wait: Say = say_nothing) -> Generator[bool]:
     """Publish retained messages one after the other, and yield for each whether the broker has accepted it.
 
     `on_wait` is called once with the reason, if there has been no connection for 3 seconds. LinkError: the credentials

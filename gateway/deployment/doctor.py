@@ -17,7 +17,7 @@ import stat
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,7 @@ from fugu.host.checks import Finding, Verdict, some_names
 from fugu.host.clock import synchronised
 from fugu.host.database import LEDGER, REGISTRY, STORE, DatabaseError, FileKind, damage, is_lost, read_header
 from fugu.mqtt import Broker
+from fugu.mqtt.link import Say, say_nothing
 from fugu.mqtt.probe import probe
 from gateway.config import GatewayConfig
 from gateway.deployment.mosquitto import MAX_KEEP_ALIVE, SPARE_FILES
@@ -97,7 +98,7 @@ def read_installation(file: Path) -> Installation:
     )
 
 
-def examine(installation: Installation, on_waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
+def examine(installation: Installation, on_waiting: Say = say_nothing) -> list[Finding]:
     """Examine all parts of an installation.
 
     `on_waiting` is called, in any thread, with the broker and fleet that have not answered for 3 seconds.
@@ -329,7 +330,7 @@ def _check_limits(process: Path, config: str, version: tuple[int, int, int] | No
         yield Finding("broker's connections", "warn", f"{text}: start it with ulimit -n {files}, or by its unit")
 
 
-def _probe(broker: Broker, fleet: str, on_waiting: Callable[[str], None], *, is_connected: bool) -> Iterator[Finding]:
+def _probe(broker: Broker, fleet: str, on_waiting: Say, *, is_connected: bool) -> Iterator[Finding]:
     certificates = {"authority": broker.ca_file, "client certificate": broker.cert_file}
     yield from checks.credentials((broker.password_file, broker.key_file), certificates, time.time())
     write_topics = [topic_of("committed", fleet, _NO_DEVICE), topic_of("time", fleet)]

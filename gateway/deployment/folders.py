@@ -15,6 +15,7 @@ from fugu.contract.stretches import Ceiling
 from fugu.host.files import naming, write_public, write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker
+from fugu.mqtt.link import Say, say_nothing
 from fugu.mqtt.probe import deliver
 from gateway.deployment.broker_files import BrokerFolder, Credentials
 from gateway.deployment.units import AGENT, GATEWAY, SHARD_UNIT, unit
@@ -309,7 +310,7 @@ def check_ceilings(policies: Mapping[str, AnyPolicy], ceiling: Ceiling, measurem
             policy.verify(measurement_ceiling)
 
 
-def clear_retained(broker: Broker, topics: Sequence[str], on_wait: Callable[[str], None] = lambda _why: None) -> None:
+def clear_retained(broker: Broker, topics: Sequence[str], on_wait: Say = say_nothing) -> None:
     """Clear the broker's retained messages on some topics, with an operator's credentials.
 
     `on_wait` is as for `deliver`. LinkError if the broker cannot be reached; FuguError if it denies the account.
