@@ -150,24 +150,25 @@ class Descriptions:
     def of(self, device: str, stream: str, version: int) -> DescribedVersion | None:
         """Return the description of a stream under a version of its policy; `None` if it is not known."""
         stored_version = self._streams.get((device, stream), {}).get(version)
-        return stored_version.description if stored_version else None
+        return stored_version and stored_version.description
 
-    def store(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
+    def store(self, topic: Topic, payload: bytes) -> Description | None:
         """Store a message on a stream's topic. Return a new description; `None` for an empty or repeated message.
 
         FrameError: it is no valid description, or too much is stored already. TopicError: it is another stream's.
         """
-        versions = self._streams.get((device, stream), {})
+        key = topic.device, topic.stream
+        versions = self._streams.get(key, {})
         if not payload:
             self._bytes -= _payload_bytes(versions)
-            self._streams.pop((device, stream), None)
-            self._in_force.pop((device, stream), None)
+            self._streams.pop(key, None)
+            self._in_force.pop(key, None)
             return None
         if versions and [*versions.values()][-1].payload == payload:
             return None
         update = Description.decode(payload)
-        if (update.fleet, update.device, update.stream) != (fleet, device, stream):
-            raise TopicError(f"a description of {update.device}/{update.stream} under {device}/{stream}")
+        if (update.fleet, update.device, update.stream) != (topic.fleet, *key):
+            raise TopicError(f"a description of {update.device}/{update.stream} under {topic.device}/{topic.stream}")
         other_versions = versions | {description.version: _Stored(description, b"") for description in update.others}
         other_versions.pop(update.version, None)
         next_versions = other_versions | {update.version: _Stored(update, payload)}
@@ -177,8 +178,8 @@ class Descriptions:
         if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + growth_bytes > MOST_BYTES:
             raise FrameError("more descriptions than are remembered", Reason.WRONG_LENGTH)
         self._bytes += growth_bytes
-        self._streams[device, stream] = next_versions
-        self._in_force[device, stream] = update
+        self._streams[key] = next_versions
+        self._in_force[key] = update
         return update
 
 
@@ -281,7 +282,7 @@ class Decoder:
         return [ReleaseReading(release.name, release)]
 
     def _decode_description(self, topic: Topic, payload: bytes) -> list[Reading]:
-        description = self.descriptions.store(topic.fleet, topic.device, topic.stream, payload)
+        description = self.descriptions.store(topic, payload)
         if description is None or not self._tells_descriptions:
             return []
         return [DescriptionReading(topic.device, topic.stream, description)]

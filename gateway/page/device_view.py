@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
@@ -105,7 +105,7 @@ class DeviceView:
         self._descriptions = Descriptions()
         self._messages: dict[tuple[str, str], deque[Fields]] = {}
         self._streams: set[str] = set()
-        self._attack_views: dict[str, AttackView] = {}
+        self._attack_views = defaultdict[str, AttackView](AttackView)
         self._latest: dict[str, Description] = {}
         self._recalled_versions: dict[str, int] = {}
 
@@ -187,21 +187,23 @@ class DeviceView:
     def _read(self, topic: Topic, payload: bytes, heard_at: float) -> Fields | None:
         match topic.kind:
             case "description":
-                description = self._descriptions.store(topic.fleet, topic.device, topic.stream, payload)
+                description = self._descriptions.store(topic, payload)
                 if description is None:
                     return None
                 fields = _description_fields(description)
                 self._latest[topic.stream] = description
-                self._attack_view(topic).describe(description)
+                self._attack_views[topic.stream].describe(description)
                 return fields
             case "symbols" if payload[:1] == bytes([MeasureFrame.SCHEMA]):
                 return self._points_update(topic, payload)
             case "symbols":
                 frame = SymbolFrame.decode(payload)
-                self._attack_view(topic).take(frame)
+                self._attack_views[topic.stream].take(frame)
                 version = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
                 places = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
-                return self._update(topic, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": places})
+                return _frame_fields(
+                    version, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": places}
+                )
             case "window":
                 return self._window_update(topic, payload)
             case "status" | "policy_status" if payload:
@@ -225,37 +227,38 @@ class DeviceView:
         numbers = report_numbers(report, self._latest[topic.stream].windows if topic.stream in self._latest else ())
         return {**report.json_fields(), "numbers": numbers and numbers.event()}
 
-    def _attack_view(self, topic: Topic) -> AttackView:
-        return self._attack_views.setdefault(topic.stream, AttackView())
-
     def _points_update(self, topic: Topic, payload: bytes) -> Fields:
         frame = MeasureFrame.decode(payload)
-        description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
-        points = [r.point for r in frame.released]
-        places = [_point_fields(description, point) for point in points[-_POINTS_PLACED:]]
-        return self._update(topic, payload, "points", frame, {"points": [*map(list, points)], "newest": places})
+        version = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
+        points = [released.point for released in frame.released]
+        places = [_point_fields(version, point) for point in points[-_POINTS_PLACED:]]
+        return _frame_fields(version, payload, "points", frame, {"points": [*map(list, points)], "newest": places})
 
     def _window_update(self, topic: Topic, payload: bytes) -> Fields:
         frame = WindowFrame.decode(payload)
-        self._attack_view(topic).take_window(frame)
+        self._attack_views[topic.stream].take_window(frame)
         names = ("window", "length", "observed", "counts")
         fields: Fields = {name: getattr(frame, name) for name in names}
-        description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
-        windows = {} if description is None else {window.name: window for window in description.windows}
-        if description is not None and (window := windows.get(frame.window)) is not None:
-            labels = window.count_names(description.states)
+        version = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
+        windows = {} if version is None else {window.name: window for window in version.windows}
+        if version is not None and (window := windows.get(frame.window)) is not None:
+            labels = window.count_names(version.states)
             fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": CONFIDENCE}
-        return self._update(topic, payload, "window", frame, fields)
+        return _frame_fields(version, payload, "window", frame, fields)
 
-    def _update(
-        self, topic: Topic, payload: bytes, kind: str, frame: SymbolFrame | MeasureFrame | WindowFrame, fields: Fields
-    ) -> Fields:
-        """Return a message's fields, with its bytes and the time of its first tick, or of the end of its window."""
-        tick = frame.last + 1 if isinstance(frame, WindowFrame) else frame.first
-        description = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
-        time = None if description is None else description.time_of(tick, frame.shift)
-        head = {"kind": kind, "version": frame.policy_version, "first": frame.first, "shift": frame.shift}
-        return {**head, **fields, "time": _time_text(time), **_byte_fields(payload)}
+
+def _frame_fields(
+    version: DescribedVersion | None,
+    payload: bytes,
+    kind: str,
+    frame: SymbolFrame | MeasureFrame | WindowFrame,
+    fields: Fields,
+) -> Fields:
+    """Return a message's fields, with its bytes and the time of its first tick, or of the end of its window."""
+    tick = frame.last + 1 if isinstance(frame, WindowFrame) else frame.first
+    time = None if version is None else version.time_of(tick, frame.shift)
+    head = {"kind": kind, "version": frame.policy_version, "first": frame.first, "shift": frame.shift}
+    return {**head, **fields, "time": _time_text(time), **_byte_fields(payload)}
 
 
 def _byte_fields(payload: bytes) -> Fields:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Container, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
@@ -50,6 +51,11 @@ class ReportNumbers(NamedTuple):
     unit: str
     numbers: tuple[tuple[float, float, float], ...]
     useful: bool
+
+    @property
+    def labels(self) -> tuple[tuple[str, ...], str]:
+        """The names and the unit: only reports with equal labels share a history."""
+        return self.names, self.unit
 
     def event(self) -> Fields:
         """Return the numbers as fields of an update for the page."""
@@ -174,13 +180,13 @@ class _Stream:
 
     @property
     def size(self) -> int:
-        return sum(len(rows) for series in self._series.values() for rows in series.tiers)
+        return sum(map(len, self._all_rows))
 
     def take_message(self, topic: Topic, payload: bytes) -> None:
         key: str = topic.kind
         if topic.kind == "description":
             # Only what the page needs is kept of a description: there may be thousands of streams.
-            if (description := Descriptions().store(topic.fleet, topic.device, topic.stream, payload)) is None:
+            if (description := Descriptions().store(topic, payload)) is None:
                 return
             ticks = description.guarantee.stretch_ticks
             names = [stretch.name for stretch in description.guarantee.stretches if stretch.ticks == ticks > 1]
@@ -202,8 +208,12 @@ class _Stream:
 
     def forget(self) -> None:
         """Forget the history, and keep the newest values."""
-        for series in self._series.values():
-            series.forget()
+        for rows in self._all_rows:
+            del rows[:]
+
+    @property
+    def _all_rows(self) -> list[array[float]]:
+        return [rows for series in self._series.values() for rows in series.tiers]
 
     def prepend_stored(self, reports: Iterable[ReportNumbers]) -> None:
         """Put stored reports of windows before the received reports."""
@@ -211,29 +221,23 @@ class _Stream:
         for report in sorted(reports, key=lambda report: report.time):
             series_of_window.setdefault(report.window, _Series(report)).add(report)
         for window, series in series_of_window.items():
-            if (live_series := self._series.get(window)) is not None:
-                series.append_later(live_series)
-            if live_series is not None or len(self._series) < _MOST_STREAMS:
+            if window in self._series:
+                series.append_later(self._series[window])
+            if window in self._series or len(self._series) < _MOST_STREAMS:
                 self._series[window] = series
 
     def read(self) -> None:
         payload, self._unread_payload = self._unread_payload, None
-        if payload is None:
-            return
-        try:
-            report = decode_estimate(payload)
-        except FuguError:
-            return
-        self._estimate = report
-        self._keep_report(report_numbers(report, self._windows))
+        if payload is not None:
+            with suppress(FuguError):
+                self._estimate = decode_estimate(payload)
+                self._keep_report(report_numbers(self._estimate, self._windows))
 
     def _keep_report(self, report: ReportNumbers | None) -> None:
-        if report is None:
+        if report is None or (report.window not in self._series and len(self._series) >= _MOST_STREAMS):
             return
-        series = self._series.get(report.window)
-        if series is None or (series.newest.names, series.newest.unit) != (report.names, report.unit):
-            if series is None and len(self._series) >= _MOST_STREAMS:
-                return
+        series = self._series.setdefault(report.window, _Series(report))
+        if series.newest.labels != report.labels:
             series = self._series[report.window] = _Series(report)
         series.add(report)
 
@@ -274,7 +278,7 @@ class _Series:
 
     def append_later(self, other_series: _Series) -> None:
         """Append the later rows of another series. If its names or unit differ, take all its rows instead."""
-        if other_series.newest.names != self.newest.names or other_series.newest.unit != self.newest.unit:
+        if other_series.newest.labels != self.newest.labels:
             self.tiers, self.newest = other_series.tiers, other_series.newest
             return
         width = 1 + 3 * len(self.newest.names)
@@ -284,11 +288,6 @@ class _Series:
                     rows.extend(later_rows[offset : offset + width])
         if other_series.newest.time > self.newest.time:
             self.newest = other_series.newest
-
-    def forget(self) -> None:
-        """Remove all rows; the newest report stays."""
-        for rows in self.tiers:
-            del rows[:]
 
     def rows(self) -> list[list[list[float | None]]]:
         width = 1 + 3 * len(self.newest.names)
