@@ -46,11 +46,7 @@ def main() -> int:
     extras = project["project"]["optional-dependencies"]
     gateway = edge + extras["gateway"] + extras["metrics"] + extras["postgres"]
     sensors = extras["gpio"] + extras["bluetooth"]
-    demo = (
-        edge
-        + extras["gateway"]
-        + [requirement for requirement in extras["demo"] if not requirement.startswith("fugu-edge")]
-    )
+    demo = edge + extras["gateway"] + [line for line in extras["demo"] if not line.startswith("fugu-edge")]
     needed = {"build": build, "edge": edge, "gateway": gateway, "sensors": sensors, "demo": demo}
     pins = [f"{package}=={version}" for package, version in resolved(build + gateway + sensors + demo).items()]
     wanted = {name: resolved(needed[name], pins) for name in MACHINES}
@@ -79,9 +75,8 @@ def hashes(versions: dict[str, str], machine: str) -> dict[str, set[str]]:
 
     def add(*options: str, names: Iterable[str]) -> None:
         for package in report(*options, "--no-deps", *(f"{name}=={versions[name]}" for name in names)):
-            digests[normal(package["metadata"]["name"])].add(
-                package["download_info"]["archive_info"]["hashes"]["sha256"]
-            )
+            digest = package["download_info"]["archive_info"]["hashes"]["sha256"]
+            digests[normal(package["metadata"]["name"])].add(digest)
 
     built = BUILT.get(machine, set()) & versions.keys()
     for python, minor in product(PYTHONS, GLIBC):
@@ -118,10 +113,7 @@ def write(path: Path, versions: dict[str, str], digests: Sequence[dict[str, set[
     lines = ["# Written by `make constraints`: names, versions and hashes of what a deployed install consists of."]
     for name in sorted(versions):
         lines.append(f"{name}=={versions[name]} \\")
-        lines += [
-            f"    --hash=sha256:{covering_chain} \\"
-            for covering_chain in sorted(set().union(*(each[name] for each in digests)))
-        ]
+        lines += [f"    --hash=sha256:{digest} \\" for digest in sorted(set().union(*(each[name] for each in digests)))]
         lines[-1] = lines[-1].removesuffix(" \\")
     path.write_text("\n".join(lines) + "\n")
 

@@ -6,7 +6,8 @@ import ctypes
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fugu.contract.errors import FrameError, FuguError
 from fugu.contract.group_frames import MAX_PAGE_BYTES, OpeningRequest
 from fugu.contract.topics import topic_of
-from fugu.host.child import run_forked
+from fugu.host.child import Answer, run_forked
 from fugu.host.process import Notifier, Wake
 from fugu.mqtt import Broker, Link
 from fugu_helper.members import Members
@@ -40,7 +41,7 @@ class Helper:
         unix: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = lambda: time.clock_gettime(_BOOTTIME),
     ) -> None:
-        config = _config_of(path)
+        config = run_forked(partial(_read_config, path), f" while reading {path}", FuguError)()
         root = Ed25519PrivateKey.from_private_bytes(Path(config["root"]).read_bytes())
         self._unix, self._elapsed = unix, elapsed
         self._offset = unix() - elapsed()
@@ -98,7 +99,7 @@ class Helper:
             groups = [group for group in self._groups.values() if group.maintain(self._unix(), self._elapsed())]
         self._publish(groups)
 
-    def _publish(self, groups: Any) -> None:
+    def _publish(self, groups: Iterable[Group]) -> None:
         """Publish documents and opening keys of groups, retained; under the lock, so that the newest key comes last."""
         with self._lock:
             for group in groups:
@@ -108,12 +109,11 @@ class Helper:
 
     def _on_request(self, topic: str, payload: bytes) -> None:
         """Take a page of a request, in the network thread: no other message is read meanwhile, so none piles up."""
-        name = self._requests.get(topic)
+        if (name := self._requests.get(topic)) is None:
+            return
         try:
             request = OpeningRequest.decode(payload)
         except FrameError:
-            return
-        if name is None:
             return
         with self._lock:
             answer = self._groups[name].add_page(request, self._elapsed())
@@ -144,10 +144,7 @@ def _group_facts(document: dict[str, Any]) -> GroupFacts:
     )
 
 
-def _config_of(path: Path) -> dict[str, Any]:
-    def read() -> dict[str, Any]:
-        from fugu_helper.config import running_config  # in the child alone
+def _read_config(path: Path) -> Answer:
+    from fugu_helper.config import running_config  # in the child alone
 
-        return running_config(path)
-
-    return run_forked(read, f" while reading {path}", FuguError)()
+    return running_config(path)

@@ -71,11 +71,8 @@ def package(work: Path, out: Path) -> Path:
     upstream = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
     minor = int(output_of(PYTHON, "-c", "import sys; print(sys.version_info.minor)"))
     fields = {"version": f"{upstream}-1", "upstream": upstream, "maintainer": MAINTAINER, "place": PLACE}
-    fields |= {
-        "architecture": output_of("dpkg", "--print-architecture"),
-        "python": f"3.{minor}",
-        "next": f"3.{minor + 1}",
-    }
+    fields |= {"python": f"3.{minor}", "next": f"3.{minor + 1}"}
+    fields["architecture"] = output_of("dpkg", "--print-architecture")
     fields["date"] = formatdate(float(os.environ.get("SOURCE_DATE_EPOCH", time.time())))
     tree = work / "tree"
     install(work, tree / PLACE)
@@ -84,9 +81,9 @@ def package(work: Path, out: Path) -> Path:
     write(tree / "usr/lib/systemd/system/fugu-agent.service", unit())
     write(tree / DOC / "examples/agent.toml", (HERE / "agent.toml").read_text())
     write(tree / DOC / "copyright", COPYRIGHT.format(**fields))
-    packed(tree / "usr/share/man/man8/fugu-agent.8.gz", manual(tree / PLACE))
-    packed(tree / DOC / "changelog.Debian.gz", CHANGELOG.format(**fields))
-    packed(tree / DOC / "changelog.gz", (ROOT / "CHANGELOG.md").read_text())
+    write(tree / "usr/share/man/man8/fugu-agent.8.gz", packed(manual(tree / PLACE)))
+    write(tree / DOC / "changelog.Debian.gz", packed(CHANGELOG.format(**fields)))
+    write(tree / DOC / "changelog.gz", packed((ROOT / "CHANGELOG.md").read_text()))
     (tree / "etc/fugu-agent").mkdir(parents=True, mode=0o700)
     files = sorted(file for file in tree.rglob("*") if file.is_file())
     fields["kilobytes"] = str(sum(file.stat().st_size for file in files) // 1024)
@@ -154,17 +151,15 @@ def unit() -> str:
     return template.replace("@CREDENTIALS@", files).replace("@PROGRAM@", "/usr/bin/fugu-agent")
 
 
-def packed(path: Path, text: str) -> None:
-    """A file that is compressed, without a time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
-    path.chmod(0o644)
+def packed(text: str) -> bytes:
+    """A text that is compressed, without a time."""
+    return gzip.compress(text.encode(), mtime=0)
 
 
-def write(path: Path, text: str, mode: int = 0o644) -> None:
+def write(path: Path, content: str | bytes, mode: int = 0o644) -> None:
     """A file, and the folders that it lies in."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     path.chmod(mode)
 
 

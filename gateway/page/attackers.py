@@ -105,15 +105,13 @@ class AttackProcess:
         """Ask, and wait for the answer; under `none` it says that the process has ended or took too long."""
         if time.monotonic() < self._not_before:
             return {"none": "The attackers' process has ended: it is started again in a minute."}
-        try:
+        with contextlib.suppress(EOFError, OSError):
             pipe = self._open_pipe()
             pipe.send((name, args))
             if pipe.poll(_PATIENCE_SECONDS):
                 self._asked_at = time.monotonic()
                 answer: Fields = pipe.recv()
                 return answer
-        except (EOFError, OSError):
-            pass
         self.end()
         self._not_before = time.monotonic() + _PAUSE_SECONDS
         return {"none": "The attackers' process has ended, or took too long."}
