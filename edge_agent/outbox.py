@@ -304,7 +304,7 @@ class Outbox:
         frame = self._open[plan.stream]
         if (frame.shift, frame.since) == (shift, since_tick):
             return
-        with self._commit(is_forced=True):
+        with self._commit():
             self._write_frame(plan.stream, frame, frame.reserved)
             shift_row = (shift, since_tick, plan.stream)
             self._db.execute("UPDATE streams SET shift = ?, since = ? WHERE stream = ?", shift_row)
@@ -329,7 +329,7 @@ class Outbox:
 
     def keep_opening_key(self, group: str, key: StoredKey) -> None:
         """Store a key as the newest of a group; to be done before the key is used."""
-        with self._commit(is_forced=True):
+        with self._commit():
             self._db.execute("INSERT OR REPLACE INTO opening_keys VALUES (?, ?, ?)", (group, *key))
 
     def append_report(self, stream: str, report: Report) -> None:
@@ -339,7 +339,7 @@ class Outbox:
         other way. Raises OutboxError for a window that is not later than every reported one.
         """
         key = stream, report.window
-        with self._commit(is_forced=True):
+        with self._commit():
             self._store_window(key, report.number, lambda previous: replace(report, previous=previous).encode())
 
     def register_window(self, stream: str, window: Window | SharedSum) -> int:
@@ -423,7 +423,7 @@ class Outbox:
 
     def finish(self) -> None:
         """Close all frames, and give back the ticks that are reserved beyond them. Call this after the last draw."""
-        with self._commit(is_forced=True):
+        with self._commit():
             for stream, frame in self._open.items():
                 self._write_frame(stream, frame, frame.last)
         for frame in self._open.values():
@@ -439,7 +439,7 @@ class Outbox:
         frame = self._open[plan.stream]
         reserved = max(frame.reserved, frame.last)
         frame.drawn.changed |= plan.noise is None  # no frame of symbols makes these ticks durable
-        with self._commit(is_forced=True):
+        with self._commit():
             for window, index, observed, counts in windows:
                 head_fields = plan.version, frame.shift, window.name, window.ticks(index)
                 encode = partial(window_frame, *head_fields, index=index, observed=observed, counts=counts)
@@ -460,7 +460,7 @@ class Outbox:
         self._db.close()
 
     @contextmanager
-    def _commit(self, *, is_forced: bool) -> Iterator[None]:
+    def _commit(self, *, is_forced: bool = True) -> Iterator[None]:
         """Run a transaction, which also stores the watermark counter and changed rows of drawn ticks."""
         counter = self.counter
         changed_ticks = [frame.drawn for frame in self._open.values() if frame.drawn.changed]
@@ -503,7 +503,7 @@ class Outbox:
 
     def _seal_frame(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
         """Write the frame under way, and reserve ticks up to `frame_end` if there is room for their frame."""
-        with self._commit(is_forced=True):
+        with self._commit():
             reserved = frame_end if not self._by_tick and self.frames.make_room(_frame_bytes(plan)) else frame.reserved
             self._write_frame(plan.stream, frame, max(reserved, frame.reserved))
         self._note_written(frame, max(reserved, frame.reserved))

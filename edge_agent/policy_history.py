@@ -46,8 +46,7 @@ class DrawnTicks:
         self._editions = {number: Edition(*fields) for number, *fields in db.execute(query, (stream,))}
         query = "SELECT first, last, edition, begin FROM intact_drawn WHERE stream = ?"
         self._timeline = Timeline((Drawn(*row) for row in db.execute(query, (stream,))), MOST_ROWS)
-        self._stored_editions = dict(self._editions)
-        self.changed = False
+        self.stored()
 
     def extend_to(self, last_tick: int) -> None:
         """Let the last row go on to `last_tick`, the last durable tick, unless the row began later."""
@@ -74,7 +73,7 @@ class DrawnTicks:
 
     def store(self, db: Database) -> None:
         """Write changed rows and editions, within a transaction; call `stored` after the transaction."""
-        old_rows, new_rows = self._timeline.stored, {(row.first, row.version): row for row in self._timeline.rows}
+        old_rows, new_rows = self._timeline.stored, self._rows_by_key()
         removed_keys = [(self._stream, first) for first, edition in old_rows if (first, edition) not in new_rows]
         db.executemany("DELETE FROM drawn WHERE stream = ? AND first = ?", removed_keys)
         rows = [(self._stream, *row[:4]) for key, row in new_rows.items() if old_rows.get(key) != row]
@@ -86,9 +85,12 @@ class DrawnTicks:
 
     def stored(self) -> None:
         """Note that the changes are stored."""
-        self._timeline.stored = {(row.first, row.version): row for row in self._timeline.rows}
+        self._timeline.stored = self._rows_by_key()
         self._stored_editions = dict(self._editions)
         self.changed = False
+
+    def _rows_by_key(self) -> dict[tuple[int, int], Drawn]:
+        return {(row.first, row.version): row for row in self._timeline.rows}
 
     @property
     def unchanged(self) -> bool:

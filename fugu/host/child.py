@@ -83,25 +83,25 @@ class Child:
 
     def ask(self, arguments: Sequence[str], question: bytes, on_answer: Callable[[Answer], None]) -> None:
         """Ask in a thread, by arguments and standard input; `on_answer` is called with the answer in the loop."""
-        thread_name = self._module.rpartition(".")[2]
-        threading.Thread(target=self._ask, args=(arguments, question, on_answer), name=thread_name, daemon=True).start()
+
+        def ask() -> None:
+            answer = {"refused": Reason.JUDGE, "detail": f"{self._task} died"}
+            try:
+                output = self._output_of([sys.executable, "-P", "-m", self._module, *arguments], question)
+                answer = json.loads(output) if output else answer
+            except TimeoutError:
+                answer["detail"] = f"{self._task} took too long"
+            except (OSError, ValueError) as error:
+                answer["detail"] = f"{self._task} cannot run: {cause(error)}"
+            self._queue(lambda: on_answer(answer))
+
+        threading.Thread(target=ask, name=self._module.rpartition(".")[2], daemon=True).start()
 
     def close(self) -> None:
         """Kill the processes that run."""
         with self._lock:
             for process_id in self._running:
                 os.kill(process_id, signal.SIGKILL)
-
-    def _ask(self, arguments: Sequence[str], question: bytes, on_answer: Callable[[Answer], None]) -> None:
-        answer = {"refused": Reason.JUDGE, "detail": f"{self._task} died"}
-        try:
-            output = self._output_of([sys.executable, "-P", "-m", self._module, *arguments], question)
-            answer = json.loads(output) if output else answer
-        except TimeoutError:
-            answer["detail"] = f"{self._task} took too long"
-        except (OSError, ValueError) as error:
-            answer["detail"] = f"{self._task} cannot run: {cause(error)}"
-        self._queue(lambda: on_answer(answer))
 
     def _output_of(self, command: list[str], question: bytes) -> bytes:
         """Run a process on the question, and return its output; it is killed when its time is over. Raises OSError.

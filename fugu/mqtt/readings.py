@@ -204,7 +204,7 @@ class Decoder:
         self._stream = stream
         self._tells_descriptions = descriptions
         self._seen: dict[tuple[object, ...], int] = {}
-        self._decoders: dict[str, Callable[[Topic, bytes], list[Reading]]] = {
+        self._decoders: dict[str, Callable[[Topic, bytes], Iterator[Reading]]] = {
             "symbols": self._decode_symbols,
             "window": self._decode_window,
             "estimate": self._decode_estimate,
@@ -219,73 +219,67 @@ class Decoder:
             parsed_topic = parse_topic(topic)
             if parsed_topic.kind not in self._decoders:
                 raise TopicError(f"no readings come under {topic[:100]!r}")
-            return self._decoders[parsed_topic.kind](parsed_topic, payload)
+            return list(self._decoders[parsed_topic.kind](parsed_topic, payload))
         except FuguError as error:
             self.rejected[error.reason] += 1
             return []
 
-    def _decode_symbols(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_symbols(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         if payload[:1] == bytes([MeasureFrame.SCHEMA]):
-            return self._decode_points(topic, payload)
+            yield from self._decode_points(topic, payload)
+            return
         frame = SymbolFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
-            return []
+            return
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
         times = _tick_times(description, frame.first, len(frame.symbols), frame.shift)
         labels = dict(enumerate(symbol_states(description)))
-        return [
-            SymbolReading(topic.device, topic.stream, tick, symbol, frame.shift, time, labels.get(symbol))
-            for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first)
-        ]
+        for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first):
+            yield SymbolReading(topic.device, topic.stream, tick, symbol, frame.shift, time, labels.get(symbol))
 
-    def _decode_points(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_points(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         frame = MeasureFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
-            return []
+            return
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
         grid = description.place if description is not None and frame.dimensions == 2 else None
         times = _tick_times(description, frame.first, len(frame.released), frame.shift)
-        rows = zip(frame.released, times, strict=True)
-        return [
-            PointReading(
-                *(topic.device, topic.stream, tick, *released, frame.shift, time),
-                *((None, None) if grid is None else grid.position(*released.point)),
-            )
-            for tick, (released, time) in enumerate(rows, frame.first)
-        ]
+        for tick, (released, time) in enumerate(zip(frame.released, times, strict=True), frame.first):
+            position = (None, None) if grid is None else grid.position(*released.point)
+            yield PointReading(topic.device, topic.stream, tick, *released, frame.shift, time, *position)
 
-    def _decode_window(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_window(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         frame = WindowFrame.decode(payload)
         content = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
         if not self._is_new(content, topic, frame.window, frame.index):
-            return []
+            return
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
         begin, end = _tick_times(description, frame.first, 2, frame.shift, frame.length)
         states = _counted_states(description, frame.window, len(frame.counts))
         fields = (frame.window, frame.first, frame.length, frame.observed)
-        return [WindowReading(topic.device, topic.stream, *fields, frame.counts, frame.shift, begin, end, states)]
+        yield WindowReading(topic.device, topic.stream, *fields, frame.counts, frame.shift, begin, end, states)
 
-    def _decode_estimate(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_estimate(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         estimate = decode_estimate(payload)
-        return [EstimateReading(topic.device, topic.stream, estimate)] if self._is_new(payload, topic) else []
+        if self._is_new(payload, topic):
+            yield EstimateReading(topic.device, topic.stream, estimate)
 
-    def _decode_count(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_count(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         count = WindowCount.decode(payload)
-        return [CountReading(topic.device, topic.stream, count)] if self._is_new(payload, topic, count.window) else []
+        if self._is_new(payload, topic, count.window):
+            yield CountReading(topic.device, topic.stream, count)
 
-    def _decode_release(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_release(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         release = ReleaseFrame.decode(payload)
         if (release.audience, release.name) != (topic.audience, topic.release):
             raise TopicError(f"release {release.name} for {release.audience} under another's topic")
-        if self._stream not in ("+", release.stream) or not self._is_new(payload, topic, release.entry):
-            return []
-        return [ReleaseReading(release.name, release)]
+        if self._stream in ("+", release.stream) and self._is_new(payload, topic, release.entry):
+            yield ReleaseReading(release.name, release)
 
-    def _decode_description(self, topic: Topic, payload: bytes) -> list[Reading]:
+    def _decode_description(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         description = self.descriptions.store(topic, payload)
-        if description is None or not self._tells_descriptions:
-            return []
-        return [DescriptionReading(topic.device, topic.stream, description)]
+        if description is not None and self._tells_descriptions:
+            yield DescriptionReading(topic.device, topic.stream, description)
 
     def _is_new(self, message: object, *key: object) -> bool:
         """Remember a message under its key; True if the message is new, or differs from the one before.

@@ -150,8 +150,7 @@ def write_device(
     folder: Path, broker: BrokerFolder, credentials: Credentials, options: DeviceOptions | EnrolledOptions
 ) -> None:
     """Write a device's folder: agent.toml, the authority's certificate, credentials, policies or enrolment, a unit."""
-    write_public(folder / "ca.pem", broker.authority_certificate)
-    files = {"ca_file": "ca.pem", **credentials.write(folder)}
+    files = _write_credentials(folder, broker, credentials)
     secret_names = options.write(folder)
     write_public(folder / "agent.toml", _agent_toml(broker, credentials.name, files, options))
     if not options.in_place:
@@ -206,34 +205,39 @@ def write_gateway(
     but without `signed`, gateway.toml has an example of [signed].
     """
     (folder / "policies").mkdir()
-    write_public(folder / "ca.pem", broker.authority_certificate)
-    own_files = credentials.write(folder)
+    files = _write_credentials(folder, broker, credentials)
     rollout_files = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
     for index, shard in enumerate(shards):
         shard.write(folder, partial(numbered, index=index))
-    files = {"ca_file": "ca.pem", **own_files}
     tables = [] if rollout is None else _signed_tables(folder, signed, rollout_files, in_place=in_place)
     write_public(folder / "gateway.toml", "\n".join([*_gateway_toml(broker, files, in_place=in_place), *tables, ""]))
     if in_place:
         return
-    common, secret_names = ["gateway.toml", "ca.pem"], [] if signed is None else [_KEY, _SECRET]
-    credential_names = [*common, *_names(own_files), *_names(rollout_files), *secret_names]
+    secret_names = [] if signed is None else [_KEY, _SECRET]
+    credential_names = ["gateway.toml", *_names(files), *_names(rollout_files), *secret_names]
     fields = {"CREDENTIALS": GATEWAY.credentials(credential_names), "PROGRAM": f"{_PROGRAMS}/fugu"}
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
     if not shards:
         return
     fields["SHARDS"] = str(len(shards))
     write_public(folder / "fugu-fleet.service", unit(SHARD_UNIT, {**fields, "PART": "fleet"}))
-    fields["CREDENTIALS"] = GATEWAY.credentials([*common, *(numbered(name, "%i") for name in _names(own_files))])
+    authority_name, *own_names = _names(files)
+    shard_names = [numbered(name, "%i") for name in own_names]
+    fields["CREDENTIALS"] = GATEWAY.credentials(["gateway.toml", authority_name, *shard_names])
     write_public(folder / SHARD_UNIT, unit(SHARD_UNIT, {**fields, "PART": "%i"}))
 
 
 def write_client(folder: Path, broker: BrokerFolder, credentials: Credentials) -> None:
     """Write the folder of any other client: broker.toml, the authority's certificate, credentials."""
-    write_public(folder / "ca.pem", broker.authority_certificate)
-    lines = _broker_table(broker, {"ca_file": "ca.pem", **credentials.write(folder)})
+    lines = _broker_table(broker, _write_credentials(folder, broker, credentials))
     heading = f"# Written by 'fugu deploy' for {credentials.name} of fleet {broker.settings.fleet}: --broker takes it."
     write_public(folder / "broker.toml", "\n".join([heading, *lines, ""]))
+
+
+def _write_credentials(folder: Path, broker: BrokerFolder, credentials: Credentials) -> dict[str, str]:
+    """Write the authority's certificate and credentials. Return the fields of `fugu.mqtt.Broker` that name them."""
+    write_public(folder / "ca.pem", broker.authority_certificate)
+    return {"ca_file": "ca.pem", **credentials.write(folder)}
 
 
 def _broker_table(broker: BrokerFolder, files: Mapping[str, str]) -> list[str]:
