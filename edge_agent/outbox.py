@@ -504,9 +504,11 @@ class Outbox:
     def _seal_frame(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
         """Write the frame under way, and reserve ticks up to `frame_end` if there is room for their frame."""
         with self._commit():
-            reserved = frame_end if not self._by_tick and self.frames.make_room(_frame_bytes(plan)) else frame.reserved
-            self._write_frame(plan.stream, frame, max(reserved, frame.reserved))
-        self._note_written(frame, max(reserved, frame.reserved))
+            reserved = frame.reserved
+            if not self._by_tick and self.frames.make_room(_frame_bytes(plan)):
+                reserved = max(reserved, frame_end)
+            self._write_frame(plan.stream, frame, reserved)
+        self._note_written(frame, reserved)
 
     def _write_frame(self, stream: str, frame: OpenFrame, reserved: int) -> None:
         last_framed = frame.last_framed

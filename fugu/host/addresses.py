@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from contextlib import suppress
 
 __all__ = ["is_local", "is_loopback"]
 
@@ -22,14 +23,8 @@ def is_local(host: str) -> bool:
         addresses = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except OSError:
         return is_loopback(host)
-    return any(_can_bind(family, address) for family, _, _, _, address in addresses)
-
-
-def _can_bind(family: int, address: tuple[object, ...]) -> bool:
-    """True if this machine can bind an address: then it is an address of this machine."""
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(address)
-        except OSError:
-            return False
-    return True
+    for family, _, _, _, address in addresses:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe, suppress(OSError):
+            probe.bind(address)  # only an address of this machine can be bound
+            return True
+    return False

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.losses import Adversary
 from fugu.host.clock import seconds_of
+from fugu.host.csv_file import unix_seconds
 
 if TYPE_CHECKING:
     from fugu.contract.stretches import Ceiling
@@ -91,11 +91,7 @@ def period(value: float | None, default: float | None = None) -> float | None:
 def moment(text: str, name: str) -> int:
     """Read a time, Unix seconds or ISO 8601, as Unix seconds. `UsageError` if the text is neither."""
     try:
-        if text.isdecimal():
-            seconds = int(text[:20])
-        else:
-            date = datetime.fromisoformat(text)
-            seconds = int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp())
+        seconds = int(text[:20]) if text.isdecimal() else int(unix_seconds(text))
         if not 0 <= seconds <= _LATEST:
             raise ValueError
     except (ValueError, OverflowError):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError, cause
 
-__all__ = ["csv_rows", "moment", "refuse_pipe"]
+__all__ = ["csv_rows", "moment", "refuse_pipe", "unix_seconds"]
 
 LATEST = 1e11
 """Unix seconds, about 3,000 years from now: a larger number is a time in milliseconds."""
@@ -26,11 +26,16 @@ def moment(cell: str) -> float:
         seconds = float(cell)
     except ValueError:
         try:
-            date = datetime.fromisoformat(cell.strip())
-            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+            seconds = unix_seconds(cell.strip())
         except (ValueError, OverflowError):
             return math.nan
     return seconds if abs(seconds) < LATEST else math.nan
+
+
+def unix_seconds(text: str) -> float:
+    """Read a time of ISO 8601, of UTC if it has no zone, as Unix seconds. Raises ValueError or OverflowError."""
+    date = datetime.fromisoformat(text)
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def refuse_pipe(path: Path, refusal: type[FuguError]) -> None:

@@ -129,7 +129,8 @@ def examine(installation: Installation, on_waiting: Say = say_nothing) -> list[F
     findings += _check_mosquitto(version)
     if installation.broker is not None:
         for process, config in _running_brokers(installation.broker.port):
-            findings += [*_check_limits(process, config, version), *_check_shares(process), *_check_helpers(process)]
+            log = _read_log(process)
+            findings += [*_check_limits(process, config, version), *_check_shares(log), *_check_helpers(log)]
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
     if installation.broker is not None:
@@ -268,9 +269,8 @@ def _running_brokers(port: int) -> Iterator[tuple[Path, str]]:
             yield process, config
 
 
-def _check_shares(process: Path) -> Iterator[Finding]:
+def _check_shares(log: str | None) -> Iterator[Finding]:
     """Name the account with very many shared subscriptions in a Mosquitto's log, if there is one."""
-    log = _read_log(process)
     if log is None:
         return
     subscriptions = set(re.findall(r"^(?:\d+: )?(\S+) [012] (\$share/.*)$", log, re.MULTILINE))
@@ -282,9 +282,10 @@ def _check_shares(process: Path) -> Iterator[Finding]:
         yield Finding("broker's subscriptions", "ok", "no account has shared many of them, as far as the log goes back")
 
 
-def _check_helpers(process: Path) -> Iterator[Finding]:
+def _check_helpers(log: str | None) -> Iterator[Finding]:
     """Warn if a group's helper connects from an address of this machine, by a Mosquitto's log."""
-    log = _read_log(process) or ""
+    if log is None:
+        return
     names = set(re.findall(r"^(?:\d+: )?(\S+) [012] fugu/2/[^/]+/group/[^/]+/request$", log, re.MULTILINE))
     for name in sorted(names):
         hosts = re.findall(rf"New client connected from (\S+):\d+ as {re.escape(name)} ", log)

@@ -402,14 +402,6 @@ def _guarded(
     return answer
 
 
-class _Follower:
-    """A stream of events to a network. If it `is_displaced`, it ends before its next event, even an empty one."""
-
-    def __init__(self, network: str) -> None:
-        self.network = network
-        self.is_displaced = False
-
-
 class _Tabs:
     """At most `_MAX_TABS` streams of events. A network with few displaces the oldest of the network with most."""
 
@@ -417,7 +409,7 @@ class _Tabs:
         self._feed = feed
         self._login = login
         self._stop = stop
-        self._followers: list[_Follower] = []
+        self._networks: dict[Request, str] = {}  # by open stream, the oldest first
         self._channels = Channels()
 
     async def answer(self, request: Request) -> Response:
@@ -435,24 +427,23 @@ class _Tabs:
 
     def _is_full_for(self, network: str) -> bool:
         """Return True if no stream is free, and no other network has two streams more than this one."""
-        counts = Counter(follower.network for follower in self._followers)
-        return len(self._followers) >= _MAX_TABS and counts[network] + 1 >= max(counts.values())
+        counts = Counter(self._networks.values())
+        return len(self._networks) >= _MAX_TABS and counts[network] + 1 >= max(counts.values())
 
     async def _events(
         self, request: Request, network: str, key: Hashable, make_source: Callable[[], _EventSource]
     ) -> AsyncIterator[bytes]:
         if self._is_full_for(network):  # other streams may have begun since `answer`
             return
-        if len(self._followers) >= _MAX_TABS:
-            ((largest_network, _),) = Counter(follower.network for follower in self._followers).most_common(1)
-            oldest = next(follower for follower in self._followers if follower.network == largest_network)
-            oldest.is_displaced = True
-            self._followers.remove(oldest)
-        self._followers.append(follower := _Follower(network))
+        if len(self._networks) >= _MAX_TABS:
+            ((largest_network, _),) = Counter(self._networks.values()).most_common(1)
+            oldest = next(other for other, name in self._networks.items() if name == largest_network)
+            del self._networks[oldest]  # it ends before its next event, even an empty one
+        self._networks[request] = network
         try:
             async with aclosing(self._channels.follow(key, make_source)) as events:
                 async for event in events:
-                    if self._stop.is_set() or follower.is_displaced:
+                    if self._stop.is_set() or request not in self._networks:
                         return
                     if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
                         yield b"event: expired\ndata: {}\n\n"
@@ -460,8 +451,7 @@ class _Tabs:
                     if event:
                         yield event
         finally:
-            if not follower.is_displaced:
-                self._followers.remove(follower)
+            self._networks.pop(request, None)
 
     def _view(self, request: Request) -> tuple[Hashable, Callable[[], _EventSource]] | None:
         """Return the key of the requested view, and a function that makes its source; `None` if there is no such view.

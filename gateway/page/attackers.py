@@ -95,12 +95,6 @@ class AttackProcess:
         self._is_closed = False
         self._asked_at = self._not_before = float("-inf")
 
-    @property
-    def pid(self) -> int | None:
-        """The process's id; `None` if there is no process."""
-        process = self._process
-        return None if process is None else process.pid
-
     def ask(self, name: str, *args: Any) -> Fields:
         """Ask, and wait for the answer; under `none` it says that the process has ended or took too long."""
         if time.monotonic() < self._not_before:

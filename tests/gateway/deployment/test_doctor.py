@@ -374,7 +374,9 @@ def test_every_database_of_a_gateway_is_looked_at(tmp_path: Path, kind: str) -> 
 def test_a_helper_on_the_brokers_machine_is_named_and_more_cannot_be_known(fleet: Shipped) -> None:
     def findings() -> list[Finding]:
         return [
-            finding for process, _ in doctor._running_brokers(fleet.port) for finding in doctor._check_helpers(process)
+            finding
+            for process, _ in doctor._running_brokers(fleet.port)
+            for finding in doctor._check_helpers(doctor._read_log(process))
         ]
 
     assert findings() == []

@@ -52,7 +52,9 @@ def test_an_account_that_shares_many_subscriptions_is_an_alarm_and_doctor_names_
 
     def verdicts() -> list[tuple[str, str]]:
         findings = [
-            finding for process, _ in doctor._running_brokers(broker.port) for finding in doctor._check_shares(process)
+            finding
+            for process, _ in doctor._running_brokers(broker.port)
+            for finding in doctor._check_shares(doctor._read_log(process))
         ]
         return [(finding.verdict, finding.text) for finding in findings]
 
