@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from edge_agent.config import check_in_child
@@ -30,7 +30,7 @@ from fugu.contract.measure_table import members
 from fugu.contract.pins import MeasuredPins, SymbolPins
 from fugu.contract.topics import topic_of
 from fugu.host import checks
-from fugu.host.checks import Finding, loopback_only
+from fugu.host.checks import Finding, Findings, loopback_only
 from fugu.host.clock import synchronised
 from fugu.mqtt.link import Say, say_nothing
 from fugu.mqtt.probe import probe
@@ -211,7 +211,7 @@ def examine(path: Path, waiting: Say = say_nothing, *, elsewhere: bool = False) 
     return findings
 
 
-def _check_policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
+def _check_policies(plan: AgentPlan, now: float) -> Findings:
     managed = plan.managed
     ends = [stream.valid_until for stream in plan.streams] + ([] if managed is None else [managed.trusted.valid_until])
     days_left = (min(filter(None, ends), default=math.inf) - now) / 86_400
@@ -228,7 +228,7 @@ def _check_policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
         yield Finding("policy", "ok", "in force, and valid for more than a week")
 
 
-def _check_files(plan: AgentPlan) -> Iterator[Finding]:
+def _check_files(plan: AgentPlan) -> Findings:
     """Check the files that the agent keeps."""
     yield from checks.disk("outbox", Path(plan.outbox).parent)
     if Path(plan.outbox).exists():
@@ -237,7 +237,7 @@ def _check_files(plan: AgentPlan) -> Iterator[Finding]:
         yield checks.private_file(Path(plan.managed.trust))
 
 
-def _check_binding(config: AgentConfig) -> Iterator[Finding]:
+def _check_binding(config: AgentConfig) -> Findings:
     machine_identifiers = identifiers(config.binding)
     if config.binding == "off":
         yield Finding("binding", "warn", "off: only the gateway would notice a copy of this device")
@@ -247,7 +247,7 @@ def _check_binding(config: AgentConfig) -> Iterator[Finding]:
         yield Finding("binding", "ok", f"{len(machine_identifiers)} identifiers of this machine")
 
 
-def _check_local_brokers(config: AgentConfig) -> Iterator[Finding]:
+def _check_local_brokers(config: AgentConfig) -> Findings:
     """Check whether only this machine can reach the brokers that sensors read, as far as the system tells."""
     pairs = {(stream.sensor.host, stream.sensor.port) for stream in config.streams if stream.sensor.kind == "mqtt"}
     for host, port in sorted(pairs):
@@ -289,7 +289,7 @@ def _check_agent(plan: AgentPlan) -> Finding:
 
 def _check_broker(
     config: AgentConfig, plan: AgentPlan, folder: Path, on_waiting: Say, *, is_connected: bool
-) -> Iterator[Finding]:
+) -> Findings:
     """Try the broker; only as far as TLS while the agent is connected, which shows that the login works."""
     names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
     writable_topics = [

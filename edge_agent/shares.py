@@ -31,7 +31,7 @@ from fugu.contract.errors import FrameError, FuguError, Reason
 from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, pack_numbers, unpack_numbers
 from fugu.core.shares import Shares, random_bits
 from fugu.core.windows import Secret
-from fugu.host.child import Answer, Child, Queue
+from fugu.host.child import Answer, Child, OnAnswer, Queue
 from fugu.host.files import write_secret
 
 if TYPE_CHECKING:
@@ -178,13 +178,13 @@ class Helpers:
         is_newest = held_key is None or held_key.message.made < key.message.made
         return group in self._roots and is_newest and (stored_key is None or stored_key.made <= key.message.made)
 
-    def _ask(self, group: str, key: _Key, header_bytes: bytes, count: int, on_answer: Callable[[Answer], None]) -> None:
+    def _ask(self, group: str, key: _Key, header_bytes: bytes, count: int, on_answer: OnAnswer) -> None:
         self._busy.add(group)
         fields = [self._roots[group], key.signed, key.signature, key.message.key, self._seed, header_bytes]
         request = json.dumps([count, *(field.hex() for field in fields)]).encode()
         self._reporter.ask((), request, partial(self._take_answer, group, on_answer))
 
-    def _take_answer(self, group: str, on_answer: Callable[[Answer], None], answer: Answer) -> None:
+    def _take_answer(self, group: str, on_answer: OnAnswer, answer: Answer) -> None:
         self._busy.discard(group)
         if "refused" not in answer:
             on_answer(answer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from errno import ENOSPC
@@ -23,7 +23,7 @@ from edge_agent.randomiser import Mechanism
 from edge_agent.sensors.sharing import Sensors, SharedSensor, check_shared
 from edge_agent.sensors.source import Sensor
 from edge_agent.watch import Watch
-from edge_agent.window_file import RecordedCounter, WindowFile, WindowRecord
+from edge_agent.window_file import RecordedCounter, Records, WindowFile
 from fugu.contract.compiled import read_discretiser
 from fugu.contract.errors import FuguError, StatusCode, cause
 from fugu.core.clocks import TickClock
@@ -206,7 +206,7 @@ class Ticker:
             with self._outbox.forgets_if_refused():
                 for plan in plans:
                     old_stream = stream_of_name.get(plan.stream)
-                    stream = self._open_stream(plan, self.sensors.of(plan))
+                    stream = self._open_stream(plan, self.sensors.of(plan), {})
                     draw_times_us = (peer.drawn_us for peer in self.streams if peer.clock is stream.clock)
                     # Streams of one clock may share a sensor.
                     stream.drawn_us = max((us for us in draw_times_us if us is not None), default=None)
@@ -305,25 +305,15 @@ class Ticker:
         """True after a request to stop, or when every sensor has ended. Waiting for a first policy is not the end."""
         return self.stopping or (bool(self.streams) and all(stream.finished for stream in self.streams))
 
-    def _open_stream(
-        self,
-        plan: StreamPlan,
-        sensor: SharedSensor,
-        stored_records: Mapping[tuple[str, str], Sequence[WindowRecord]] | None = None,
-    ) -> Stream:
+    def _open_stream(self, plan: StreamPlan, sensor: SharedSensor, stored_records: Records | None = None) -> Stream:
         last_tick = self._outbox.register(plan)
         clock = self._clocks.setdefault((plan.epoch_us, plan.period_us), TickClock(plan.epoch_us, plan.period_us))
         clock.follow(*self._outbox.shift(plan.stream))
-        counters = self._counters(plan, clock.shift, clock.since, last_tick, stored_records or {})
+        counters = self._counters(plan, clock.shift, clock.since, last_tick, stored_records)
         return Stream(plan, clock, sensor, self._entropy, last_tick, counters, self._sums(plan, clock.shift))
 
     def _counters(
-        self,
-        plan: StreamPlan,
-        shift: int,
-        since: int,
-        last_tick: int,
-        stored: Mapping[tuple[str, str], Sequence[WindowRecord]],
+        self, plan: StreamPlan, shift: int, since: int, last_tick: int, stored: Records
     ) -> list[RecordedCounter]:
         draw_below, counters = uniform_below(self._entropy), []
         for window in map(copy, plan.windows):

@@ -31,7 +31,7 @@ from fugu.core.windows import Counter, NoisyCounts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["RecordedCounter", "WindowFile", "WindowRecord"]
+__all__ = ["RecordedCounter", "Records", "WindowFile", "WindowRecord"]
 
 _CHECK_BYTES = 16
 _HEAD = Struct("<QQQ")
@@ -46,6 +46,10 @@ class WindowRecord:
     through: int
     observed: int
     counts: tuple[int, ...]
+
+
+Records = dict[tuple[str, str], list[WindowRecord]]
+"""Records by stream and window."""
 
 
 class RecordedCounter(Counter):
@@ -127,8 +131,8 @@ class WindowFile:
         self._salt = salt
         self._places: dict[tuple[str, str], _Place] = {}
 
-    def begin(self, plans: Sequence[StreamPlan], *, discard: bool = False) -> dict[tuple[str, str], list[WindowRecord]]:
-        """Return the records of these plans' windows, by stream and window; none if `discard`.
+    def begin(self, plans: Sequence[StreamPlan], *, discard: bool = False) -> Records:
+        """Return the records of these plans' windows; none if `discard`.
 
         Everything else in the file becomes blank. Raises OSError.
         """
@@ -142,7 +146,7 @@ class WindowFile:
             old_content = self.path.read_bytes()
         except FileNotFoundError:
             old_content = b""
-        new_content, records = bytearray(max(offset, len(old_content))), dict[tuple[str, str], list[WindowRecord]]()
+        new_content, records = bytearray(max(offset, len(old_content))), Records()
         for name, place in self._places.items():
             for slot in range(0 if discard else place.slots):
                 slot_bytes = old_content[place.at(slot)]

@@ -26,6 +26,7 @@ MAX_OUTPUT_BYTES = 1 << 16
 AGAIN_SECONDS = 10.0
 """Pause before a command that runs always is started again after its end."""
 _POLL_SECONDS = 0.01
+_Process = subprocess.Popen[bytes]
 
 
 class CommandSensor(CallSensor):
@@ -67,7 +68,7 @@ class CommandLineSensor(LiveSensor):
         self._is_gone = True
         self._closed = threading.Event()
         self._process_lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: _Process | None = None
         threading.Thread(target=self._restart_command, name="command", daemon=True).start()
 
     def _restart_command(self) -> None:
@@ -113,7 +114,7 @@ exec would run Python there, which is not safe beside other threads.
 """
 
 
-def _start_process(words: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start_process(words: Sequence[str]) -> _Process:
     if shutil.which(words[0]) is None:
         raise FailedError("its command cannot be run")
     try:
@@ -128,7 +129,7 @@ def _start_process(words: Sequence[str]) -> subprocess.Popen[bytes]:
         raise FailedError("its command cannot be run") from None
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+def _read(process: _Process, deadline: float) -> bytes:
     """Read a command's output until it is closed. Raises FailedError if it is too long, TimeoutExpired if too slow."""
     stream = process.stdout
     assert stream is not None
@@ -146,7 +147,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
                 raise FailedError("its command writes too much, and is ended")
 
 
-def _exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
+def _exit_code(process: _Process, deadline: float) -> int:
     """Wait for a command's exit code. It is not reaped, so that its number stays taken. Raises TimeoutExpired."""
     while (status := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
         if time.monotonic() > deadline:
@@ -155,13 +156,13 @@ def _exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
     return status.si_status
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: _Process) -> None:
     """Kill the process group of a command that is not reaped yet."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: _Process) -> None:
     _kill(process)
     process.wait()
     with contextlib.suppress(ChildProcessError):  # as process 1 of a container the agent inherits the group's processes

@@ -22,6 +22,7 @@ from fugu.host.files import CERTIFICATE_DAYS, certificate_end
 
 __all__ = [
     "Finding",
+    "Findings",
     "Verdict",
     "broker",
     "certificate",
@@ -68,6 +69,9 @@ class Finding(NamedTuple):
     text: str
 
 
+Findings = Iterator[Finding]
+
+
 def failed(findings: Iterable[Finding]) -> bool:
     """True if a finding says that the installation does not work."""
     return any(finding.verdict == "FAIL" for finding in findings)
@@ -106,7 +110,7 @@ def clock(now: float, is_synchronised: bool) -> Finding:
     return Finding("clock", "ok", f"{date}, synchronised")
 
 
-def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> Iterator[Finding]:
+def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> Findings:
     """Check whether a folder takes files that outlast a restart, and how much room is left."""
     name = f"disk of {label}"
     try:
@@ -142,7 +146,7 @@ def private_file(path: Path) -> Finding:
     return Finding(name, "ok", "private: only its owner can read it")
 
 
-def private_database(path: Path) -> Iterator[Finding]:
+def private_database(path: Path) -> Findings:
     """Check whether only its owner may read a database's file, and the logs, sockets and copies beside it."""
     yield private_file(path)
     for file in sorted(path.parent.glob(f"{escape(path.name)}?*")):
@@ -150,9 +154,7 @@ def private_database(path: Path) -> Iterator[Finding]:
             yield finding
 
 
-def credentials(
-    secrets: Iterable[str | Path | None], certificates: Mapping[str, str | None], now: float
-) -> Iterator[Finding]:
+def credentials(secrets: Iterable[str | Path | None], certificates: Mapping[str, str | None], now: float) -> Findings:
     """Check the secret files and the certificates, by label, of an account; `None` stands for one that it has not."""
     yield from (private_file(Path(file)) for file in secrets if file is not None)
     yield from (certificate(label, Path(file), now) for label, file in certificates.items() if file is not None)
@@ -181,7 +183,7 @@ def certificate_left(label: str, end: float, now: float) -> Finding:
 
 def broker(
     address: str, reached: str, problem: str, *, end: float | None, writable: Mapping[str, bool] | None, now: float
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge the outcome of `fugu.mqtt.probe.probe`; `end` is when the broker's certificate ends, `None` without TLS."""
     if is_reached := reached == "done":
         yield Finding("broker", "ok", f"{address} accepts the connection")
@@ -202,7 +204,7 @@ def broker(
         yield Finding("access list", "ok", f"{len(writable)} topics may be published")
 
 
-def unit(name: str, show_unit: Callable[[str], str] | None = None) -> Iterator[Finding]:
+def unit(name: str, show_unit: Callable[[str], str] | None = None) -> Findings:
     """Check a systemd unit; no findings where systemd does not run, or has not loaded the unit.
 
     `show_unit` returns the properties of the unit with this name, as lines NAME=VALUE.
@@ -220,7 +222,7 @@ def unit(name: str, show_unit: Callable[[str], str] | None = None) -> Iterator[F
         yield Finding(name, "warn", "it has no watchdog: install the unit that fugu deploy writes")
 
 
-def versions(requirements: Iterable[str] | None = None) -> Iterator[Finding]:
+def versions(requirements: Iterable[str] | None = None) -> Findings:
     """Name Python's version, and check libraries against `requirements` (`name>=1.2,<3`), by default this program's."""
     yield Finding("Python", "ok", ".".join(map(str, sys.version_info[:3])))
     if requirements is None:

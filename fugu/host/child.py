@@ -17,15 +17,17 @@ from typing import Any, NoReturn
 from fugu.contract.errors import FuguError, Reason, cause
 from fugu.host.process import end_with_parent
 
-__all__ = ["Answer", "Child", "Queue", "answer_of", "run_forked"]
+__all__ = ["Answer", "Child", "OnAnswer", "Queue", "answer_of", "run_forked"]
 
 
 Answer = dict[str, Any]
+OnAnswer = Callable[[Answer], None]
+Work = Callable[[], Answer]
 Queue = Callable[[Callable[[], None]], None]
 """Takes work from any thread, and lets the loop of the process run it."""
 
 
-def answer_of(work: Callable[[], Answer], context_words: str = "") -> Answer:
+def answer_of(work: Work, context_words: str = "") -> Answer:
     """Return what some work returns, or why it failed; `context_words` are added to an unexpected error."""
     try:
         return work()
@@ -35,7 +37,7 @@ def answer_of(work: Callable[[], Answer], context_words: str = "") -> Answer:
         return {"refused": Reason.UNEXPECTED, "detail": f"{cause(error)}{context_words}"}
 
 
-def run_forked(work: Callable[[], Answer], context_words: str, error_type: type[FuguError]) -> Callable[[], Answer]:
+def run_forked(work: Work, context_words: str, error_type: type[FuguError]) -> Callable[[], Answer]:
     """Begin the check of a configuration in a forked child that ends with it; call this before any thread is started.
 
     Return a function that waits for the answer, and raises `error_type` if the work has failed. `context_words` are as
@@ -62,7 +64,7 @@ def run_forked(work: Callable[[], Answer], context_words: str, error_type: type[
     return wait_for_answer
 
 
-def _answer_in_child(work: Callable[[], Answer], context_words: str, writer: int) -> NoReturn:
+def _answer_in_child(work: Work, context_words: str, writer: int) -> NoReturn:
     """Do the work in the child and write the answer. The child ends here, and never runs the parent's code."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -81,7 +83,7 @@ class Child:
         self._lock = threading.Lock()
         self._running: set[int] = set()
 
-    def ask(self, arguments: Sequence[str], question: bytes, on_answer: Callable[[Answer], None]) -> None:
+    def ask(self, arguments: Sequence[str], question: bytes, on_answer: OnAnswer) -> None:
         """Ask in a thread, by arguments and standard input; `on_answer` is called with the answer in the loop."""
 
         def ask() -> None:

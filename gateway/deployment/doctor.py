@@ -27,7 +27,7 @@ from fugu.contract.errors import FuguError, printable
 from fugu.contract.topics import topic_of
 from fugu.host import checks
 from fugu.host.addresses import is_local
-from fugu.host.checks import Finding, Verdict, some_names
+from fugu.host.checks import Finding, Findings, Verdict, some_names
 from fugu.host.clock import synchronised
 from fugu.host.database import LEDGER, REGISTRY, STORE, DatabaseError, FileKind, damage, is_lost, read_header
 from fugu.mqtt import Broker
@@ -140,7 +140,7 @@ def examine(installation: Installation, on_waiting: Say = say_nothing) -> list[F
     return findings
 
 
-def _check_policies(folder: Path, fleet: str, now: float, *, is_signed: bool) -> Iterator[Finding]:
+def _check_policies(folder: Path, fleet: str, now: float, *, is_signed: bool) -> Findings:
     if is_signed and folder.is_dir() and not any(folder.glob("*.json")):
         yield Finding("policies", "ok", "none in files: they are in the fleet's registry")
         return
@@ -161,7 +161,7 @@ def _check_policies(folder: Path, fleet: str, now: float, *, is_signed: bool) ->
     yield Finding("policies", "warn" if days_left > 0 else "FAIL", text)
 
 
-def _check_releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
+def _check_releases(config: Path, policies: Path, fleet: str) -> Findings:
     """Check that the policies allow each release, and that its answers are better than guessing."""
     try:
         plan, catalogue = ReleaseConfig.load(config), Catalogue.load(policies, fleet)
@@ -177,7 +177,7 @@ def _check_releases(config: Path, policies: Path, fleet: str) -> Iterator[Findin
         yield Finding("releases", "ok", f"{len(plan.releases)}, at least twice as good as guessing where that is known")
 
 
-def _check_store(store: Location) -> Iterator[Finding]:
+def _check_store(store: Location) -> Findings:
     if not isinstance(store, Path):
         try:
             Store(store, create=False).close()
@@ -193,7 +193,7 @@ def _check_store(store: Location) -> Iterator[Finding]:
     yield _check_pages(store, STORE)
 
 
-def _check_ledger_limit(file: Path) -> Iterator[Finding]:
+def _check_ledger_limit(file: Path) -> Findings:
     """Report the time before which a ledger refuses releases, if it has one; `_check_pages` reports faults."""
     with contextlib.suppress(FuguError, DatabaseError), closing(Ledger(file, read_only=True)) as ledger:
         if limit := ledger.binding.not_before_us:
@@ -221,7 +221,7 @@ def _check_pages(file: Path, kind: FileKind) -> Finding:
     return Finding(name, "ok", "intact")
 
 
-def _report_alarms(report: dict[str, Any]) -> Iterator[Finding]:
+def _report_alarms(report: dict[str, Any]) -> Findings:
     names_by_alarm: dict[tuple[str, str], list[str]] = {}
     for alarm in report["alarms"]:
         names_by_alarm.setdefault((alarm["code"], alarm["advice"]), []).append(alarm["name"])
@@ -242,7 +242,7 @@ def mosquitto_version() -> tuple[int, int, int] | None:
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
-def _check_mosquitto(version: tuple[int, int, int] | None) -> Iterator[Finding]:
+def _check_mosquitto(version: tuple[int, int, int] | None) -> Findings:
     """Check the version of the broker's program, if it is on this machine."""
     if version is None:
         return
@@ -269,7 +269,7 @@ def _running_brokers(port: int) -> Iterator[tuple[Path, str]]:
             yield process, config
 
 
-def _check_shares(log: str | None) -> Iterator[Finding]:
+def _check_shares(log: str | None) -> Findings:
     """Name the account with very many shared subscriptions in a Mosquitto's log, if there is one."""
     if log is None:
         return
@@ -282,7 +282,7 @@ def _check_shares(log: str | None) -> Iterator[Finding]:
         yield Finding("broker's subscriptions", "ok", "no account has shared many of them, as far as the log goes back")
 
 
-def _check_helpers(log: str | None) -> Iterator[Finding]:
+def _check_helpers(log: str | None) -> Findings:
     """Warn if a group's helper connects from an address of this machine, by a Mosquitto's log."""
     if log is None:
         return
@@ -310,7 +310,7 @@ def _read_log(process: Path) -> str | None:
         return None
 
 
-def _check_limits(process: Path, config: str, version: tuple[int, int, int] | None) -> Iterator[Finding]:
+def _check_limits(process: Path, config: str, version: tuple[int, int, int] | None) -> Findings:
     """Check how many files a Mosquitto may open, and whether its `max_keepalive` drops connections."""
     keep_alive = re.search(r"^max_keepalive (\d+)$", config, re.MULTILINE)
     if version == _DROPPING_VERSION and keep_alive is not None and 0 < int(keep_alive[1]) < MAX_KEEP_ALIVE:
@@ -331,7 +331,7 @@ def _check_limits(process: Path, config: str, version: tuple[int, int, int] | No
         yield Finding("broker's connections", "warn", f"{text}: start it with ulimit -n {files}, or by its unit")
 
 
-def _probe(broker: Broker, fleet: str, on_waiting: Say, *, is_connected: bool) -> Iterator[Finding]:
+def _probe(broker: Broker, fleet: str, on_waiting: Say, *, is_connected: bool) -> Findings:
     certificates = {"authority": broker.ca_file, "client certificate": broker.cert_file}
     yield from checks.credentials((broker.password_file, broker.key_file), certificates, time.time())
     write_topics = [topic_of("committed", fleet, _NO_DEVICE), topic_of("time", fleet)]
@@ -356,7 +356,7 @@ def _probe(broker: Broker, fleet: str, on_waiting: Say, *, is_connected: bool) -
         yield Finding("devices", "warn", text)
 
 
-def _check_account(name: str, broker: Broker | None, fleet: str, *, is_connected: bool) -> Iterator[Finding]:
+def _check_account(name: str, broker: Broker | None, fleet: str, *, is_connected: bool) -> Findings:
     if broker is None:
         yield Finding(name, "FAIL", NO_ACCOUNT)
         return
