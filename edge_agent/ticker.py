@@ -305,7 +305,7 @@ class Ticker:
         """True after a request to stop, or when every sensor has ended. Waiting for a first policy is not the end."""
         return self.stopping or (bool(self.streams) and all(stream.finished for stream in self.streams))
 
-    def _open_stream(self, plan: StreamPlan, sensor: SharedSensor, stored_records: Records | None = None) -> Stream:
+    def _open_stream(self, plan: StreamPlan, sensor: SharedSensor, stored_records: Records) -> Stream:
         last_tick = self._outbox.register(plan)
         clock = self._clocks.setdefault((plan.epoch_us, plan.period_us), TickClock(plan.epoch_us, plan.period_us))
         clock.follow(*self._outbox.shift(plan.stream))

@@ -160,10 +160,10 @@ class BrokerFolder:
         accounts_by_name = {account.name: account for account in self.settings.accounts}
         for account, _ in accounts:
             old_account = accounts_by_name.setdefault(account.name, account)
-            if old_account.role == "removed":
+            was_removed = old_account.role == "removed"
+            if was_removed:
                 old_account = old_account.model_copy(update={"role": account.role, "uncleared": False})
-                accounts_by_name[account.name] = old_account.with_streams(account.streams)
-            elif account.streams:
+            if was_removed or account.streams:
                 accounts_by_name[account.name] = old_account.with_streams(account.streams)
         self._set_accounts(tuple(accounts_by_name.values()))
 
