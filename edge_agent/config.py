@@ -123,5 +123,5 @@ def _local_streams(config: AgentConfig, folder: Path) -> tuple[list[tuple[Form, 
             raise ConfigError(
                 f"epsilon {joint_loss:g} of all streams together is above this device's total ceiling {total_ceiling}"
             )
-    description_of_stream = {policy.stream: describe(policy, history=history_alone(policy)) for policy in policies}
-    return streams, {stream: description.encode().decode() for stream, description in description_of_stream.items()}
+    descriptions = [describe(policy, history=history_alone(policy)) for policy in policies]
+    return streams, {description.stream: description.encode().decode() for description in descriptions}

@@ -139,12 +139,11 @@ class Group:
 
     def add_page(self, request: OpeningRequest, elapsed: float) -> bytes | None:
         """Take a page of a request. Return the answer as an encoded envelope; `None` if there is none now."""
-        window = request.document, request.number
+        window, is_last_page = (request.document, request.number), request.page == request.pages - 1
         if window in self._answers:
-            return self._answers[window][0] if request.page == request.pages - 1 else None
+            return self._answers[window][0] if is_last_page else None
         document = self._document_of(request)
         if document is None:
-            is_last_page = request.page == request.pages - 1
             return self._signed(request, "not-mine", bytes(-(-len(request.reports) // 8)), ()) if is_last_page else None
         gathering = self._gatherings.get(window)
         if request.page == 0:

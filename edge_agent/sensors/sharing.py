@@ -102,10 +102,8 @@ class Sensors:
 def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
     """Open the sensor of each stream, once for equal sensors and clocks. Raises ConfigError if one cannot be opened."""
     check_shared(plans)
-    sensor_of_key: dict[_Key, Sensor] = {}
-    for plan in plans:
-        if _sensor_key(plan) not in sensor_of_key:
-            sensor_of_key[_sensor_key(plan)] = open_sensor(plan.sensor)
+    config_of_key = {_sensor_key(plan): plan.sensor for plan in plans}
+    sensor_of_key = {key: open_sensor(config) for key, config in config_of_key.items()}
     return [sensor_of_key[_sensor_key(plan)] for plan in plans]
 
 

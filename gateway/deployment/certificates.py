@@ -73,20 +73,15 @@ class Authority:
 
     def issue_server(self, hosts: Sequence[str], now: datetime, days: int) -> CertifiedKey:
         """Make the broker's certificate for its hosts, and a new key. FuguError if the authority's has ended."""
-        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
-        return self._issue(hosts[0][:_LONGEST_NAME], ExtendedKeyUsageOID.SERVER_AUTH, now, days, names)
+        names = x509.SubjectAlternativeName(map(_general_name, hosts))
+        return self._issue(hosts[0][:_LONGEST_NAME], now, days, ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def issue_client(self, name: str, now: datetime, days: int) -> CertifiedKey:
         """Make the certificate of an account, which names the account, and a new key. Raises as `issue_server`."""
-        return self._issue(name, ExtendedKeyUsageOID.CLIENT_AUTH, now, days, None)
+        return self._issue(name, now, days, ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def _issue(
-        self,
-        name: str,
-        purpose: x509.ObjectIdentifier,
-        now: datetime,
-        days: int,
-        names: x509.SubjectAlternativeName | None,
+        self, name: str, now: datetime, days: int, purpose: x509.ObjectIdentifier, *extensions: x509.ExtensionType
     ) -> CertifiedKey:
         last_time = self.certificate.not_valid_after_utc
         if last_time <= now:
@@ -94,11 +89,9 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         end = min(now + timedelta(days), last_time)
         builder = _builder(_common_name(name), self.certificate.subject, key.public_key(), now, end, authority=False)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        builder = builder.add_extension(issuer, critical=False)
-        if names is not None:
-            builder = builder.add_extension(names, critical=False)
+        for extension in (x509.ExtendedKeyUsage([purpose]), issuer, *extensions):
+            builder = builder.add_extension(extension, critical=False)
         return CertifiedKey(builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), _pem(key))
 
 

@@ -275,12 +275,11 @@ class Feed:
         if not payload:
             return
         frame = ReleaseFrame.decode(payload)
-        fields = {name: str(value) if name in ("time", "since") else value
-                  for name, value in frame.flat().items()}  # fmt: skip
-        fields |= {"values": frame.values, "low_values": frame.low, "high_values": frame.high}
+        fields = {name: str(value) if name in ("time", "since") else value for name, value in frame.flat().items()}
+        numbers = {"values": frame.values, "low_values": frame.low, "high_values": frame.high}
         key = (frame.audience, frame.name, frame.entry)
         self._releases.pop(key, None)
-        self._releases[key] = fields | {"condition": frame.condition}
+        self._releases[key] = {**fields, **numbers, "condition": frame.condition}
         if len(self._releases) > _MOST_RELEASES:
             del self._releases[next(iter(self._releases))]
         self._release_changes += 1

@@ -110,11 +110,12 @@ class LedgerView:
 
     def _read_budgets(self, ledger: Ledger, device: str) -> Fields:
         with ledger.snapshot():
-            accounts = [
-                account for account in ledger.accounts_of(device) if self.audience in (None, account.key.audience)
+            budgets = [
+                _budget_fields(account, ledger.promise_of(account.key.audience))
+                for account in ledger.accounts_of(device)
+                if self.audience in (None, account.key.audience)
             ]
-            promises = {account.key.audience: ledger.promise_of(account.key.audience) for account in accounts}
-        return {"budgets": [_budget_fields(account, promises[account.key.audience]) for account in accounts]}
+        return {"budgets": budgets}
 
 
 def _budget_fields(account: Account, promise: Promise | None) -> Fields:
