@@ -54,15 +54,15 @@ def try_sensors(plans: Sequence[StreamPlan], patience: float | None = None) -> l
     if patience is None:
         patience = max([PATIENCE_SECONDS, *(_LONGER.get(plan.sensor.get("kind", ""), 0.0) for plan in plans)])
     sensors = open_sensors(plans)
-    sensor_of_id = {id(sensor): sensor for sensor in sensors}  # streams share them
+    different_sensors = dict.fromkeys(sensors)  # streams share them
     trials = [_Trial(plan, sensor) for plan, sensor in zip(plans, sensors, strict=True)]
     try:
         deadline, pause_seconds, tick = time.monotonic() + patience, 0.02, 0
         while True:
             has_trouble = [bool(sensor.trouble) for sensor in sensors]  # read before a reading that may come with it
-            reading_of_sensor = {sensor_id: sensor.read(tick) for sensor_id, sensor in sensor_of_id.items()}
+            readings = {sensor: sensor.read(tick) for sensor in different_sensors}
             for trial, sensor in zip(trials, sensors, strict=True):
-                reading = reading_of_sensor[id(sensor)]
+                reading = readings[sensor]
                 trial.observe(tick, None if reading is None else reading.reveal())
             seconds_left = deadline - time.monotonic()
             is_done = all(trial.is_over or has_failed for trial, has_failed in zip(trials, has_trouble, strict=True))
@@ -73,7 +73,7 @@ def try_sensors(plans: Sequence[StreamPlan], patience: float | None = None) -> l
                 time.sleep(min(pause_seconds, seconds_left))
                 pause_seconds *= 1.5  # so a function is called, or a command run, about ten times at most
     finally:
-        for sensor in sensor_of_id.values():
+        for sensor in different_sensors:
             sensor.close()
 
 
@@ -136,7 +136,10 @@ def limits(path: str | Path) -> list[str]:
         ceilings = enrolment.ceiling, enrolment.measurement_ceiling, enrolment.total_ceiling
         pins_of_stream = {stream.stream or "": enrolment.pins.get(stream.stream or "") for stream in config.streams}
         chooser, is_refused = "whoever holds the policy keys", bool(enrolment.pins)
-    lines = [f"stream {name}: {_pin_text(pin, chooser, is_refused=is_refused)}" for name, pin in pins_of_stream.items()]
+    no_pins = f"as its policy says, up to the ceiling; no pins here, so {chooser} chooses states, ticks and the class"
+    if is_refused:
+        no_pins = "refused, because nothing is pinned of it, unlike of others"
+    lines = [f"stream {name}: {no_pins if pins is None else _pin_text(pins)}" for name, pins in pins_of_stream.items()]
     per_stream, per_point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
     lines.append(f"each stream: {per_stream}; each released point: {per_point or 'none may leave'}")
     if total or len(pins_of_stream) > 1:
@@ -149,11 +152,7 @@ def limits(path: str | Path) -> list[str]:
     return lines
 
 
-def _pin_text(pins: SymbolPins | MeasuredPins | None, chooser: str, *, is_refused: bool) -> str:
-    if pins is None:
-        if is_refused:
-            return "refused, because nothing is pinned of it, unlike of others"
-        return f"as its policy says, up to the ceiling; no pins here, so {chooser} chooses states, ticks and the class"
+def _pin_text(pins: SymbolPins | MeasuredPins) -> str:
     state_words = f"pinned are its {len(pins.discretiser.states)} states ({pins.discretiser.kind})"
     if isinstance(pins, MeasuredPins):
         pair_count = sum(len(members(neighbour_set)) for neighbour_set in pins.neighbours()) // 2
