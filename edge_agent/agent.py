@@ -18,6 +18,7 @@ from edge_agent.device_clock import Anchor, DeviceClock, SystemClock
 from edge_agent.local_control import LocalStatus, Pause
 from edge_agent.outbox import Outbox, identifiers
 from edge_agent.plan import AgentPlan
+from edge_agent.randomiser import Entropy
 from edge_agent.sender import Sender
 from edge_agent.sensors.source import Sensor
 from edge_agent.stored_frames import Keeping
@@ -31,7 +32,6 @@ from fugu.mqtt import Link, Will
 if TYPE_CHECKING:
     from edge_agent.fleet_policy import FleetPolicy
     from edge_agent.shares import Helpers
-    from fugu.core.noise import Entropy
 
 __all__ = ["Agent"]
 

@@ -80,7 +80,7 @@ def _validate(path: Path) -> Form:
     from edge_agent.enrolled import managed_plan
 
     managed, streams = managed_plan(config, path)
-    return {**plan, "managed": managed, "streams": streams}
+    return {**plan, "managed": managed, "streams": streams, "descriptions": {}}
 
 
 def _local_streams(config: AgentConfig, folder: Path) -> tuple[list[tuple[Form, Form]], dict[str, str]]:

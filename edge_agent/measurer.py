@@ -7,18 +7,15 @@ arrives is checked against the policy before it is drawn from. A tick without a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from edge_agent.randomiser import Mechanism
+from edge_agent.randomiser import Entropy, Mechanism
 from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import Point, Released
 from fugu.contract.measure_table import MOST_HELD, TimedTable
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.noise import uniform_below
-
-if TYPE_CHECKING:
-    from fugu.core.noise import Entropy
 
 __all__ = ["PointSource", "public_row"]
 

@@ -46,10 +46,10 @@ class StreamPlan:
     noise: SymbolNoise | PointSource | None
     discretiser: bytes
     sensor: Form
-    windows: tuple[AgentWindow, ...] = ()
-    sums: tuple[SharedSum, ...] = ()
-    watch: Form | None = None
-    noise_bound: str = ""
+    windows: tuple[AgentWindow, ...]
+    sums: tuple[SharedSum, ...]
+    watch: Form | None
+    noise_bound: str
 
     @classmethod
     def of(cls, form: Form, sensor: Form) -> StreamPlan:
@@ -114,8 +114,8 @@ class Managed:
     config: str
     trust: str
     trusted: TrustState
-    fresh_seconds: int | None = None
-    key: str | None = field(default=None, repr=False)
+    fresh_seconds: int | None
+    key: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +151,16 @@ class AgentPlan:
     status_seconds: float
     streams: tuple[StreamPlan, ...]
     program: str
-    managed: Managed | None = None
-    durability: Literal["frame", "tick"] = "frame"
-    max_bytes: int = 64 << 20
-    when_full: Literal["stop", "drop-oldest"] = "stop"
-    grace_seconds: float = 3600.0
-    binding: str = "auto"
-    clock: ClockSettings = ClockSettings()
-    descriptions: dict[str, str] = field(default_factory=dict)
-    groups: tuple[str, ...] = ()
-    config: str = ""
+    managed: Managed | None
+    durability: Literal["frame", "tick"]
+    max_bytes: int
+    when_full: Literal["stop", "drop-oldest"]
+    grace_seconds: float
+    binding: str
+    clock: ClockSettings
+    descriptions: dict[str, str]
+    groups: tuple[str, ...]
+    config: str
 
 
 def _noise_source(policy: AgentPolicy, form: Form) -> SymbolNoise | PointSource | None:

@@ -60,10 +60,9 @@ class DrawnTicks:
         if rows and rows[-1].last == tick - 1 and self._editions[rows[-1].version] == edition:
             self._timeline.extend(tick)
             return
-        edition_number = next((number for number, pair in self._editions.items() if pair == edition), None)
-        if edition_number is None:
-            edition_number = max(self._editions, default=0) + 1
-            self._editions[edition_number] = edition
+        next_number = max(self._editions, default=0) + 1
+        edition_number = next((number for number, pair in self._editions.items() if pair == edition), next_number)
+        self._editions[edition_number] = edition
         # Version 1 was the first policy, so that nothing was drawn before it; before other versions, it is not known.
         begin = rows[-1].last + 1 if rows else 0 if version == 1 else tick
         self._timeline.add(Drawn(tick, tick, edition_number, begin))

@@ -18,10 +18,12 @@ from fugu.contract.frames import symbol_bits
 from fugu.contract.noise_table import NoiseTable
 from fugu.core import noise
 
-__all__ = ["Mechanism", "SymbolNoise", "system_entropy"]
+__all__ = ["Entropy", "Mechanism", "SymbolNoise", "system_entropy"]
 
 
 BLOCK_WORDS = 1024
+Entropy = Callable[[memoryview], None]
+"""Fills a buffer with independent uniform bytes."""
 
 
 class Mechanism(NamedTuple):
@@ -49,13 +51,13 @@ class SymbolNoise:
         """Bits of a symbol in a frame."""
         return symbol_bits(self.table.symbols)
 
-    def begin(self, entropy: noise.Entropy) -> Mechanism:
+    def begin(self, entropy: Entropy) -> Mechanism:
         """Return a mechanism that draws symbols."""
         draw_symbol = randomiser(self.table, entropy)
         return Mechanism(lambda _tick, state, _shift: bytes((draw_symbol(state),)), None)
 
 
-def system_entropy() -> noise.Entropy:
+def system_entropy() -> Entropy:
     """Return a function that fills a buffer with random bytes in place, so that the buffer can be wiped.
 
     The call of os.urandom waits until the kernel's generator has been seeded. After that the same generator is read
@@ -74,10 +76,10 @@ def system_entropy() -> noise.Entropy:
     return fill
 
 
-def randomiser(table: NoiseTable, entropy: noise.Entropy) -> Callable[[int | None], int]:
+def randomiser(table: NoiseTable, entropy: Entropy) -> Callable[[int | None], int]:
     """Return a function that draws the symbol for a state, or for a tick without one, from a noise table.
 
-    `entropy` fills a buffer with independent uniform bytes. A forked child throws the words of its parent away.
+    A forked child throws the words of its parent away.
     """
     words = array("I", bytes(4 * BLOCK_WORDS))
     block = memoryview(words).cast("B")

@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edge_agent.outbox import Outbox, StoredKey
 from edge_agent.plan import StreamPlan
+from edge_agent.randomiser import Entropy
 from fugu.contract.calendar import DAY
 from fugu.contract.compiled import SharedSum
 from fugu.contract.envelope import Envelope
@@ -33,9 +33,6 @@ from fugu.core.shares import Shares, random_bits
 from fugu.core.windows import Secret
 from fugu.host.child import Answer, Child, OnAnswer, Queue
 from fugu.host.files import write_secret
-
-if TYPE_CHECKING:
-    from fugu.core.noise import Entropy
 
 __all__ = ["Helpers", "StreamSums", "device_key"]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox, OutboxError, OutboxFullError
 from edge_agent.plan import StreamPlan
-from edge_agent.randomiser import Mechanism
+from edge_agent.randomiser import Entropy, Mechanism
 from edge_agent.sensors.sharing import Sensors, SharedSensor, check_shared
 from edge_agent.sensors.source import Sensor
 from edge_agent.watch import Watch
@@ -34,7 +34,6 @@ from fugu.host.database import FileLostError, is_full
 
 if TYPE_CHECKING:
     from edge_agent.shares import Helpers, StreamSums
-    from fugu.core.noise import Entropy
 
 __all__ = ["Ticker"]
 

@@ -39,6 +39,7 @@ class Bench:
 
     def __init__(self, folder: Path, **managed: Any) -> None:
         fields: dict[str, Any] = {"streams": ("hr",), "config": "", "trust": str(folder / "trust"), "trusted": state()}
+        fields |= {"fresh_seconds": None, "key": None}
         self.asked: list[bytes] = []
         self.answers: list[dict[str, Any]] = []
         self.switched: list[Sequence[StreamPlan]] = []

@@ -127,7 +127,7 @@ def test_files_of_the_working_folder_are_not_its_libraries(
     (tmp_path / "cwd").mkdir()
     (tmp_path / "cwd" / "msgpack.py").write_text("raise SystemExit('planted')")
     monkeypatch.chdir(tmp_path / "cwd")
-    managed = Managed(("hr",), str(config), str(tmp_path / "trust"), Trust(KEYS.enrolment()).state)
+    managed = Managed(("hr",), str(config), str(tmp_path / "trust"), Trust(KEYS.enrolment()).state, None, None)
     events: list[object] = []
     fleet = FleetPolicy("home", "watch", managed, events.append, lambda _plans, store: store(), lambda *_: False)
     fleet.arrived(topic_of("policy_set", "home", "watch"), PAYLOAD)

@@ -47,6 +47,10 @@ def stream_plan(table: NoiseTable = COIN, **changes: Any) -> StreamPlan:
         noise=SymbolNoise(table),
         discretiser=THRESHOLD,
         sensor={},
+        windows=(),
+        sums=(),
+        watch=None,
+        noise_bound="",
     )
     return replace(plan, **changes)
 
@@ -73,6 +77,14 @@ def agent_plan(folder: Path, broker: Broker, *streams: StreamPlan, **changes: An
         clock=ClockSettings(trusted=True),
         streams=streams or (stream_plan(),),
         program="1",
+        managed=None,
+        durability="frame",
+        max_bytes=64 << 20,
+        when_full="stop",
+        binding="auto",
+        descriptions={},
+        groups=(),
+        config="",
     )
     return replace(plan, **changes)
 
