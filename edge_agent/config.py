@@ -41,17 +41,18 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
 def _read_plan(fields: Form) -> AgentPlan:
     from fugu.mqtt import Broker  # here, so that the child is forked before it is loaded
 
-    streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in fields.pop("streams"))
-    managed, clock = fields.pop("managed"), fields.pop("clock")
-    if managed is not None:
+    if (managed := fields["managed"]) is not None:
         from fugu.core.trust import unpack
 
         managed |= {"streams": tuple(managed["streams"]), "trusted": unpack(bytes.fromhex(managed["trusted"]))}
-    return AgentPlan(
-        **{**fields, "broker": Broker(**fields["broker"]), "streams": streams, "groups": tuple(fields["groups"])},
-        clock=ClockSettings(**clock),
-        managed=managed and Managed(**managed),
-    )
+    fields |= {
+        "broker": Broker(**fields["broker"]),
+        "clock": ClockSettings(**fields["clock"]),
+        "groups": tuple(fields["groups"]),
+        "managed": managed and Managed(**managed),
+        "streams": tuple(StreamPlan.of(policy, sensor) for policy, sensor in fields["streams"]),
+    }
+    return AgentPlan(**fields)
 
 
 def _validate(path: Path) -> Form:

@@ -111,7 +111,7 @@ def ask_status(outbox: str | Path) -> dict[str, Any]:
     return document
 
 
-def status_words(status: dict[str, Any], promises: Mapping[str, Sequence[str]] | None = None) -> str:
+def status_words(status: dict[str, Any], promises: Mapping[str, Sequence[str]]) -> str:
     """Return a status as lines for people; `promises` has sentences by stream."""
     link_words = "connected" if status["connected"] else "not connected"
     lines = [
@@ -133,7 +133,7 @@ def status_words(status: dict[str, Any], promises: Mapping[str, Sequence[str]] |
             f"  stream {stream['stream']}: policy version {stream['policy_version']}, next tick {stream['next_tick']}; "
             f"{stream['silent']} of {stream['ticks']} ticks without a reading, {stream['unusable']} unusable readings"
         )
-        lines += [f"    promises {sentence}" for sentence in (promises or {}).get(stream["stream"], ())]
+        lines += [f"    promises {sentence}" for sentence in promises.get(stream["stream"], ())]
         if stream["unusable"] and stream["unusable"] == stream["ticks"] - stream["silent"]:
             lines.append(f"    sensor: {NO_USE}: compare the names in its policy with those of the sensor")
         if stream["sensor"]:

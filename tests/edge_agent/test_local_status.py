@@ -115,7 +115,7 @@ def test_the_local_status_says_that_no_reading_so_far_is_of_use(tmp_path: Path) 
         agent._ticks.catch_up()
     status = agent._status_now()
     agent._outbox.close()
-    shown = status_words(status)
+    shown = status_words(status, {})
     assert "sensor: what came is no number, category or place of its policy" in shown
     assert ("71.5" in shown, status["codes"]) == (False, ()), "nothing of it is published"
     assert (agent._ticks.is_over, status["streams"][0]["ticks"]) == (False, 9), "it goes on"

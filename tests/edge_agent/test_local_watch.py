@@ -55,7 +55,7 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
     assert path.is_socket()
     assert path.stat().st_mode & 0o777 == 0o600
     with running(agent):
-        wait_until(lambda: "this noise has epsilon" in status_words(ask_status(outbox)))
+        wait_until(lambda: "this noise has epsilon" in status_words(ask_status(outbox), {}))
         assert main(["--status", str(config)]) == 0
     shown = capsys.readouterr().out
     assert "model watch, stream hr: the states are NOT in the declared class of chains, found at tick" in shown

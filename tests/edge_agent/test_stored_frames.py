@@ -192,7 +192,7 @@ def test_a_device_says_that_its_outbox_is_full_and_how_much_it_has_lost(tmp_path
     assert agent._codes() == (StatusCode.STORAGE_FULL,)
     stream = agent._ticks.streams[0]
     assert agent._ticks.not_drawn + len(ticks(symbol_frames(agent._outbox))) == stream.ticks == 2_500
-    assert f"{agent._ticks.not_drawn} ticks were not drawn for" in status_words(agent._status_now())
+    assert f"{agent._ticks.not_drawn} ticks were not drawn for" in status_words(agent._status_now(), {})
 
 
 def test_a_transaction_that_fails_changes_nothing_of_what_is_counted(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def status(folder: Path) -> str:
         status = ask_status(folder / "outbox.sqlite")
     except LocalStatusError:
         return ""
-    return json.dumps(status) + status_words(status)
+    return json.dumps(status) + status_words(status, {})
 
 
 @pytest.mark.long
