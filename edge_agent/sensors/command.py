@@ -115,9 +115,9 @@ exec would run Python there, which is not safe beside other threads.
 
 
 def _start_process(words: Sequence[str]) -> _Process:
-    if shutil.which(words[0]) is None:
-        raise FailedError("its command cannot be run")
     try:
+        if shutil.which(words[0]) is None:
+            raise FileNotFoundError
         return subprocess.Popen(
             ["/bin/sh", "-c", _GUARD_SCRIPT, "sh", *words],
             stdin=subprocess.PIPE,

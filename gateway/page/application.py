@@ -354,6 +354,10 @@ def _refusal(request: Request, page: str, status: int, headers: dict[str, str] |
     return JSONResponse({"error": "refused"}, status, headers)
 
 
+def _is_signed_in(request: Request, login: Login | None) -> bool:
+    return login is None or login.knows(request.cookies.get(COOKIE, ""))
+
+
 def _wants_html(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
@@ -394,7 +398,7 @@ def _guarded(
             return
         request = Request(scope)
         may_ask = ingress in (None, scope["client"][0])
-        is_signed_in = may_ask and (login is None or login.knows(request.cookies.get(COOKIE, "")))
+        is_signed_in = may_ask and _is_signed_in(request, login)
         with connections.answering(scope["client"], is_signed_in=is_signed_in):
             answering_app = why_refused(request, may_ask=may_ask, is_signed_in=is_signed_in) or app
             await answering_app(scope, receive, with_headers)
@@ -445,7 +449,7 @@ class _Tabs:
                 async for event in events:
                     if self._stop.is_set() or request not in self._networks:
                         return
-                    if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
+                    if not _is_signed_in(request, self._login):
                         yield b"event: expired\ndata: {}\n\n"
                         return
                     if event:
