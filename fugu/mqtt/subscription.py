@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import Self
 
-from fugu.contract.topics import topic_of
+from fugu.contract.topics import Kind, topic_of
 from fugu.mqtt.broker import Broker
 from fugu.mqtt.link import Link
 from fugu.mqtt.readings import Decoder, Reading
@@ -42,21 +42,18 @@ class Subscriber:
         descriptions: bool = False,
         timeout: float | None = None,
     ) -> None:
-        choice = {
-            topic_of("symbols", fleet, device, stream): symbols,
-            topic_of("window", fleet, device, stream): windows,
-            topic_of("estimate", fleet, device, stream): estimates,
-            topic_of("count", fleet, device, stream): counts,
-            topic_of("release", fleet, "+", "+"): releases and device == "+",
-        }
+        # Descriptions come first, so that a broker sends retained ones before the messages that they describe.
+        choice: dict[Kind, bool] = {"description": True, "symbols": symbols, "window": windows}
+        choice |= {"estimate": estimates, "count": counts}
+        topics = [topic_of(kind, fleet, device, stream) for kind, is_wanted in choice.items() if is_wanted]
+        if releases and device == "+":
+            topics.append(topic_of("release", fleet, "+", "+"))
         self.decoder = Decoder(stream=stream, descriptions=descriptions)
         self.rejected = self.decoder.rejected
-        # Descriptions come first, so that a broker sends retained ones before the messages that they describe.
-        topics = (topic_of("description", fleet, device, stream), *(topic for topic, flag in choice.items() if flag))
         self.link = Link(
             broker,
             client_id=f"subscriber-{secrets.token_hex(6)}",
-            subscriptions=topics,
+            subscriptions=tuple(topics),
             on_message=lambda topic, payload, _retained: self._queue_message(topic, payload),
         )
         self.messages = 0
