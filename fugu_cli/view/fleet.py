@@ -23,7 +23,7 @@ from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Device, Registry
 from gateway.fleet.rollouts import ACTIVE, Rollout, Rollouts, StageCounts
-from gateway.fleet.signing import Signed, content_lines, weaker
+from gateway.fleet.signing import Signed, StreamPromise, content_lines, weaker
 
 if TYPE_CHECKING:
     from gateway.fleet.documents import Change, StreamChange, Worth
@@ -207,8 +207,10 @@ def _changes_document(changes: Sequence[Change], version: int) -> JsonObject:
     def document(worth: Worth | None) -> JsonObject | None:
         if worth is None:
             return None
-        fields = {name: field for name, field in worth._asdict().items() if name != "bound"}
-        return {**fields, "stretch_ticks": worth.stretch_ticks, "stretches": stretch_documents(worth.stretches)}
+        promise = worth.promise
+        fields = {"epsilon": promise.epsilon, "adversary": promise.adversary, **worth._asdict()}
+        del fields["promise"]
+        return {**fields, "stretch_ticks": promise.ticks, "stretches": stretch_documents(worth.stretches)}
 
     def stream_fields(stream: StreamChange) -> JsonObject:
         fields = {"before": document(stream.before), "after": document(stream.after), "other_ticks": stream.other_ticks}
@@ -261,25 +263,24 @@ def _stream_row(stream_change: StreamChange, is_unknown: bool) -> tuple[str, ...
     elif other_ticks:
         remark = "OTHER TICKS: refused"
     elif before is not None:
-        remark = _change_remark(before, after)
+        remark = "same" if before == after else _change_remark(before.promise, after.promise)
     pairs = ((text_of(before) if before else blank, text_of(after) if after else "-") for text_of in (_epsilon, _worth))
     return (name, *chain.from_iterable(pairs), remark)
 
 
-def _change_remark(before: Worth, after: Worth) -> str:
-    if before == after:
-        return "same"
-    if bool(before.adversary) != bool(after.adversary):
+def _change_remark(before: StreamPromise, after: StreamPromise) -> str:
+    if before.kind != after.kind:
         return "another kind"
-    ticks = before.stretch_ticks  # what was promised, and its stretch, is what counts
-    if (loss_after := after.loses(ticks)) != before.loses(ticks):
-        return "MORE IS LOST" if loss_after > before.loses(ticks) else "less is lost"
+    loss_before, loss_after = before.loses(before), after.loses(before)  # about the stretch that was promised
+    if loss_after != loss_before:
+        return "MORE IS LOST" if loss_after > loss_before else "less is lost"
     return "another adversary" if before.adversary != after.adversary else ""
 
 
 def _epsilon(worth: Worth) -> str:
-    stretch = f" of {worth.stretch_ticks} ticks" if worth.stretch_ticks > 1 else ""
-    return f"{worth.epsilon:g}{stretch} {worth.adversary}".strip()
+    promise = worth.promise
+    stretch = f" of {promise.ticks} ticks" if promise.ticks > 1 else ""
+    return f"{promise.epsilon:g}{stretch} {promise.adversary}".strip()
 
 
 def _worth(worth: Worth) -> str:

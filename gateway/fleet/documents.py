@@ -19,7 +19,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.stretches import Stretch, StretchBound
+from fugu.contract.stretches import Stretch
 from fugu.host.files import naming
 from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
@@ -29,7 +29,7 @@ from gateway.fleet.entries import Document, FleetError, Target
 from gateway.fleet.keys import Root
 from gateway.fleet.registry import Device, Registry
 from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.signing import Signed, content_of, promises, read_complete
+from gateway.fleet.signing import Signed, StreamPromise, content_of, promise_of, promises, read_complete
 
 __all__ = [
     "Change",
@@ -215,34 +215,20 @@ class Worth(NamedTuple):
     """A policy's promise about a stream, and its usefulness.
 
     Attributes:
-        epsilon: in nats; of the whole stream, or of each point if it is measured.
-        adversary: the adversary of the promise; empty for measured streams.
         accuracy: share of ticks whose state the gateway's estimate finds, for a typical chain of the policy's class.
         `None` without symbols, or if the class has no typical chain.
         error: root-mean-square error of a released point in the unit, for a typical state. With windows only, the
             smallest mean error of a window's share. `None` for symbols.
         stretches: the loss of whole stretches of time; empty for measured streams (`fugu check policy` has it).
-        bound: the loss of any stretch; `None` for measured streams.
         conditions: a sentence for each sum of homes, without which epsilon must not be shown.
     """
 
-    epsilon: float
-    adversary: str
+    promise: StreamPromise
     accuracy: float | None = None
     error: float | None = None
     unit: str = ""
     stretches: tuple[Stretch, ...] = ()
-    bound: StretchBound | None = None
     conditions: tuple[str, ...] = ()
-
-    @property
-    def stretch_ticks(self) -> int:
-        """The number of consecutive ticks that epsilon is about."""
-        return 1 if self.bound is None else self.bound.ticks
-
-    def loses(self, ticks: int) -> float:
-        """Return the loss of `ticks` consecutive ticks."""
-        return self.epsilon if self.bound is None else self.bound.epsilon(ticks)
 
 
 class StreamChange(NamedTuple):
@@ -330,12 +316,12 @@ def _stream_worths(document: PolicyDocument, cache: dict[str, Worth]) -> dict[st
 
 def worth(policy: AnyPolicy) -> Worth:
     """Return a policy's promise, and its usefulness."""
+    promise, period = promise_of(policy), policy.clock.period_us
     if isinstance(policy, MeasurePolicy):
-        return Worth(policy.epsilon, "", error=_point_error(policy), unit=policy.unit)
-    promise, bound, period = policy.guarantee, policy.bound(), policy.clock.period_us
+        return Worth(promise, error=_point_error(policy), unit=policy.unit)
     conditions = tuple(shared_window.condition for shared_window in policy.sums)
-    stretches = bound.rows(period, promise.epsilon)
-    stream_worth = Worth(promise.epsilon, promise.adversary, stretches=stretches, bound=bound, conditions=conditions)
+    stretches = policy.bound().rows(period, promise.epsilon)
+    stream_worth = Worth(promise, stretches=stretches, conditions=conditions)
     if policy.table is not None:
         return stream_worth._replace(accuracy=_accuracy(policy, policy.table))
     if policy.windows:

@@ -36,10 +36,12 @@ from gateway.fleet.keys import Root
 
 __all__ = [
     "Signed",
+    "StreamPromise",
     "content_lines",
     "content_of",
     "make_document",
     "policies_in",
+    "promise_of",
     "promises",
     "read_bodies",
     "read_complete",
@@ -278,10 +280,11 @@ def verify_guarantees(document: PolicyDocument) -> None:
 
 def promises(document: PolicyDocument) -> list[StreamPromise]:
     """Return the promises of a document's policies, one for each stream."""
-    return [_promise_of(policy) for policy in document.templates()]
+    return list(map(promise_of, document.templates()))
 
 
-def _promise_of(policy: AnyPolicy) -> StreamPromise:
+def promise_of(policy: AnyPolicy) -> StreamPromise:
+    """Return a policy's promise."""
     if not isinstance(policy, Policy):
         return StreamPromise(policy.stream, "measured", policy.epsilon, "")
     promise, period = policy.guarantee, policy.clock.period_us
