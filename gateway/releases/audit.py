@@ -384,9 +384,8 @@ class Audit(NamedTuple):
 
 @dataclass
 class _Account:
-    number: int
     key: Key
-    mechanism: str = ""
+    mechanism: str
     allowance: int = 0
     base: int = 0
     exclusive: int = 0
@@ -401,15 +400,15 @@ class _Account:
         begin, end = (bisect_left(self.runs, tick, key=attrgetter("first")) for tick in (first, last + 1))
         return slice(max(begin - 1, 0), end)
 
-    def raise_charge(self, charge: int, runs: list[ChargedTicks], first: int) -> None:
-        """Raise the charge of the newest disclosure; its tick is where `runs` peak, or `first` without runs."""
-        if self.disclosures and charge > self.disclosures[-1].charge:
-            self.disclosures[-1] = self.disclosures[-1]._replace(charge=charge, tick=first_peak(runs, first))
+    def disclose(self, charge: int, runs: list[ChargedTicks], first: int, last: int) -> None:
+        """Let the newest disclosure be about ticks first..last, too, with this charge if it is larger.
 
-    def widen_ticks(self, first: int, last: int) -> None:
-        """Let the newest disclosure be about ticks first..last, too."""
+        The tick of a charge is where `runs` peak, or `first` without runs.
+        """
         if self.disclosures:
             newest = self.disclosures[-1]
+            if charge > newest.charge:
+                newest = newest._replace(charge=charge, tick=first_peak(runs, first))
             first = first if newest.first < 0 else min(newest.first, first)
             self.disclosures[-1] = newest._replace(first=first, last=max(newest.last, last))
 
@@ -450,10 +449,10 @@ def verify(
         raise LedgerError("a record of the ledger holds a value of another type than its column") from None
 
 
-def replay_ledger(rows: LedgerRows, payloads: Mapping[int, bytes], policies: TrustedPolicies | None = None) -> Audit:
+def replay_ledger(rows: LedgerRows, payloads: Mapping[int, bytes], policies: TrustedPolicies) -> Audit:
     """Audit accounts, charges and allowances only: nothing is computed from sums and noise."""
-    accounts = {row[0]: _Account(row[0], Key(*row[1:4]), row[6]) for row in rows.accounts()}
-    problems = _replay(rows, accounts, policies or TrustedPolicies())
+    accounts = {row[0]: _Account(Key(*row[1:4]), row[6]) for row in rows.accounts()}
+    problems = _replay(rows, accounts, policies)
     problems += _compare_accounts(rows, accounts)
     for number, payload in payloads.items():
         if rows.payload(number) != payload:
@@ -519,8 +518,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
             account.together |= len(member_accounts) > 1
             runs = [run for member in member_accounts for run in _charges_at(member, first, last, shift, device)]
             total = peak(runs) + account.base
-            account.raise_charge(total, runs, first)
-            account.widen_ticks(first, last)
+            account.disclose(total, runs, first, last)
             if problem := _period_problem(account, row["payload"]):
                 problems.append(f"entry {number}: {account.key}: {problem}")
             for member in together.members(account.key) if outlived else ():

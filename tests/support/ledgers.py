@@ -10,7 +10,7 @@ from typing import Any
 from fugu.contract.chains import BoundedChains
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ReleaseClass
-from gateway.releases.audit import Audit, replay_ledger
+from gateway.releases.audit import Audit, TrustedPolicies, replay_ledger
 from gateway.releases.entries import Allowance, Content, Entry, Key, Promise, Release
 from gateway.releases.ledger import Ledger
 from gateway.store.location import Location
@@ -68,7 +68,7 @@ def release(first: int, last: int, charge: int = ALLOWED, *devices: str, **more:
 def charges_replayed(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:
     """Findings of an audit about charges; these releases have no sums that they could be computed from."""
     with ledger.snapshot() as rows:
-        return replay_ledger(rows, published or {})
+        return replay_ledger(rows, published or {}, TrustedPolicies())
 
 
 def reserve(ledger: Ledger, release: Release, payload: bytes = b"\0payload", progress: int | None = None) -> Entry:
