@@ -178,7 +178,7 @@ class Odds:
         has_onset[1] = True
         count_answers = [np.tile(is_yes, (2, 1)) for is_yes in (counts > usual_count, 2 * counts >= ticks)]
         self._is_yes = np.stack([*count_answers, has_onset])  # (secrets, onset, count)
-        self._moves = cache(self._free_weights)
+        self._moves = cache(lambda length: self._course_weights(np.eye(len(chain)), np.ones((length, len(chain)))))
         self._priors: dict[tuple[int, ...], Floats] = {}
 
     def prior_odds(self, stretch: _Span, start: int, end: int) -> Floats:
@@ -270,9 +270,6 @@ class Odds:
         yes_weights = np.where(self._is_yes, weights, 0.0).sum(axis=(1, 2))
         no_weights = np.where(self._is_yes, 0.0, weights).sum(axis=(1, 2))
         return np.stack([no_weights, yes_weights], axis=1)
-
-    def _free_weights(self, length: int) -> Floats:
-        return self._course_weights(np.eye(len(self._chain)), np.ones((length, len(self._chain))))
 
     def _course_weights(self, start: Floats, likelihoods: Floats) -> Floats:
         """Weights (a, k, 2, n + 1) of courses from starts (a, k), by whether a counted state began, and the count."""

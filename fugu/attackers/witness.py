@@ -123,13 +123,9 @@ def _sign_pairs(mechanism: Mechanism, pairs: Sequence[tuple[int, int]]) -> dict[
     scores = {name: np.bincount(mechanism.secrets, _pair_shares(mechanism, n)) / sizes for name, n in firsts.items()}
     patterns: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for x, z in pairs:
-        signs = {name: _count_sign(score[x], score[z]) for name, score in scores.items()}
+        signs = {name: 1 if score[x] > score[z] or score[x] == score[z] > 0.5 else -1 for name, score in scores.items()}
         patterns.setdefault(tuple(signs[count.name] for count in mechanism.counts), []).append((x, z))
     return patterns
-
-
-def _count_sign(share: float, other_share: float) -> int:
-    return 1 if share > other_share or share == other_share > 0.5 else -1
 
 
 def _pair_shares(mechanism: Mechanism, count: int) -> Floats:

@@ -86,7 +86,7 @@ CREATE TABLE rollout_devices (
 MOST_REFUSALS = 1000
 """Most stored refusals of one device, which must not fill the gateway's disk."""
 _COLUMNS = (
-    "name, (SELECT group_concat(in_group) FROM members WHERE device=name), enrolled_us, last_seen_us, online, "
+    "name, (SELECT group_concat(in_group) FROM members WHERE device=name), last_seen_us, online, "
     "outbox_depth, codes, agent_version, w.version, w.since_us, w.published, "
     "r.in_force, r.version, r.outcome, r.reason, r.since_us, r.stale"
 )
@@ -132,7 +132,6 @@ class Device:
 
     name: str
     groups: frozenset[str]
-    enrolled_us: int
     last_seen_us: int
     online: bool
     outbox_depth: int
@@ -472,11 +471,11 @@ def _document_of(row: Any) -> Document:
 
 
 def _device_of(row: Any) -> Device:
-    name, groups, enrolled_us, last_seen_us, online, outbox_depth, codes, agent_version = row[:8]
-    version, since_us, published = row[8:11]
-    in_force, answered_version, outcome, reason, answered_us, stale = row[11:17]
+    name, groups, last_seen_us, online, outbox_depth, codes, agent_version = row[:7]
+    version, since_us, published = row[7:10]
+    in_force, answered_version, outcome, reason, answered_us, stale = row[10:16]
     return Device(
-        *(name, frozenset(groups.split(",") if groups else ()), enrolled_us, last_seen_us, bool(online)),
+        *(name, frozenset(groups.split(",") if groups else ()), last_seen_us, bool(online)),
         *(outbox_depth, codes, agent_version),
         None if version is None else Desired(version, since_us, bool(published)),
         None if outcome is None else Reported(in_force, answered_version, outcome, reason, answered_us, bool(stale)),

@@ -166,7 +166,10 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
             document = questions.get(entry["question"])
             is_erased = any(entry["number"] <= forgotten.get(device, 0) for device in charges)
             audience = entry["audience"]
-            if audience != SITE and not any(_states_promise(frame, promise) for promise in promises[audience]):
+            period, stated_promise = _period(frame), (frame.epsilon, frame.adversary, frame.stretch_ticks)
+            if audience != SITE and stated_promise not in [
+                (*promise[:2], promise.ticks(period)) for promise in promises[audience]
+            ]:
                 entry_problem = "its release states another promise than its audience has"
             elif document is None:
                 entry_problem = "its question is missing"
@@ -189,12 +192,6 @@ def _promises(rows: LedgerRows) -> dict[str, set[Promise]]:
         if account in audiences:
             promises[audiences[account]].add(Promise(epsilon, adversary, seconds))
     return promises
-
-
-def _states_promise(frame: ReleaseFrame, promise: Promise) -> bool:
-    """Tell whether a release states a promise, whose seconds are converted by the period of the release's ticks."""
-    stated_promise = (frame.epsilon, frame.adversary, frame.stretch_ticks)
-    return stated_promise == (*promise[:2], promise.ticks(_period(frame)))
 
 
 def _period(frame: ReleaseFrame) -> int:
