@@ -20,7 +20,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import Description
 from fugu.contract.noise_table import NoiseTable
 
-__all__ = ["believed_chains", "read_counts", "read_symbols"]
+__all__ = ["read_counts", "read_symbols"]
 
 EACH_WAY = 4
 """The number of values of q, and of r, taken from an interval, with its ends."""

@@ -20,7 +20,7 @@ from fugu.chains.arrays import Floats
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.transitions import share_bounds
 
-__all__ = ["least_epsilon", "pick_event", "ticks_to_forget"]
+__all__ = ["pick_event", "ticks_to_forget"]
 
 
 _CHOICE_TRIALS = 4000

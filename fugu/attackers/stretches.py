@@ -20,7 +20,7 @@ from fugu.attackers.evaluation import epsilon_bound, mean_interval, mean_transit
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs
 from fugu.chains.arrays import Bools, Floats, Ints
 
-__all__ = ["FEWEST", "MOST_FOLLOWED", "PARTS", "Odds", "StretchAttack", "anywhere", "attack_stretches", "by_windows"]
+__all__ = ["FEWEST", "MOST_FOLLOWED", "PARTS", "Odds", "StretchAttack", "anywhere", "attack_stretches"]
 
 SECRETS = ("more than usual", "at least half", "begins in it")
 FEWEST, MOST = 200, 800

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 from itertools import permutations
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +53,7 @@ from gateway.audit.statement import Finding
 from gateway.releases.allowance import noise_problems
 from gateway.releases.config import ReleaseConfig
 
-__all__ = ["StreamAudit", "audit_stream", "distribution_problems"]
+__all__ = ["StreamAudit", "audit_stream"]
 
 
 _MAX_RADIUS = 40
@@ -71,23 +73,22 @@ def attack_points(
     shows = policy.shows or tuple(range(len(policy.coordinates)))
     readers = [audience for audience in audiences if f"{policy.device}/{policy.stream}" in audience.symbols]
     state_mask, lasting_states = _possible_states(policy)
-    tables = [(measure_table, _emission(policy, measure_table.noise)) for measure_table in policy.measure_tables]
-    tables = [(table, distribution) for table, distribution in tables if table.constraint in (0, lasting_states)]
+    used_tables = [table for table in policy.measure_tables if table.constraint in (0, lasting_states)]
+    tables = [(table, _emission(policy, table.noise)) for table in used_tables]
     level_share, neighbours = LEVEL / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
+    alike_pairs = {(x, z) for x in members(state_mask) for z in members(neighbours[x] & state_mask) if x != z}
+    chain, stream_loss = _stationary_chain(policy), policy.stream_loss
+    certified_epsilon = math.inf if stream_loss.epsilon is None else stream_loss.epsilon
     for number, audience in enumerate(readers):
         generator = np.random.default_rng([seed, number])
-        stream_loss = policy.stream_loss
-        certified_epsilon = math.inf if stream_loss.epsilon is None else stream_loss.epsilon
         promised_epsilon, adversary = (certified_epsilon, stream_loss.adversary) if audience.site else audience[2:4]
         outputs = [("points", promised_epsilon, certified_epsilon, False)]
         outputs += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
         for output, epsilon, bound, is_single in outputs:
-            alike_pairs = {(x, z) for x in members(state_mask) for z in members(neighbours[x] & state_mask) if x != z}
             pairs = alike_pairs if is_single else None
             events = []
             for table, distribution in tables:
                 mechanism = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
-                chain = _stationary_chain(policy)
                 event = pick_event(lambda _: mechanism, [chain], generator, trials, None, level_share, pairs)  # noqa: B023
                 losses, secret_pairs = tick_losses(mechanism), pairs or list(permutations(dict.fromkeys(shows), 2))
                 loss = max(float(losses[shows.index(x), shows.index(z)]) for x, z in secret_pairs)
@@ -112,10 +113,7 @@ def _possible_states(policy: MeasurePolicy) -> tuple[int, int]:
     constraint_sets = ConstraintSets(policy.measurement)
     all_sets = constraint_sets.all()
     recurrent_sets = all_sets[constraint_sets.start :]
-    union = 0
-    for states in all_sets:
-        union |= states
-    return union, recurrent_sets[0] if len(recurrent_sets) == 1 else 0
+    return reduce(or_, all_sets), recurrent_sets[0] if len(recurrent_sets) == 1 else 0
 
 
 def _stationary_chain(policy: MeasurePolicy) -> MarkovChain:

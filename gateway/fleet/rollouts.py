@@ -48,17 +48,7 @@ from fugu.contract.errors import FuguError
 from gateway.fleet.entries import Due, FleetError, Outcome, RolloutPlan, stages_of
 from gateway.fleet.registry import Registry
 
-__all__ = [
-    "ACTIVE",
-    "DeviceReport",
-    "Rollout",
-    "RolloutState",
-    "Rollouts",
-    "StageCounts",
-    "advance",
-    "operate",
-    "tally",
-]
+__all__ = ["ACTIVE", "Rollout", "Rollouts", "StageCounts", "operate", "tally"]
 
 
 Phase = Literal["draft", "running", "waiting", "paused", "stopped", "aborted", "completed"]

@@ -34,7 +34,7 @@ from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.charges import units_above
 from gateway.releases.entries import NO_PAST, SITE, Key, Past, Promise, Stream
 
-__all__ = ["Audience", "Bound", "Matrices", "Reader", "ReleaseConfig", "Scheduled", "joint_charge", "load_readers"]
+__all__ = ["Audience", "Bound", "Matrices", "Reader", "ReleaseConfig", "Scheduled", "load_readers"]
 
 
 _MOST_TICKS = 2**31
@@ -194,21 +194,21 @@ class ReleaseConfig(Document):
                 raise ValueError(f"release {release.name} is for audience {release.audience}, which is not configured")
             if release.audience == SITE:
                 continue
-            if self.audiences[release.audience].sums and release.mechanism != "chain":
+            audience = self.audiences[release.audience]
+            if audience.sums and release.mechanism != "chain":
                 raise ValueError(
                     f"release {release.name}: audience {release.audience} is told sums of homes, which mechanism chain "
                     f"accounts for: use mechanism chain, or another audience"
                 )
-            adversary, seconds = self.audiences[release.audience].promise[1:]
-            if seconds and release.mechanism not in ("chain", "auto"):
+            if audience.protect and release.mechanism not in ("chain", "auto"):
                 raise ValueError(
                     f"release {release.name}: mechanism {release.mechanism} protects single ticks only, and audience "
-                    f"{release.audience} is promised any {seconds} seconds: use mechanism chain"
+                    f"{release.audience} is promised any {audience.protect} seconds: use mechanism chain"
                 )
-            if release.mechanism != "auto" and not covers(release.mechanism, adversary):
+            if release.mechanism != "auto" and not covers(release.mechanism, audience.adversary):
                 raise ValueError(
                     f"release {release.name}: mechanism {release.mechanism} protects against the ignorant adversary "
-                    f"only, and audience {release.audience} is promised {adversary}"
+                    f"only, and audience {release.audience} is promised {audience.adversary}"
                 )
         if len({release.name for release in self.releases}) != len(self.releases):
             raise ValueError("two releases have the same name")

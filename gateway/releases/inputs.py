@@ -143,9 +143,8 @@ def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Adde
     """The answer of noisy counts of symbols; `scale` is the scale of their noise."""
     addends = []
     for part in parts:
-        steps = np.abs(weights_of(query, part.table).noises).max(axis=1)
         variances = symbols_variances(query, {part.table: part.ticks}, scale)
-        addends.append(Addend(values_of(query, part), variances, steps, part.ticks))
+        addends.append(Addend(values_of(query, part), variances, weights_of(query, part.table).steps, part.ticks))
     return sum_addends(addends)
 
 
@@ -156,8 +155,8 @@ def symbols_variances(query: Query, ticks: Mapping[NoiseTable, int], scale: Frac
     """
     variances, noise = np.zeros(len(query.groups)), 0.0 if scale is None else noise_variance(scale)
     for table, count in ticks.items():
-        _, noises, spread = weights_of(query, table)
-        variances += count * spread.max(axis=1) + noise * (noises**2).sum(axis=1)
+        weights = weights_of(query, table)
+        variances += count * weights.spread.max(axis=1) + noise * weights.noise
     return variances
 
 

@@ -58,7 +58,7 @@ from gateway.store.engine import LedgerError
 from gateway.store.journal import wall_time
 from gateway.store.store import Store
 
-__all__ = ["EmptyWindowError", "LaterError", "Maker", "content_of", "windows_addend"]
+__all__ = ["EmptyWindowError", "LaterError", "Maker", "content_of"]
 
 
 Versions = dict[int, tuple[Policy, int, int]]

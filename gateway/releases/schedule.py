@@ -171,6 +171,7 @@ class ReleaseSchedule:
         refused: Callable[[str, str], None] = lambda _name, _reason: None,
     ) -> None:
         self._releases = releases
+        self._ledger = releases.ledger
         self._seconds = seconds
         self._refused = refused
         self._gap_since: dict[str, tuple[int, float]] = {}
@@ -246,7 +247,7 @@ class ReleaseSchedule:
         """Note the broker's answer to a message; after a DatabaseError the release is published again at next start."""
         number = self._in_flight.pop(message_id, None)
         if number and accepted:
-            self._releases.ledger.mark(number, "published")
+            self._ledger.mark(number, "published")
             self._counters["releases_published"] += 1
 
     def pump(self, *, idle: bool) -> None:
@@ -307,7 +308,7 @@ class ReleaseSchedule:
         _log.log(logging.INFO if counter == "releases_empty" else logging.WARNING, "no release: %s", text)
         if counter == "releases_refused":
             self._refused(job.name, text)
-        self._releases.ledger.set_progress(job.name, next_tick)
+        self._ledger.set_progress(job.name, next_tick)
         self._go_on(job, next_tick)
 
     def _go_on(self, job: Job, next_tick: int) -> None:
@@ -339,14 +340,14 @@ class ReleaseSchedule:
         A new schedule begins with the first whole window from the first symbol on.
         """
         if (first := self._next_ticks.get(job.name)) is None:
-            progress = self._releases.ledger.progress(job.name)
+            progress = self._ledger.progress(job.name)
             if (first := job.plan.once if progress is None else progress) is None and (
                 first := self._progress.next_frame(job.question, 0)
             ) is None:
                 return None
-            beginnings = self._releases.ledger.beginnings(job.question.devices, job.plan.stream)
+            beginnings = self._ledger.beginnings(job.question.devices, job.plan.stream)
             earliest = self._progress.wall_tick(job.question, beginnings)
-            earliest = max(earliest, tick_at(job.clock, self._releases.ledger.binding.not_before_us - 1) + 1)
+            earliest = max(earliest, tick_at(job.clock, self._ledger.binding.not_before_us - 1) + 1)
             if job.plan.once is None or earliest > first:
                 first = -(-max(first, earliest) // job.plan.step) * job.plan.step
             if progress is not None:  # until the first window is done, an earlier symbol may still come
@@ -405,10 +406,8 @@ class ReleaseSchedule:
     def _publish(self) -> None:
         """Publish each topic's newest release after a new connection, then reserved releases, oldest first."""
         if self._repeats is None and self._can_start:
-            self._repeats = deque(self._releases.ledger.newest_published(self._sent_through))
-        while (
-            self._repeats and self._can_start and (entry := self._releases.ledger.entry(self._repeats[0])) is not None
-        ):
+            self._repeats = deque(self._ledger.newest_published(self._sent_through))
+        while self._repeats and self._can_start and (entry := self._ledger.entry(self._repeats[0])) is not None:
             is_made = entry.topic in self.other_topics or any(job.topic == entry.topic for job in self._releases.jobs)
             payload = entry.payload if is_made else b""  # the broker drops a release that is made no more
             if (message_id := self._link.publish(entry.topic, payload, retain=True)) is None:
@@ -416,12 +415,12 @@ class ReleaseSchedule:
             self._repeats.popleft()
             self._in_flight[message_id] = 0
         while self._has_unsent and not self._repeats and self._can_start:
-            entries = self._releases.ledger.entries(self._sent_through, 1, pending=True)
+            entries = self._ledger.entries(self._sent_through, 1, pending=True)
             if not entries:
                 self._has_unsent = False
                 return
             entry = entries[0]
-            self._releases.record.note(self._releases.ledger, entry.number)
+            self._releases.record.note(self._ledger, entry.number)
             message_id = self._link.publish(entry.topic, entry.payload, retain=True)
             if message_id is None:
                 return

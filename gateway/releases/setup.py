@@ -44,10 +44,8 @@ from gateway.store.store import KIND as STORE_KIND
 from gateway.store.store import ReleasedTick, Store
 
 __all__ = [
-    "ReleaseRecord",
     "Releases",
     "histories_in",
-    "history_in_store",
     "ledger_problem",
     "open_releases",
     "release_now",

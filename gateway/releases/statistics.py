@@ -48,7 +48,6 @@ __all__ = [
     "SymbolCounter",
     "add_noise",
     "estimate",
-    "inversion",
     "noise_variance",
     "quantile",
     "sensitivity",
@@ -238,12 +237,16 @@ class Weights(NamedTuple):
 
     Attributes:
         rows: (n, m) the amount that each symbol adds to each value.
-        noises: (n, c) the amount that noise on each count adds; c = 1 if one count is enough.
+        counts: how many counts get noise: 1 if one count is enough, else m.
+        steps: (n,) the largest amount that a single noise of 1 adds.
+        noise: (n,) the variance that noise of variance 1 on each count adds.
         spread: (n, k) the variance of the amount that a tick in each state adds.
     """
 
     rows: Floats
-    noises: Floats
+    counts: int
+    steps: Floats
+    noise: Floats
     spread: Floats
 
 
@@ -256,7 +259,8 @@ def weights_of(query: Query, table: NoiseTable) -> Weights:
         rule = two_valued_weights(table, query.states)
         rows = noises = inverse[list(query.states)].sum(axis=0, keepdims=True)
         noises = noises if rule is None else np.array([[rule.a]])
-    return Weights(rows, noises, np.maximum(rows**2 @ emission.T - (rows @ emission.T) ** 2, 0.0))
+    spread = np.maximum(rows**2 @ emission.T - (rows @ emission.T) ** 2, 0.0)
+    return Weights(rows, noises.shape[1], np.abs(noises).max(axis=1), (noises**2).sum(axis=1), spread)
 
 
 def values_of(query: Query, part: Part) -> Floats:
@@ -269,9 +273,8 @@ def values_of(query: Query, part: Part) -> Floats:
 
 def _table_values(query: Query, part: Part, scale: Fraction) -> tuple[Floats, Floats]:
     """The values (n,) of one table's counts, and estimates (n,) of their variances."""
-    _, noises, spread = weights_of(query, part.table)
-    noise = noise_variance(scale) * (noises**2).sum(axis=1)
-    values = values_of(query, part)
+    *_, noise, spread = weights_of(query, part.table)
+    noise, values = noise_variance(scale) * noise, values_of(query, part)
     if len(part.counts) > 1:
         states = _plausible_counts(inversion(part.table).inverse @ part.counts, part.ticks)
         return values, spread @ states + noise
@@ -308,10 +311,10 @@ def _worst_variances(
     """
     least_variance, step, gains = 0.0, 0.0, []
     for part in parts:
-        _, noises, spread = weights_of(query, part.table)
+        *_, steps, noise, spread = weights_of(query, part.table)
         inside, outside = spread[index, list(states)].max(), np.delete(spread[index], states).max()
-        least_variance += part.ticks * outside + noise_variance(scale) * (noises[index] ** 2).sum()
-        step = max(step, float(np.abs(noises[index]).max()))
+        least_variance += part.ticks * outside + noise_variance(scale) * noise[index]
+        step = max(step, float(steps[index]))
         gains.append((inside - outside, part.ticks))
     gains.sort(reverse=True)
     ticks = np.cumsum([0.0, *(ticks for _, ticks in gains)])

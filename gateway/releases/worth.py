@@ -148,7 +148,7 @@ def _noise_scale(job: Job, tables: set[NoiseTable], budget: int, length: int) ->
     """The scale of the noise on counts of symbols; `None` if no symbols are counted."""
     if not tables:
         return None
-    counts = max(weights_of(job.question.query, table).noises.shape[1] for table in tables)
+    counts = max(weights_of(job.question.query, table).counts for table in tables)
     if job.question.mechanism in ALONE:
         return Fraction(window_sensitivity(job.question.query.kind, counts, length)) / Fraction(job.epsilon)
     if job.plan.scale is not None:

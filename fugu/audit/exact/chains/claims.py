@@ -27,7 +27,7 @@ from fugu.audit.exact.guesses import guessed_limit, guessed_ratio, useful_distan
 from fugu.audit.exact.numbers import BITS, ONE, NotRecomputed, ceil_of, exp_up, sqrt_of
 from fugu.audit.exact.points import joined_states
 
-__all__ = ["known_loss", "recompute"]
+__all__ = ["recompute"]
 
 Matrix = list[list[int]]
 Rows = Sequence[Sequence[Any]]
