@@ -19,7 +19,7 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import tick_ratios
 from fugu.contract.losses import Adversary, exp_up, log_up
-from fugu.contract.noise_table import SCALE
+from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.windows import ALONE
 from fugu.privacy.chain_class import MarkovChain
@@ -166,44 +166,45 @@ def _release_definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig)
             )
         )
     if policy.table is not None:
-        definition = _symbol_counts(policy, plan, config, query)
+        definition = _symbol_counts(policy, policy.table, plan, config, query)
         definitions.append(definition._replace(part=" beside windows") if definitions else definition)
     if not definitions:
         raise FuguError("the stream has no symbols, and no windows that answer it")
     return definitions
 
 
-def _symbol_counts(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
-    assert policy.table is not None
-    symbols = policy.table.symbols
+def _symbol_counts(
+    policy: Policy, table: NoiseTable, plan: Scheduled, config: ReleaseConfig, query: Query
+) -> Definition:
+    symbols = table.symbols
     consecutive = query.definition.pairs
     groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if consecutive else symbols))
-    if query.definition.single and (rule := two_valued_weights(policy.table, query.states)) is not None:
+    if query.definition.single and (rule := two_valued_weights(table, query.states)) is not None:
         groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
     is_exclusive = plan.mechanism in ALONE
     if is_exclusive:
-        scale = _alone_scale(policy, plan, config, query, len(groups))
+        scale = _alone_scale(policy, table, plan, query, len(groups), config.audiences[plan.audience].epsilon)
     elif plan.scale is not None:
         scale = Fraction(plan.scale)
     else:
-        scale = _shared_scale(policy, plan, config, 4 if consecutive else min(len(groups), 2))
+        scale = _shared_scale(policy, table, plan, config, 4 if consecutive else min(len(groups), 2))
     span = (plan.once or 0, plan.length, plan.step)
     return Definition("release", plan.name_for(policy.device), *span, groups, True, scale, 1, consecutive, is_exclusive)
 
 
-def _alone_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, number_count: int) -> Fraction:
-    assert policy.table is not None
+def _alone_scale(
+    policy: Policy, table: NoiseTable, plan: Scheduled, query: Query, number_count: int, epsilon: float
+) -> Fraction:
     if plan.mechanism == "wasserstein":
-        distribution = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)
-        window = WholeWindow(symbols=(distribution,))
-    else:
-        window = WholeWindow(moved=window_sensitivity(query.kind, number_count, plan.length))
-    return window.scale(config.audiences[plan.audience].epsilon)
+        distribution = counted_symbols([policy.chains], table, query.states, [True] * plan.length)
+        return WholeWindow(symbols=(distribution,)).scale(epsilon)
+    return WholeWindow(moved=window_sensitivity(query.kind, number_count, plan.length)).scale(epsilon)
 
 
-def _shared_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: int) -> Fraction:
+def _shared_scale(
+    policy: Policy, table: NoiseTable, plan: Scheduled, config: ReleaseConfig, sensitivity: int
+) -> Fraction:
     assert plan.share is not None
-    assert policy.table is not None
     audience = config.audiences[plan.audience]
     rule = "chain" if plan.mechanism == "auto" else plan.mechanism
     ticks = audience.promise.ticks(policy.clock.period_us)
@@ -211,7 +212,7 @@ def _shared_scale(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensit
     budget = int(Fraction(plan.share) * (total - units_above(policy.window_rate)))
     if budget < 1:
         raise FuguError("nothing of the allowance is left for it")
-    return smallest_scale([policy.table], sensitivity, budget)
+    return smallest_scale([table], sensitivity, budget)
 
 
 _STEPS = 10_000

@@ -149,12 +149,33 @@ def lock_path(path: Path) -> Path:
 class Registry:
     """An open registry; one thread uses it at a time, several processes may have it open.
 
-    With `fleet` a missing file is created; without, it must exist. Raises RegistryError if it cannot be opened, is no
-    registry or another fleet's, or was written by a later version.
+    Its file holds the keys of devices, and only its owner can ever read it. With `fleet` a missing file is created;
+    without, it must exist. Raises RegistryError if it cannot be opened, is no registry or another fleet's, or was
+    written by another version. Raises FuguError if the fleet's name is invalid.
+
+    Attributes:
+        db: a connection in autocommit mode; each commit is on the disk.
+        fleet: the fleet's name.
     """
 
     def __init__(self, path: Path, *, fleet: str | None = None, busy_seconds: float = _BUSY_SECONDS) -> None:
-        self.db, self.fleet = _open_registry(path, fleet, busy_seconds)
+        insert_fleet = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{check_name(fleet, 'fleet')}');"
+        schema = _SCHEMA + insert_fleet  # a checked name holds no quote
+        self.db = open_database(
+            path, REGISTRY, schema, RegistryError, create=fleet is not None, wait_seconds=busy_seconds
+        )
+        try:
+            if problem := damage(self.db):
+                raise RegistryError(f"the fleet registry {path.name} is damaged ({problem}): {REGISTRY.remedy}")
+            self.fleet = str(self.db.execute("SELECT name FROM fleet").fetchone()[0])
+            if fleet not in (None, self.fleet):
+                raise RegistryError(f"{path.name} is the registry of fleet {self.fleet}, not of {fleet}")
+        except sqlite3.Error as error:
+            self.db.close()
+            raise RegistryError(f"cannot open the fleet registry {path.name}: {error}") from None
+        except BaseException:
+            self.db.close()
+            raise
 
     def close(self) -> None:
         """Close the file."""
@@ -438,31 +459,6 @@ class Registry:
 
 def _group_names(groups: Iterable[str]) -> list[str]:
     return sorted({check_name(group, "group") for group in groups})
-
-
-def _open_registry(path: Path, fleet: str | None, busy_seconds: float) -> tuple[Database, str]:
-    """Open a registry's file, which holds the keys of devices, and which only its owner can ever read.
-
-    With `fleet` a missing file is created; without, it must exist. Returns a connection in autocommit mode (each commit
-    is on the disk), and the name of the fleet. Raises RegistryError if it cannot be opened, is no registry or another
-    fleet's, or is of another version; FuguError if the fleet's name is invalid.
-    """
-    insert_fleet = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{check_name(fleet, 'fleet')}');"
-    schema = _SCHEMA + insert_fleet  # a checked name holds no quote
-    db = open_database(path, REGISTRY, schema, RegistryError, create=fleet is not None, wait_seconds=busy_seconds)
-    try:
-        if problem := damage(db):
-            raise RegistryError(f"the fleet registry {path.name} is damaged ({problem}): {REGISTRY.remedy}")
-        (bound_fleet,) = db.execute("SELECT name FROM fleet").fetchone()
-        if fleet is not None and bound_fleet != fleet:
-            raise RegistryError(f"{path.name} is the registry of fleet {bound_fleet}, not of {fleet}")
-    except sqlite3.Error as error:
-        db.close()
-        raise RegistryError(f"cannot open the fleet registry {path.name}: {error}") from None
-    except BaseException:
-        db.close()
-        raise
-    return db, str(bound_fleet)
 
 
 def _document_of(row: Any) -> Document:

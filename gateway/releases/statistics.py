@@ -226,10 +226,10 @@ def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence:
     if ticks == 0:
         raise FuguError("no tick of the window has a symbol")
     columns = zip(*(_table_values(query, part, scale) for part in parts), strict=True)
-    values, variances = (sum(column) for column in columns)
-    low, high = _interval_ends(query, parts, scale, np.asarray(values), confidence)
+    values, variances = (np.sum(column, axis=0) for column in columns)
+    low, high = _interval_ends(query, parts, scale, values, confidence)
     divisor = query.definition.divisor(ticks)
-    return Estimates(*(column / divisor for column in (np.asarray(values), np.sqrt(variances), low, high)))
+    return Estimates(*(column / divisor for column in (values, np.sqrt(variances), low, high)))
 
 
 class Weights(NamedTuple):
@@ -287,27 +287,23 @@ def _interval_ends(
     query: Query, parts: tuple[Part, ...], scale: Fraction, values: Floats, confidence: float
 ) -> tuple[Floats, Floats]:
     """The ends (n,) of the intervals: the least and the largest true counts that the values do not contradict."""
-    interval_ends = []
+    interval_ends, ticks = [], float(sum(part.ticks for part in parts))
     for index, (states, value) in enumerate(zip(query.groups, values.tolist(), strict=True)):
-        ticks, variances, step = _worst_variances(query, index, states, parts, scale)
-        centre = min(max(value, 0.0), float(ticks[-1]))
-
-        def error(truth: float, ticks: Floats = ticks, variances: Floats = variances, step: float = step) -> float:
-            return quantile(confidence) * math.sqrt(np.interp(truth, ticks, variances)) + step
-
-        low, high = _farthest_truth(centre, 0.0, error), _farthest_truth(centre, float(ticks[-1]), error)
+        error = _worst_error(query, index, states, parts, scale, confidence)
+        centre = min(max(value, 0.0), ticks)
+        low, high = _farthest_truth(centre, 0.0, error), _farthest_truth(centre, ticks, error)
         interval_ends.append((min(low, value), max(high, value)))
     low, high = np.array(interval_ends).T
     return low, high
 
 
-def _worst_variances(
-    query: Query, index: int, states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction
-) -> tuple[Floats, Floats, float]:
-    """The largest variance of the value at `index`, as a function of the number of ticks in its states.
+def _worst_error(
+    query: Query, index: int, states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, confidence: float
+) -> Callable[[float], float]:
+    """Return a function from the number of ticks in the states at `index` to the largest error of their value.
 
-    It is concave and piecewise linear, because the tables with the largest gain in variance are filled first. Returns
-    the rising numbers of ticks at its corners, the variances there, and the largest weight of a single noise.
+    The largest variance is concave and piecewise linear in that number, because the tables with the largest gain in
+    variance are filled first. The largest weight of a single noise is added to the quantile.
     """
     least_variance, step, gains = 0.0, 0.0, []
     for part in parts:
@@ -318,7 +314,8 @@ def _worst_variances(
         gains.append((inside - outside, part.ticks))
     gains.sort(reverse=True)
     ticks = np.cumsum([0.0, *(ticks for _, ticks in gains)])
-    return ticks, least_variance + np.cumsum([0.0, *(gain * ticks for gain, ticks in gains)]), step
+    variances = least_variance + np.cumsum([0.0, *(gain * ticks for gain, ticks in gains)])
+    return lambda truth: quantile(confidence) * math.sqrt(np.interp(truth, ticks, variances)) + step
 
 
 def _farthest_truth(centre: float, end: float, error: Callable[[float], float]) -> float:
