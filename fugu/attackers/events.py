@@ -147,10 +147,8 @@ def _best_threshold(ratios: Floats, other_ratios: Floats, trials: int, level: fl
     `ratios` and `other_ratios` (n,) are log-likelihood ratios of x over x', in trials under x and under x'.
     """
     best_epsilon, threshold = 0.0, math.inf
-    sorted_ratios = np.sort(other_ratios)
     for limit in np.unique(np.quantile(ratios, np.linspace(0, 1, _THRESHOLDS))):
-        hit_share = float((ratios >= limit).mean())
-        alarm_share = float(sorted_ratios.size - np.searchsorted(sorted_ratios, limit)) / sorted_ratios.size
+        hit_share, alarm_share = (float((trial_ratios >= limit).mean()) for trial_ratios in (ratios, other_ratios))
         hits, alarms = int(hit_share * trials), math.ceil(alarm_share * trials)
         if hit_share * ratios.size < _FEWEST_HITS:
             break

@@ -209,9 +209,8 @@ def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history
         classes = classes_of(disclosure.chains)
     except ValueError:  # `verify` reports the allowance
         return False
-    stream_history = history(disclosure.key.device, disclosure.key.stream)
     odds = [chains.worst_odds for chains in classes]
-    quiet_tick = quiet_from(stream_history, odds, last_louder, excess, slack)
+    quiet_tick = quiet_from(history(*disclosure.key[:2]), odds, last_louder, excess, slack)
     return quiet_tick is not None and quiet_tick <= disclosure.first
 
 

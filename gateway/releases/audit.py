@@ -580,13 +580,12 @@ class _StreamsTogether:
 
     def members(self, key: Key) -> set[Stream]:
         """The streams that share charges with a key's stream, and that stream itself."""
-        key_stream = (key.device, key.stream)
-        name = self._names.get(key_stream)
-        return {key_stream} | {stream for stream, other_name in self._names.items() if other_name == name}
+        name = self._names.get(key[:2])
+        return {key[:2]} | {stream for stream, other_name in self._names.items() if other_name == name}
 
     def others(self, key: Key) -> list[_Account]:
         """The accounts of the streams that share charges with a key's stream, without the key's own."""
-        keys = [Key(*stream, key.audience) for stream in sorted(self.members(key) - {(key.device, key.stream)})]
+        keys = [Key(*stream, key.audience) for stream in sorted(self.members(key) - {key[:2]})]
         return [self._accounts[key] for key in keys if key in self._accounts]
 
 

@@ -140,7 +140,7 @@ class ReleaseRecord:
         `not_before_us` replaces the time before which no window of any stream may begin, unless it is `None`. Returns
         the first tick of each stream that may be released. After a DatabaseError call it once more.
         """
-        last_ticks = {(account.key.device, account.key.stream): -1 for account in ledger.accounts()}
+        last_ticks = {account.key[:2]: -1 for account in ledger.accounts()}
         for device, stream, last in [*self._releases.released_ticks(), *ledger.released_ticks()]:
             last_ticks[device, stream] = max(last, last_ticks.get((device, stream), -1))
         store_identity, ledger_identity, entry = self._releases.ledger_record()
