@@ -231,6 +231,7 @@ _PAUSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.5
 _MORE_SECONDS = 1.0
 _STOP_SECONDS = 20.0
+_FORKS = multiprocessing.get_context("forkserver")
 _LOADED = ["gateway.cluster.prepared", "ray"]  # each forked process reads the main module, which imports Ray
 
 
@@ -309,9 +310,8 @@ class HostActor:
         """Look for vacant parts and serve them, until `rest`. After an error, end the process: Ray starts it again."""
         log_to_stderr(self._job.logs.log_format, verbose=self._job.logs.verbose)
         try:
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(_LOADED)
-            preload = context.Process(target=os.getpid)
+            _FORKS.set_forkserver_preload(_LOADED)
+            preload = _FORKS.Process(target=os.getpid)
             preload.start()
             preload.join()  # a process is forked only when all has been loaded
             with closing(Vacancies(self._job.channel, all_parts(self._job.shards))) as vacancies:
@@ -333,10 +333,9 @@ class HostActor:
         starting_parts = {worker.part for worker in self._workers if not worker.is_serving}
         part_names = [part for part in part_names if part not in starting_parts] if self._may_take else []
         start = os.getpid() % max(len(part_names), 1)  # so that actors that look at the same time take different parts
-        context = multiprocessing.get_context("forkserver")
         for part in [*part_names[start:], *part_names[:start]][: max((free_share + 1) // 2, 1)]:
-            near_end, far_end = context.Pipe()
-            process = context.Process(target=serve_part, args=(self._job, part, far_end), name=part)
+            near_end, far_end = _FORKS.Pipe()
+            process = _FORKS.Process(target=serve_part, args=(self._job, part, far_end), name=part)
             process.start()
             far_end.close()  # so that reading fails once the process is gone
             self._workers.append(_Worker(part, process, near_end))

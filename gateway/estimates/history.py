@@ -90,4 +90,4 @@ def _state_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last
     for run in Past(store, catalogue, lag).estimates(key, first, last):
         shift = min(run.shift, run.first)  # a shift whose start was forgotten is at most the tick
         for tick, belief in enumerate(run.probabilities, run.first):
-            yield StateRow(key.device, key.stream, tick, tuple(belief.tolist()), int(belief.argmax()), shift)
+            yield StateRow(*key.device_and_stream, tick, tuple(belief.tolist()), int(belief.argmax()), shift)

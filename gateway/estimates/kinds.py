@@ -130,7 +130,7 @@ class Windows(Kind[WindowFrame]):
         """Return the counts of the window with an index, `None` if they are gone."""
         if (frame := self._store.windows.at(key.number, first)) is None:
             return None
-        model = self._catalogue.recall(key.device, key.stream, frame.policy_version, SymbolModel)
+        model = self._catalogue.recall(*key.device_and_stream, frame.policy_version, SymbolModel)
         return window_count(model.policy, frame)
 
 

@@ -119,7 +119,7 @@ class Past:
 
     def belief_after(self, key: Place, head: Head) -> Beliefs:
         """Return the belief at the last sealed tick."""
-        model = self.model(key.device, key.stream, head.version)
+        model = self.model(*key.device_and_stream, head.version)
         return Beliefs.of((model, head.last, head.shift), head.distribution).with_states(self.bank.states)
 
     def follow(self, key: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
@@ -138,7 +138,7 @@ class Past:
         return priors[-1, : self._state_count(key, frame)].copy()
 
     def _state_count(self, key: Place, frame: SymbolFrame) -> int:
-        return len(self.bank.models[self.model(key.device, key.stream, frame.policy_version)].initial)
+        return len(self.bank.models[self.model(*key.device_and_stream, frame.policy_version)].initial)
 
     def chunk_from(self, key: Place, chunk: Chunk, first: int) -> Chunk:
         """Return the remainder of a chunk from a tick on, which is at most the chunk's last tick."""
@@ -219,7 +219,7 @@ class Past:
             yield TickProbabilities(head.version, head.first + low, head.shift, probabilities)
 
     def _model_of(self, key: Place, stretch: _Stretch) -> Model:
-        return self.bank.models[self.model(key.device, key.stream, stretch.version)]
+        return self.bank.models[self.model(*key.device_and_stream, stretch.version)]
 
     def seal(self) -> list[Place]:
         """Write the journal's rows into chunks, within a transaction, and empty the journal. Return its sequences."""

@@ -353,7 +353,7 @@ class Points(Kind[MeasureFrame]):
                 exposed_ticks.append(tick)
         counts["exposed_ticks"] += len(exposed_ticks)
         if exposed_ticks:
-            log_values = (key.device, key.stream, f"{len(exposed_ticks)} ticks from tick {exposed_ticks[0]} on")
+            log_values = (*key.device_and_stream, f"{len(exposed_ticks)} ticks from tick {exposed_ticks[0]} on")
             _log.warning("exposure: %s/%s: an adversary can know some state for certain at %s", *log_values)
 
     def _compute_belief(self, key: Place, frame: MeasureFrame) -> Floats:
@@ -376,7 +376,7 @@ class Points(Kind[MeasureFrame]):
         return model.predict_ahead(previous.belief, previous.frame.last, frame.first - previous.frame.last)
 
     def _model(self, key: Place, version: int) -> MeasureModel:
-        return self._catalogue.recall(key.device, key.stream, version, MeasureModel)
+        return self._catalogue.recall(*key.device_and_stream, version, MeasureModel)
 
 
 def measured_estimate(

@@ -136,7 +136,7 @@ class Symbols(Kind[SymbolFrame]):
 
     def overlapping(self, key: Place, frame: SymbolFrame) -> SymbolFrame | None:
         """Return the stored symbols of a frame's ticks, as one frame if alike and complete, else the first part."""
-        slot = self._streams.slot(key.device, key.stream)
+        slot = self._streams.slot(*key.device_and_stream)
         new_frames = self._round.overlapping(slot, frame)
         frames = self._frames.holding(key.number, frame.first, frame.last)
         if new_frames or not frames:
@@ -151,7 +151,7 @@ class Symbols(Kind[SymbolFrame]):
 
     def add(self, key: Place, frame: SymbolFrame, counts: Counter[str], *, late: bool) -> None:
         """Add a frame that `begin` has not taken."""
-        slot = self._streams.slot(key.device, key.stream)
+        slot = self._streams.slot(*key.device_and_stream)
         self._round.checked_frames[slot].append((key.number, frame))
         if late:
             counts["late"] += 1
@@ -277,13 +277,13 @@ class Symbols(Kind[SymbolFrame]):
         elif sealed_tick < 0 or not (frames := self._frames.holding(number, sealed_tick, sealed_tick)):
             return None
         else:
-            policy = self._catalogue.policy(key.device, key.stream, frames[0].policy_version)
+            policy = self._catalogue.policy(*key.device_and_stream, frames[0].policy_version)
             stored_frames = self._frames.holding(number, max(sealed_tick - policy.frame_ticks + 1, 0), sealed_tick)
             frame = stored_frames[-1]
         return self._frame_rows(key, frame, self.past.distribution_at(key, frame))
 
     def _frame_rows(self, key: Place, frame: SymbolFrame, distribution: Floats) -> _NewRows:
-        model = self.past.model(key.device, key.stream, frame.policy_version)
+        model = self.past.model(*key.device_and_stream, frame.policy_version)
         return _NewRows(Columns.of([(key.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64))
 
 
@@ -457,7 +457,7 @@ class Reports:
         version, shift, first, count = (
             int(column[row]) for column in (columns.version, columns.shift, columns.first, columns.ticks)
         )
-        model = self._catalogue.recall(key.device, key.stream, version, SymbolModel)
+        model = self._catalogue.recall(*key.device_and_stream, version, SymbolModel)
         states = len(model.numbers.initial)
         shares, belief = (stream_beliefs(model.numbers, distribution[:states]) for distribution in (shares, belief))
         last = first + count - 1

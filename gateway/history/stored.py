@@ -129,7 +129,7 @@ class StoredHistory:
         self._store = store
         self._policies: dict[tuple[str, str], dict[int, AnyPolicy]] = defaultdict(dict)
         self._catalogue = Catalogue("")
-        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._places: dict[tuple[str, str, str], Place] = {}
         self._past = cache(partial(Past, store, self._catalogue))
         self._points = cache(partial(Points, store, self._catalogue))
         documents = store.policy_documents()
@@ -140,7 +140,7 @@ class StoredHistory:
         while sequences := store.aged.sequences(last_number, _SEQUENCES):
             last_number = sequences[-1].number
             for sequence in sequences:
-                self._numbers[sequence.device, sequence.stream, sequence.window] = sequence.number
+                self._places[sequence.device, sequence.stream, sequence.window] = sequence
 
     def policies(self) -> list[AnyPolicy]:
         """Return the policies of all stored frames, sorted by device, stream and version."""
@@ -156,22 +156,22 @@ class StoredHistory:
 
     def _stored_streams(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
         for (device, stream), versions in sorted(self._policies.items()):
-            if (policies := _policies_of(versions, kind)) and (device, stream, "") in self._numbers:
+            if (policies := _policies_of(versions, kind)) and (device, stream, "") in self._places:
                 yield device, stream, policies
 
     def windows(self) -> list[WindowSequence]:
         """Return every sequence of windows, sorted by device, stream and name."""
         return [
             WindowSequence(device, stream, window, _policies_of(self._policies.get((device, stream), {}), Policy))
-            for device, stream, window in sorted(self._numbers)
+            for device, stream, window in sorted(self._places)
             if window
         ]
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """Yield the symbols of a stream in a span of time, in tick order under each clock and shift."""
-        for number, clock, first, last in self._tick_ranges(stream, span):
+        for place, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.wall_ticks(clock)
-            for frame in self._store.symbols.following(number, first, last):
+            for frame in self._store.symbols.following(place.number, first, last):
                 if stream.policy(frame.policy_version).clock == clock:
                     symbols = np.frombuffer(frame.symbols, dtype=np.uint8)
                     piece = Piece(frame.policy_version, frame.first, frame.shift, symbols)
@@ -182,9 +182,9 @@ class StoredHistory:
     def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[TickProbabilities]:
         """Yield estimates of a stream's ticks in a span of time, given all symbols before and `lag` later ones."""
         past = self._past(lag)
-        for number, clock, first, last in self._tick_ranges(stream, span):
+        for place, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.wall_ticks(clock)
-            for run in past.estimates(Place(number, stream.device, stream.stream), first, last, with_newest=True):
+            for run in past.estimates(place, first, last, with_newest=True):
                 run_in_span = run.cut(low + run.shift, high + run.shift)
                 if stream.policy(run.version).clock == clock and len(run_in_span.probabilities):
                     yield run_in_span
@@ -201,24 +201,22 @@ class StoredHistory:
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """Yield the frames of points that begin in a span of time, in tick order under each clock and shift."""
-        for number, clock, first, last in self._tick_ranges(stream, span):
+        for place, clock, first, last in self._tick_ranges(stream, span):
             low, high = span.wall_ticks(clock)
-            for frame, _ in self._store.points.following(number, first, last):
+            for frame, _ in self._store.points.following(place.number, first, last):
                 policy = stream.policies.get(frame.policy_version)
                 if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
                     yield frame
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
         """Yield the estimates that a frame of points allows: of its ticks, and those with `lag` of earlier ticks."""
-        number = self._numbers[stream.device, stream.stream, ""]
-        sequence_key = Place(number, stream.device, stream.stream)
-        points = self._points(lag)
-        yield points.estimate(sequence_key, frame)
-        yield from points.lagged_estimates(sequence_key, frame)
+        place, points = self._places[stream.device, stream.stream, ""], self._points(lag)
+        yield points.estimate(place, frame)
+        yield from points.lagged_estimates(place, frame)
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
         """Yield the windows that begin in a span of time, by index under each clock."""
-        number = self._numbers[sequence.device, sequence.stream, sequence.window]
+        number = self._places[sequence.device, sequence.stream, sequence.window].number
         shift = self._store.shifts(number).newest
         windows = [policy.window(sequence.window) for policy in sequence.policies.values()]
         max_length = max((window.length for window in windows if window is not None), default=0)
@@ -236,7 +234,7 @@ class StoredHistory:
         """
         span, times = Span(begin_us, LAST_US), list[int]()
         for sequence in self.windows():
-            number = self._numbers[sequence.device, sequence.stream, sequence.window]
+            number = self._places[sequence.device, sequence.stream, sequence.window].number
             shift = self._store.shifts(number).newest
             for clock in _clocks(sequence.policies):
                 if (tick := self._store.windows.next_first(number, span.wall_ticks(clock)[0])) is not None:
@@ -253,21 +251,23 @@ class StoredHistory:
     def _first_times(
         self, stream: SymbolStream | MeasuredStream, frames_from: Callable[[int, int], Iterator[Any]], span: Span
     ) -> Iterator[int]:
-        for number, clock, first, _ in self._tick_ranges(stream, span):
-            for frame in islice(frames_from(number, first), 1):
+        for place, clock, first, _ in self._tick_ranges(stream, span):
+            for frame in islice(frames_from(place.number, first), 1):
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
-    def _tick_ranges(self, stream: SymbolStream | MeasuredStream, span: Span) -> Iterator[tuple[int, Clock, int, int]]:
-        """Yield a stream's number, a clock, and the first and last tick of a span by this clock, for each shift."""
-        number = self._numbers[stream.device, stream.stream, ""]
-        spans = self._store.shifts(number).spans or (ShiftSpan(0, 0, MAX_TICK),)
+    def _tick_ranges(
+        self, stream: SymbolStream | MeasuredStream, span: Span
+    ) -> Iterator[tuple[Place, Clock, int, int]]:
+        """Yield a stream's place, a clock, and the first and last tick of a span by this clock, for each shift."""
+        place = self._places[stream.device, stream.stream, ""]
+        spans = self._store.shifts(place.number).spans or (ShiftSpan(0, 0, MAX_TICK),)
         for clock in _clocks(stream.policies):
             low, high = span.wall_ticks(clock)
             for i, (shift, first_tick, _) in enumerate(spans):
                 first = max(low + shift, first_tick) if i else low  # earlier, forgotten shifts were smaller
                 last = min(high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
                 if first <= last:
-                    yield number, clock, first, last
+                    yield place, clock, first, last
 
 
 def _policies_of(policies: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:

@@ -229,7 +229,7 @@ class Publisher(Part):
             if (newest := self._symbol_times.get(key.number)) is not None and estimate.time < newest:
                 self._counters["coalesced"] += 1
                 continue
-            topic = topic_of("estimate", self._fleet, key.device, key.stream)
+            topic = topic_of("estimate", self._fleet, *key.device_and_stream)
             if (message_id := self._link.publish(topic, estimate.encode())) is None:
                 for unsent in reports[sent_count:]:
                     self._symbols.put_again(unsent.key.number)
@@ -272,7 +272,7 @@ class Publisher(Part):
             self._leave_out(outgoing.serial)
             return True
         key = outgoing.key
-        topic = topic_of("count" if key.window else "estimate", self._fleet, key.device, key.stream)
+        topic = topic_of("count" if key.window else "estimate", self._fleet, *key.device_and_stream)
         if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
         self._report_times[key.number] = report.time

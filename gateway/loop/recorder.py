@@ -240,7 +240,7 @@ class Recorder:
         _, key, frame = outgoing
         if key.window:
             return self._windows.report(key, frame)
-        is_measured = self._catalogue.is_measured(key.device, key.stream)
+        is_measured = self._catalogue.is_measured(*key.device_and_stream)
         return self.points.report(key, frame) if is_measured else self.symbols.report(key, frame)
 
     @cached_property

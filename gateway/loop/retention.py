@@ -126,7 +126,7 @@ class Retention(Part):
     def _frames_of(self, sequence: Place) -> Frames:
         if sequence.window:
             return _WINDOWS
-        return _POINTS if self._catalogue.is_measured(sequence.device, sequence.stream) else SYMBOLS
+        return _POINTS if self._catalogue.is_measured(*sequence.device_and_stream) else SYMBOLS
 
     def _find_removal(self, frames: Frames, sequence: Place, max_rows: int) -> _Removal | None:
         """Return the removal of up to `max_rows` old frames of a sequence; `None` without old frames.
@@ -155,7 +155,7 @@ class Retention(Part):
 
     def _is_removable(self, sequence: Place, before_us: int, frame: Aged) -> bool:
         """Return whether a frame has ended by `before_us`, in Unix time, and no release needs it."""
-        needed_tick = self._needed.get((sequence.device, sequence.stream), math.inf)
+        needed_tick = self._needed.get(sequence.device_and_stream, math.inf)
         return self._end_us(sequence, frame) <= before_us and self._wall_tick(sequence, frame) < needed_tick
 
     def _trim(self, sequence: Place, is_removable: Callable[[Aged], bool]) -> None:
@@ -184,7 +184,7 @@ class Retention(Part):
 
     def _end_us(self, sequence: Place, frame: Aged) -> int:
         """Return the end of a frame's last tick, in microseconds of Unix time."""
-        clock = self._catalogue.policy(sequence.device, sequence.stream, frame.version).clock
+        clock = self._catalogue.policy(*sequence.device_and_stream, frame.version).clock
         return clock.epoch_us + (self._wall_tick(sequence, frame) + 1) * clock.period_us
 
     def _wall_tick(self, sequence: Place, frame: Aged) -> int:

@@ -36,6 +36,11 @@ class Place(NamedTuple):
         return self.name.partition("/")[0]
 
     @property
+    def device_and_stream(self) -> tuple[str, str]:
+        """The names of device and stream."""
+        return self.device, self.stream
+
+    @property
     def window(self) -> str:
         """The name of the window; empty for a stream's own sequence."""
         return self.name.partition("/")[2]
