@@ -63,7 +63,7 @@ def measured() -> dict[str, float]:
     for _ in range(ROUNDS):
         for wait in times:
             with tempfile.TemporaryDirectory() as name:
-                times[wait] += _round(Path(name), wait=wait)
+                times[wait] += _round(Path(name), _exchange, wait=wait)
     without, with_it = (statistics.median(times[wait]) * 1e3 for wait in (True, False))
     return {
         "frame to estimate, without TCP_NODELAY: ms (median)": round(without, 2),
@@ -78,14 +78,12 @@ def first_frames() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as kernels, patch.dict(os.environ, NUMBA_CACHE_DIR=kernels):
         for name in ("without stored kernels", "with stored kernels"):
             with tempfile.TemporaryDirectory() as folder:
-                (seconds,) = _round(Path(folder), wait=False, exchange=_first_frame)
+                (seconds,) = _round(Path(folder), _first_frame, wait=False)
             figures |= {f"{name}, start to {event}: s of a processor": round(seconds[event], 1) for event in seconds}
     return figures
 
 
-def _round(
-    folder: Path, *, wait: bool, exchange: Callable[[Broker, int], list[Any]] = lambda broker, _: _exchange(broker)
-) -> list[Any]:
+def _round(folder: Path, exchange: Callable[[Broker, int], list[Any]], *, wait: bool) -> list[Any]:
     epoch_us = time.time_ns() // 1000 - 2 * FRAMES * TICKS * 1_000_000
     write_policies(folder, [binary_policy(NAMES[1], TICKS, epoch_us)])
     authority = Authority.create(NAMES[0], datetime.now(UTC), 2)
@@ -103,7 +101,7 @@ def _round(
         return exchange(_broker(folder, port), gateway.pid)
 
 
-def _exchange(broker: Broker) -> list[float]:
+def _exchange(broker: Broker, _gateway: int) -> list[float]:
     """Publish frame by frame, each when the estimate of the one before is there; seconds from one to the other."""
     answers: queue.Queue[int] = queue.Queue()
     link = Link(

@@ -21,7 +21,6 @@ from typing import NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from real import activity_states, fitted, heart_rate_states, power_states
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
@@ -31,11 +30,13 @@ from fugu.privacy.accountant.endless_leakage import EndlessLeakage
 from fugu.privacy.accountant.inner_maximum import close_bounds, step
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_approx, mqm_exact
+from fugu_cli.demo.evaluation import RECORDINGS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from figures import say_machine
 
+from papers import recordings
 from papers.mqm import band_chain
 
 EPSILON = 1.0
@@ -182,13 +183,12 @@ def by_highs(above: Floats, below: Floats, bounds: Floats) -> float:
 def main() -> None:
     """Run everything and print it."""
     say_machine()
-    heart_rate, power = heart_rate_states(), power_states()
-    levels, people = activity_states()
-    active = fitted(levels, people, k=4)
+    heart, power = recordings.heart(RECORDINGS, "N10"), recordings.power(RECORDINGS)
+    active = recordings.activity(RECORDINGS, cut=False)[0].chain()
     print(f"MQM paper: {PAPER_LARGE:g} s with 51 states, {PAPER_SMALL:g} s with 4. Ratios to it are between machines.")
-    compare("heart rate", fitted(heart_rate, k=2), len(heart_rate), (0.001, 0.05, 0.01))
+    compare("heart rate", heart.chain(), heart.ticks, (0.001, 0.05, 0.01))
     compare("activity", active, 9000, (1.0, 0.05, 0.01), PAPER_SMALL)
-    compare("power", fitted(power, k=int(power.max()) + 1), 10**6, (1.0, 0.2, 0.01), PAPER_LARGE)
+    compare("power", power.chain(), 10**6, (1.0, 0.2, 0.01), PAPER_LARGE)
     for jumps, k in ((0.05, 45), (0.02, 51), (0.1, 51)):
         compare(f"band with {jumps:.0%} jumps", band_chain(jumps, k), 10**6, (1.0, 0.2, 0.01), PAPER_LARGE)
     compare_with_numpy(active, PEER_TICKS)

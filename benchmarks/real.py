@@ -37,8 +37,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from papers import recordings
 
-__all__ = ["activity_states", "fitted", "heart_rate_states", "power_states"]
-
 Scales = dict[str, list[float]]  # by mechanism, then by released part
 
 EPSILONS = (0.2, 1.0, 5.0)
@@ -70,21 +68,6 @@ class Recording(NamedTuple):
     hour: int
 
 
-def heart_rate_states() -> Ints:
-    """(n,) whether the heart of a sleeping person beats faster than its mean, beat by beat."""
-    return recordings.heart(RECORDINGS, "N10").states
-
-
-def activity_states() -> tuple[Ints, Ints]:
-    """(n,) level of activity of five people, minute by minute, and who it is."""
-    return recordings.activity(RECORDINGS, cut=False)[0]
-
-
-def power_states() -> Ints:
-    """(n,) power of a household in steps of 200 W, minute by minute, renumbered: the steps that occur."""
-    return recordings.power(RECORDINGS).states
-
-
 def fitted(states: Ints, segments: Ints | None = None, *, k: int) -> MarkovChain:
     """The most likely chain, started stationary.
 
@@ -109,12 +92,12 @@ def heart_rate() -> Recording:
     """Two states, fitted on the first half of the night."""
     title = "Heart rate, asleep (2 states; an hour is 4,500 beats)"
     fit = "fitted on the first half of the night, released on the second"
-    return halves(title, fit, heart_rate_states(), 4500)
+    return halves(title, fit, recordings.heart(RECORDINGS, "N10").states, 4500)
 
 
 def activity() -> Recording:
     """Four states, fitted on the other four people."""
-    states, people = activity_states()
+    states, people = recordings.activity(RECORDINGS, cut=False)[0]
     everyone = np.unique(people)
     return Recording(
         "Activity (4 states; 5 people, a week each)",
@@ -128,7 +111,7 @@ def activity() -> Recording:
 
 def power() -> Recording:
     """All steps of power that occur; some occur in one half only, so that the fit is on everything."""
-    states = power_states()
+    states = recordings.power(RECORDINGS).states
     k = int(states.max()) + 1
     return Recording(
         f"Household power ({k} of 51 states of 200 W occur; 90 days)",
@@ -143,7 +126,8 @@ def power() -> Recording:
 def coarse_power() -> Recording:
     """Everything from 5 kW on is one state, so that a half can be fitted."""
     title = "Household power, 5 kW and above as one state (26 states; 45 days)"
-    return halves(title, "fitted on the first half, released on the second", np.minimum(power_states(), 25), 60)
+    states = np.minimum(recordings.power(RECORDINGS).states, 25)
+    return halves(title, "fitted on the first half, released on the second", states, 60)
 
 
 def error(scale: float, bins: int, readings: int) -> float:

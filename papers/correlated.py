@@ -114,7 +114,6 @@ def flip_chain_loss(theta: float, rho0: float, rho1: float, *, informed: bool, t
         return min(ratios), max(ratios)
 
     sides = dict.fromkeys((0, 1), (1.0, 1.0))
-    largest = {0: 1.0, 1: 1.0}
     for _ in range(ticks):
         sides = {symbol: before(symbol, sides) for symbol in (0, 1)}
     largest = {symbol: sides[symbol][1] for symbol in (0, 1)}

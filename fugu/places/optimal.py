@@ -28,7 +28,7 @@ from fugu.places.graphs import surrogates
 from fugu.places.hull import Hull
 from fugu.places.noise import floor_exp
 from fugu.places.protection import protected_pairs
-from fugu.places.tables import MOST_STATES, TableError, TableWeights, certify, check_table
+from fugu.places.tables import MOST_STATES, TableError, TableWeights, certify, check_table, finite_factor
 
 __all__ = ["optimal_table"]
 
@@ -76,8 +76,7 @@ def optimal_table(
     distinct_points = np.unique(points[constraint], axis=0)
     if constraint.sum() < 2 or len(distinct_points) < 2:
         raise TableError("there is nothing to choose among measurements that are all the same: use the fallback table")
-    if hull.largest_gauge(distinct_points) == math.inf:
-        raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
+    finite_factor(hull, distinct_points)
     surrogate_points = points[surrogates(points, constraint)]
     row_of_state = np.argmax((surrogate_points[:, None, :] == distinct_points[None, :, :]).all(axis=2), axis=1)
     squared_distances = np.sum((points[:, None, :] - distinct_points[None, :, :]).astype(np.float64) ** 2, axis=2)

@@ -46,6 +46,7 @@ __all__ = [
     "compile_noise",
     "emission",
     "fallback_noise",
+    "finite_factor",
     "noise_loss",
     "noise_pairs",
     "noise_table",
@@ -254,11 +255,9 @@ def build_table(
         raise TableError("the constraint set leaves one state or none: use the fallback table")
     if not np.any(constraint_values - constraint_values[0]):
         raise TableError("all possible states measure the same, so a release would be exact: use the fallback table")
-    if hull.largest_gauge(constraint_values) == math.inf:
-        raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
+    factor = math.ceil(finite_factor(hull, constraint_values))
     protected = protected_pairs(hull, points, constraint)
     demands = [(protected[np.ix_(constraint, constraint)], floor_exp(epsilon))]
-    factor = math.ceil(hull.largest_gauge(constraint_values))
     if factor * Fraction(epsilon) <= MOST_EPSILON:
         demands.append((complete(len(constraint_values)), floor_exp(factor * Fraction(epsilon))))
     span_hull, span_points, basis = unroll(hull, constraint_values)
@@ -276,6 +275,14 @@ def build_table(
     rows = best_table[0][(np.cumsum(constraint) - 1)[surrogates(points, constraint)]]
     check_table(rows, protected, epsilon)
     return TableWeights(rows, constraint_values[0] + box.points() @ basis, best_table[1])
+
+
+def finite_factor(hull: Hull, points: Ints) -> Fraction | float:
+    """Return the largest gauge of a difference of points (n, d); TableError if it is infinite."""
+    factor = hull.largest_gauge(points)
+    if factor == math.inf:
+        raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
+    return factor
 
 
 def table_loss(weights: Ints) -> NDArray[np.float64]:

@@ -269,9 +269,8 @@ def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Fl
     low, high = np.empty((k, k)), np.empty((k, k))
     for x in range(k):
         row = slice(x * (k - 1), (x + 1) * (k - 1))
-        other_states = [z for z in range(k) if z != x]
         for y in range(k):
-            slope = np.array([(z == y) - transition[x, z] for z in other_states]) / (1.0 - transition[x, y])
+            slope = np.delete(np.eye(k)[y] - transition[x], x) / (1.0 - transition[x, y])
             width = _QUANTILE * math.sqrt(max(float(slope @ matrix[row, row] @ slope) for matrix in errors))
             logit = float(special.logit(transition[x, y]))
             low[x, y], high[x, y] = special.expit(logit - width), special.expit(logit + width)

@@ -114,21 +114,17 @@ def best_quilt(
     nodes_left: int,
     nodes_right: int,
     epsilon: float,
+    empty_scale: float,
     *,
-    empty_scale: float | None = None,
     scale_floor: float = 0.0,
     seed: tuple[int | None, int | None] = (None, None),
 ) -> QuiltScale:
     """Return the best quilt of one node over all useful widths, not rounded; the scale is inf if none is good enough.
 
     Tables are grown on demand. `start` is of `NodeTerms`. The numbers of nodes on either side may be `ENDLESS`. The
-    empty quilt has the scale `empty_scale`, by default from these numbers. The search ends at a scale not above
-    `scale_floor`. `seed` is tried first.
+    empty quilt has the scale `empty_scale`. The search ends at a scale not above `scale_floor`. `seed` is tried first.
     """
-    length = nodes_left + nodes_right + 1
-    if empty_scale is None:
-        empty_scale = length / epsilon if length < ENDLESS else float("inf")
-    tables.grow(min(32, max(1, length - 1)))
+    tables.grow(min(32, max(1, nodes_left + nodes_right)))
     while True:
         scale, a, b, influence, useful_width = least_quilt_scale(
             start, tables.column, tables.right, nodes_left, nodes_right,
@@ -144,10 +140,10 @@ def best_quilt(
 
 def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> QuiltScale:
     tables = QuiltTables(chain.transition)
-    empty_scale = float("inf") if length is None else length / epsilon
+    empty_scale = math.inf if length is None else length / epsilon
     middle_scale = _middle_scale(tables, chain, epsilon, empty_scale)
     if length is None:
-        if middle_scale is None or not middle_scale.scale < float("inf"):
+        if middle_scale is None or not middle_scale.scale < math.inf:
             raise ChainClassError(_NO_QUILT)
         if chain.is_stationary:
             return middle_scale
@@ -156,9 +152,9 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
         # the middle node decides for all nodes far from both ends, so it is first
         middle_node = max(length // 2 + 1, length - min(tables.count, length))
         worst_scale = best_quilt(
-            tables, node_terms(chain, middle_node).start, middle_node - 1, length - middle_node, epsilon
+            tables, node_terms(chain, middle_node).start, middle_node - 1, length - middle_node, epsilon, empty_scale
         )._replace(node=middle_node)
-    seed, spread = worst_scale.quilt, float("inf")
+    seed, spread = worst_scale.quilt, math.inf
     for node, terms in enumerate(walk(chain), 1):
         if node - 1 == length or worst_scale.scale >= empty_scale:
             break
@@ -168,19 +164,19 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
         if node > _MOST_NODES or (spread <= terms.spread and bound <= worst_scale.scale * _NEAR):
             worst_scale = worst_scale._replace(scale=bound)  # as close as rounding, or patience, allows
             break
-        if length is None and node > chain.states**2 and terms.spread == float("inf"):
+        if length is None and node > chain.states**2 and terms.spread == math.inf:
             raise ChainClassError(
                 "the chain does not converge to a stationary distribution: give the length of the window"
             )
         spread = terms.spread
         nodes_right = ENDLESS if length is None else length - node
         node_scale = best_quilt(
-            tables, terms.start, node - 1, nodes_right, epsilon, scale_floor=worst_scale.scale, seed=seed
+            tables, terms.start, node - 1, nodes_right, epsilon, empty_scale, scale_floor=worst_scale.scale, seed=seed
         )
         if node_scale.scale > worst_scale.scale:
             worst_scale = node_scale._replace(node=node)
             seed = worst_scale.quilt
-    if not worst_scale.scale < float("inf"):
+    if not worst_scale.scale < math.inf:
         raise ChainClassError(_NO_QUILT)
     return worst_scale
 
@@ -194,7 +190,7 @@ def _middle_scale(tables: QuiltTables, chain: MarkovChain, epsilon: float, empty
         terms = node_terms(chain, None)
     except ChainClassError:
         return None
-    return best_quilt(tables, terms.start, ENDLESS, ENDLESS, epsilon, empty_scale=empty_scale)
+    return best_quilt(tables, terms.start, ENDLESS, ENDLESS, epsilon, empty_scale)
 
 
 def _later_bound(middle_scale: QuiltScale, spread: float, epsilon: float, empty_scale: float) -> float:
@@ -206,7 +202,7 @@ def _later_bound(middle_scale: QuiltScale, spread: float, epsilon: float, empty_
 
 
 def _check_range(epsilon: float, length: int | None) -> None:
-    if not 0.0 < epsilon < float("inf"):
+    if not 0.0 < epsilon < math.inf:
         raise ChainClassError(f"epsilon must be above 0 and finite, got {epsilon}")
     if length is not None and length < 1:
         raise ChainClassError(f"a window has at least one tick, got {length}")

@@ -363,7 +363,7 @@ class WindowRelease:
 
     def __post_init__(self) -> None:
         """Refuse a first tick, a length or a scale that is out of range, by a ChainClassError."""
-        if self.first < 1 or self.length < 1 or not 0.0 < self.scale < float("inf"):
+        if self.first < 1 or self.length < 1 or not 0.0 < self.scale < math.inf:
             raise ChainClassError("a release has a first tick and a length from 1 on, and noise of a scale above 0")
 
     @property

@@ -52,7 +52,7 @@ def sticky_chain(rng: np.random.Generator, k: int, jumps: float) -> MarkovChain:
 
 def node_scale(chain: MarkovChain, length: int, node: int, epsilon: float) -> float:
     start = node_terms(chain, node).start
-    return best_quilt(QuiltTables(chain.transition), start, node - 1, length - node, epsilon).scale
+    return best_quilt(QuiltTables(chain.transition), start, node - 1, length - node, epsilon, length / epsilon).scale
 
 
 # ---- golden numbers
@@ -234,7 +234,7 @@ def test_a_probability_too_small_to_divide_by_is_not_taken_for_impossible() -> N
 def test_the_scale_is_rounded_up_and_not_by_much() -> None:
     chain = CHAINS["theta1 stationary"]
     terms, tables = node_terms(chain, None), QuiltTables(chain.transition)
-    raw = best_quilt(tables, terms.start, ENDLESS, ENDLESS, 1.0).scale
+    raw = best_quilt(tables, terms.start, ENDLESS, ENDLESS, 1.0, math.inf).scale
     assert raw < mqm_exact((chain,), None, 1.0).scale <= raw * (1 + 1.1e-12)
 
 
