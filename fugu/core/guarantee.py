@@ -4,7 +4,7 @@ Agents, boards, signers and `fugu check` all decide by this module. A likelihood
 Source: docs/proofs/stretches.md, docs/proofs/joint-streams.md, and the source of `fugu.core.leakage`.
 """
 
-from .leakage import ONE, exp_up, less, losses, ratio_up, times_up
+from .leakage import ONE, beyond_one, exp_up, less, losses, ratio_up, times_up
 from .policy import ADVERSARIES, BINARY, JOINT, LATE_US, Policy
 
 TYPE_CHECKING = False
@@ -105,7 +105,7 @@ def tick_ratios(policy: Policy, windows_only: bool = False) -> tuple[int, int]:
     else:
         window_ratio = _exp(*rate)
         up, down = times_up(up, window_ratio), times_up(down, window_ratio)
-        if policy.chains == BINARY and _alternates(policy.members[1], policy.members[3]):
+        if policy.chains == BINARY and beyond_one(policy.members[1], policy.members[3]) > 0:
             up = down = max(up, down)
     return up, down
 
@@ -173,11 +173,6 @@ def _check_class(policy: Policy) -> None:
             raise GuaranteeError("a probability of 1 or more")
     if less(q_high, q_low) or less(r_high, r_low):
         raise GuaranteeError("an interval that is empty")
-
-
-def _alternates(q: "Fraction", r: "Fraction") -> bool:
-    """True if q + r is above 1."""
-    return q[0] * r[1] + r[0] * q[1] > q[1] * r[1]
 
 
 def window_rate(policy: Policy) -> tuple[int, int]:

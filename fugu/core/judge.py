@@ -24,7 +24,7 @@ is a document to judge.
 import hashlib
 
 from .messages import MessageError, Unpacker
-from .trust import RefusedError, TrustState
+from .trust import RefusedError, TrustState, short_digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,12 +79,9 @@ def open_envelope(kind: str, payload: bytes, state: TrustState, signatures_match
 class Reader(Unpacker):
     """Reads or skips msgpack values of all forms but fractions."""
 
-    def map(self) -> int:
-        """Read the head of a map. Return the number of pairs that follow, 15 at most."""
-        code = self.take(1)[0]
-        if code & 0xF0 != 0x80:
-            raise MessageError("no map, or a large one")
-        return code & 15
+    def map(self, max_size: int) -> int:
+        """Read the head of a map. Return the number of pairs that follow."""
+        return self._length("a map", max_size, 0x80, 15, {0xDE: 2})
 
     def value(self) -> "Any":
         """Read the next value."""
@@ -100,9 +97,8 @@ class Reader(Unpacker):
             return self.binary(_MOST_TEXT)
         if code & 0xF0 != 0x80 and code != 0xDE:
             return self.number(-1 << 63, (1 << 64) - 1)
-        self.take(1)
-        fields, pair_count = {}, int.from_bytes(self.take(2), "big") if code == 0xDE else code & 15
-        for _ in range(pair_count):
+        fields = {}
+        for _ in range(self.map(0xFFFF)):
             name = self.text(64)
             if name in fields:
                 raise MessageError("a field twice")
@@ -139,11 +135,8 @@ class Envelope:
 
     def __init__(self, payload: bytes) -> None:
         try:
-            if payload[:1] != b"\x0a":
-                raise MessageError("another schema")
-            reader = Unpacker(payload, 1)
-            if reader.array(3) != 3:
-                raise MessageError("another number of fields")
+            reader = Unpacker(payload, b"\x0a")
+            reader.row(3, "another number of fields")
             self.kind = reader.text(16)
             if self.kind not in _KINDS:
                 raise MessageError("an unknown kind")
@@ -153,16 +146,14 @@ class Envelope:
             self.signatures = {}
             signature_count = reader.array(_MOST_KEYS)
             for _ in range(signature_count):
-                if reader.array(2) != 2:
-                    raise MessageError("a signature of another form")
+                reader.row(2, "a signature of another form")
                 name, signature = reader.binary(16), reader.binary(64)
                 if len(name) != 16 or len(signature) != 64:
                     raise MessageError("a signature of another length")
                 self.signatures[name] = signature
             if len(self.signatures) != signature_count:
                 raise MessageError("two signatures of one key")
-            if reader.at != len(payload):
-                raise MessageError("bytes follow the end")
+            reader.end()
         except MessageError as error:
             raise RefusedError("malformed", "no envelope: %s" % error) from None
 
@@ -190,7 +181,7 @@ class Root:
         try:
             for name in fields["keys"]:
                 key = bytes.fromhex(fields["keys"][name])
-                if len(key) != 32 or hashlib.sha256(key).digest()[:16] != bytes.fromhex(name):
+                if len(key) != 32 or short_digest(key) != bytes.fromhex(name):
                     raise ValueError("a key of another name")
                 self.keys[bytes.fromhex(name)] = key
             for role in _ROLES:
@@ -229,7 +220,7 @@ def _read_fields(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str
     reader = Reader(payload)
     fields: dict[str, Any] = {}
     try:
-        for _ in range(reader.map()):
+        for _ in range(reader.map(15)):
             name = reader.text(32)
             if name in fields or name not in names + ("document",):
                 raise MessageError("a field that is not known, or twice")
@@ -239,8 +230,7 @@ def _read_fields(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str
                     reader.skip()
             else:
                 fields[name] = reader.value()
-        if reader.at != len(payload):
-            raise MessageError("bytes follow the end")
+        reader.end()
         if len(fields) != len(names) + 1 or fields["document"] != kind:
             raise MessageError("a field is missing, or it is of another kind")
         if "version" in fields and not _is_integer(fields["version"], 1, _MOST_VERSION):
@@ -256,10 +246,9 @@ def _is_integer(value: object, low: int, high: int) -> bool:
 
 def _follow_roots(payload: bytes, state: TrustState, signatures_match: "Verify") -> TrustState | None:
     """Follow a chain of root documents, schema 12, from the root in force. Return the new trust, None if unchanged."""
-    reader = Unpacker(payload, 1)
     try:
-        if payload[:1] != b"\x0c" or reader.array(1) != 1:
-            raise MessageError("another schema")
+        reader = Unpacker(payload, b"\x0c")
+        reader.row(1, "another schema")
         root_count = reader.array(256)
         if not root_count:
             raise MessageError("none at all")
@@ -267,8 +256,7 @@ def _follow_roots(payload: bytes, state: TrustState, signatures_match: "Verify")
         for index in range(root_count):
             if Envelope(reader.binary(len(payload))).payload == state.root:  # roots up to this one were followed before
                 begin, remaining = reader.at, root_count - index - 1
-        if reader.at != len(payload):
-            raise MessageError("bytes follow the end")
+        reader.end()
     except MessageError as error:
         raise RefusedError("malformed", "no root documents: %s" % error) from None
     reader.at = begin

@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     Step = tuple[int, int, int, int]
     Pair = tuple[Fraction, Fraction]
 
-__all__ = ["BITS", "MOST_NATS", "ONE", "exp_up", "less", "losses", "odds_leakage", "ratio_up", "times_up", "worst_odds"]
+__all__ = [
+    "BITS",
+    "MOST_NATS",
+    "ONE",
+    "beyond_one",
+    "exp_up",
+    "less",
+    "losses",
+    "odds_leakage",
+    "ratio_up",
+    "times_up",
+    "worst_odds",
+]
 
 BITS = 128
 ONE = 1 << BITS
@@ -53,10 +65,10 @@ def losses(
     if len(members) == 1:
         return _odds_losses(members[0], up, down, (ratio, ratio))
     q_low, q_high, r_low, r_high = members
-    alternating = _beyond_one(q_high, r_high) > 0
+    alternating = beyond_one(q_high, r_high) > 0
     if adversary == "universal":  # where steps keep their sign, a direction needs its own ratio only
         return _odds_losses(worst_odds(members), up, down, (ratio, ratio) if alternating else (up, down))
-    corners = [(q_low, r_low)] if _beyond_one(q_low, r_low) < 0 else []
+    corners = [(q_low, r_low)] if beyond_one(q_low, r_low) < 0 else []
     is_single = not less(q_low, q_high) and not less(r_low, r_high)
     upward, downward = up, down
     if alternating and (is_single or adversary == "ignorant"):
@@ -110,7 +122,7 @@ def worst_odds(members: "Sequence[Fraction]") -> "Fraction":
     return worst
 
 
-def _beyond_one(q: "Fraction", r: "Fraction") -> int:
+def beyond_one(q: "Fraction", r: "Fraction") -> int:
     """Return q + r - 1 times both denominators; it is above 0 where a chain alternates."""
     return q[0] * r[1] + r[0] * q[1] - q[1] * r[1]
 
@@ -123,7 +135,7 @@ def _side_loss(q: "Fraction", r: "Fraction", up: int, down: int, adversary: str,
     """
     # u -> f(ratio u), f(u) = ((1 - q) u + q) / (r u + 1 - r), with both sides of the fraction times q[1] r[1]
     plain_step = (q[1] - q[0]) * r[1], q[0] * r[1], r[0] * q[1], (r[1] - r[0]) * q[1]
-    sticky = _beyond_one(q, r) < 0
+    sticky = beyond_one(q, r) < 0
     if up == ONE and (sticky or down == ONE):
         return ONE
     a, b, c, d = plain_step

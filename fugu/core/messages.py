@@ -53,11 +53,16 @@ _NUMBERS = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">
 
 
 class Unpacker:
-    """Reads msgpack values one after the other; MessageError for other bytes."""
+    """Reads msgpack values one after the other, behind the byte of a schema if there is one.
 
-    def __init__(self, payload: bytes, at: int = 0) -> None:
+    MessageError for other bytes.
+    """
+
+    def __init__(self, payload: bytes, schema: bytes = b"") -> None:
         self.payload = payload
-        self.at = at
+        self.at = len(schema)
+        if payload[: self.at] != schema:
+            raise MessageError("another schema")
 
     def take(self, size: int) -> bytes:
         """Read the next `size` bytes."""
@@ -99,6 +104,16 @@ class Unpacker:
         """Read the head of an array. Return the number of values that follow."""
         return self._length("an array", max_size, 0x90, 15, {0xDC: 2})
 
+    def row(self, size: int, problem: str) -> None:
+        """Read the head of an array of `size` values; a MessageError with the problem if it has another number."""
+        if self.array(size) != size:
+            raise MessageError(problem)
+
+    def end(self) -> None:
+        """Refuse bytes that follow."""
+        if self.at != len(self.payload):
+            raise MessageError("bytes follow the end")
+
     def text(self, max_size: int) -> str:
         """Read a string."""
         try:
@@ -130,27 +145,21 @@ def read_watermark(payload: bytes, key: bytes, fleet: str, device: str) -> "tupl
 
     MessageError if it is malformed, or if its tag is not by the holder of the key.
     """
-    if payload[:1] != b"\x02":
-        raise MessageError("another schema")
-    fields = Unpacker(payload, 1)
-    if fields.array(3) != 3:
-        raise MessageError("another number of fields")
+    fields = Unpacker(payload, b"\x02")
+    fields.row(3, "another number of fields")
     counter, tag = fields.number(0, (1 << 64) - 1), fields.binary(32)
     begin, commits = fields.at, []
     for _ in range(fields.array(64)):
-        if fields.array(3) != 3:
-            raise MessageError("a stream of another form")
+        fields.row(3, "a stream of another form")
         name, last_tick, gaps = fields.text(97), fields.number(-1, MAX_TICK), []
         for _ in range(fields.array(32)):
-            if fields.array(2) != 2:
-                raise MessageError("a gap of another form")
+            fields.row(2, "a gap of another form")
             low, high = fields.number(-1, MAX_TICK), fields.number(0, MAX_TICK)
             if low >= high:
                 raise MessageError("an empty gap")
             gaps.append((low, high))
         commits.append((name, last_tick, gaps))
-    if fields.at != len(payload):
-        raise MessageError("bytes follow the end")
+    fields.end()
     head = b"fugu/2 committed\0" + fleet.encode() + b"\0" + device.encode() + b"\0" + struct.pack(">Q", counter)
     if not _are_equal(hmac(key, head + payload[begin:]), tag):
         raise MessageError("somebody else has said it")

@@ -139,17 +139,14 @@ class Classifier:
         if missing is not None and rule.warm_up:  # no rule may depend on which ticks are missing
             self._patience, self._warm_up = None, 1
         self.unusable = 0
-        self._first: int | None = None
-        self._tick: int | None = None
-        self._last: int | None = None
-        self._since: int | None = None
-        self._state: int | None = None
         self.restart()
 
     def restart(self) -> None:
         """Forget everything, as in a new process."""
         self.beginning = False
-        self._first = self._tick = self._state = None
+        self._first: int | None = None
+        self._tick: int | None = None
+        self._state: int | None = None
         self._forget()
 
     def observe(self, tick: int, reading: object) -> int | None:
@@ -183,7 +180,8 @@ class Classifier:
         return self._state
 
     def _forget(self) -> None:
-        self._last = self._since = None
+        self._last: int | None = None
+        self._since: int | None = None
         self.rule.forget()
 
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 import struct
 
-__all__ = ["RefusedError", "TrustState", "load", "unpack"]
+__all__ = ["RefusedError", "TrustState", "load", "read_file", "replace_file", "short_digest", "unpack"]
 
 _MAGIC = b"FGT\x02"
 _HEAD = ">4sIQIQB32s16s"
@@ -31,7 +31,7 @@ class TrustState:
     """
 
     def __init__(self, root: bytes) -> None:
-        self.root, self.enrolled = root, hashlib.sha256(root).digest()[:16]
+        self.root, self.enrolled = root, short_digest(root)
         self.version = self.valid_until = self.time = self.stopped = 0
         self.digest = bytes(32)
         self.silent_then = False
@@ -76,25 +76,40 @@ class TrustState:
         packed = bytearray(struct.pack(_HEAD, *head, self.enrolled))
         for part in [self.root] + self.policies:
             packed += struct.pack(">I", len(part)) + part
-        return packed + hashlib.sha256(packed).digest()[:_CHECK]
+        return packed + short_digest(packed)
 
     def store(self, path: str) -> None:
-        """Replace the file, which littlefs renames atomically. After an OSError the old file is there."""
-        with open(path + ".new", "wb") as file:
-            file.write(self.pack())
-        os.rename(path + ".new", path)
+        """Store the trust in a file; errors as for `replace_file`."""
+        replace_file(path, self.pack())
+
+
+def short_digest(content: bytes) -> bytes:
+    """Return the first half of the SHA-256 of some bytes."""
+    return hashlib.sha256(content).digest()[:_CHECK]
+
+
+def read_file(path: str) -> bytes | None:
+    """Return the content of a file, None without the file. OSError if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        if error.errno == _NOT_THERE:
+            return None
+        raise
+
+
+def replace_file(path: str, content: bytes) -> None:
+    """Replace a file, which littlefs renames atomically. After an OSError the old file is there."""
+    with open(path + ".new", "wb") as file:
+        file.write(content)
+    os.rename(path + ".new", path)
 
 
 def load(path: str, root: bytes) -> TrustState:
     """Read the stored trust of a device enrolled with a root; without a file, make a new trust. OSError as `unpack`."""
-    try:
-        with open(path, "rb") as file:
-            packed = file.read()
-    except OSError as error:
-        if error.errno == _NOT_THERE:
-            return TrustState(root)
-        raise
-    return unpack(packed).under(root)
+    packed = read_file(path)
+    return TrustState(root) if packed is None else unpack(packed).under(root)
 
 
 def unpack(packed: bytes) -> TrustState:
@@ -103,7 +118,7 @@ def unpack(packed: bytes) -> TrustState:
     No power cut damages it, and versions must not begin again, so the board stays silent.
     """
     offset, end = struct.calcsize(_HEAD), len(packed) - _CHECK
-    if end < offset or hashlib.sha256(packed[:end]).digest()[:_CHECK] != packed[end:] or packed[:4] != _MAGIC:
+    if end < offset or short_digest(packed[:end]) != packed[end:] or packed[:4] != _MAGIC:
         raise OSError("what is kept of earlier documents is damaged: flash the board anew")
     head = struct.unpack_from(_HEAD, packed)
     parts = []

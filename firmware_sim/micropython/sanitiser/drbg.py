@@ -5,13 +5,13 @@ start takes a new seed, and so does each `BLOCKS`-th block after it. The state a
 is used. So power cuts at any moment never bring the same output again.
 """
 
-import hashlib
 import os
 import struct
 
 from fugu.core.messages import hmac
+from fugu.core.trust import read_file, replace_file, short_digest
 
-STATE, NEWER, SEED = "generator", "generator.new", "generator.seed"
+STATE, SEED = "generator", "generator.seed"
 SEED_BYTES = 64
 BLOCK, BLOCKS = 256, 65536
 _FORMAT = b"FGR\x01"
@@ -77,7 +77,7 @@ def _new_generator(hedge) -> Drbg:
 
 def _read_state() -> tuple:
     """Return the generator in flash, the number of seeds it has made, and the digest of its last provisioned seed."""
-    stored_state, seed = _read(STATE), _read(SEED)
+    stored_state, seed = read_file(STATE), read_file(SEED)
     if stored_state is None and seed is None:
         raise OSError(_BAD)
     if seed is not None and len(seed) != SEED_BYTES:
@@ -85,21 +85,21 @@ def _read_state() -> tuple:
     counter, seed_digest = 0, bytes(_CHECK)
     if stored_state is None:
         root = Drbg(seed)
-        seed_digest = _digest(seed)
+        seed_digest = short_digest(seed)
         _write(root, counter, seed_digest)
     else:
         root = Drbg(b"")
         is_intact = (
             len(stored_state) == struct.calcsize(_FORM) + _CHECK
-            and _digest(stored_state[:-_CHECK]) == stored_state[-_CHECK:]
+            and short_digest(stored_state[:-_CHECK]) == stored_state[-_CHECK:]
         )
         if not is_intact or stored_state[:4] != _FORMAT:
             raise OSError(_BAD)
         _, counter, root.key, root.value, seed_digest = struct.unpack(_FORM, stored_state[:-_CHECK])
     if seed is not None:
-        if seed_digest != _digest(seed):
+        if seed_digest != short_digest(seed):
             root.reseed(seed)
-            seed_digest = _digest(seed)
+            seed_digest = short_digest(seed)
             _write(root, counter, seed_digest)
         os.remove(SEED)
     return root, counter, seed_digest
@@ -107,20 +107,4 @@ def _read_state() -> tuple:
 
 def _write(root: Drbg, counter: int, seed_digest: bytes) -> None:
     state = struct.pack(_FORM, _FORMAT, counter, root.key, root.value, seed_digest)
-    with open(NEWER, "wb") as file:
-        file.write(state + _digest(state))
-    os.rename(NEWER, STATE)
-
-
-def _read(name: str):
-    try:
-        with open(name, "rb") as file:
-            return file.read()
-    except OSError as error:
-        if error.errno == 2:
-            return None
-        raise
-
-
-def _digest(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest()[:_CHECK]
+    replace_file(STATE, state + short_digest(state))

@@ -8,7 +8,7 @@ import gc
 import random
 import struct
 
-_CONNECT, _CONNACK, _PUBLISH, _PUBACK, _SUBSCRIBE, _SUBACK, _PING, _PONG = 1, 2, 3, 4, 8, 9, 12, 13
+_CONNACK, _PUBLISH, _PUBACK, _SUBACK = 2, 3, 4, 9
 _TOO_LARGE = 16
 MOST_BYTES = 16384
 _PIECE = 256

@@ -10,9 +10,10 @@ To write a segment with a frame also reserves the ticks of the next frame. The n
 frames are safe elsewhere.
 """
 
-import hashlib
 import os
 import struct
+
+from fugu.core.trust import short_digest
 
 _MAGIC = b"FGS\x02"
 _HEAD = ">4sIqqqqqqQB"
@@ -115,11 +116,11 @@ class Outbox:
         state = bytearray(struct.pack(_HEAD, *head))
         for window in sorted(indices):
             state += struct.pack(">Bq", len(window), indices[window]) + window.encode()
-        state += _digest(state)
+        state += short_digest(state)
         body = bytearray([len(self._waiting)])
         for name, previous, last, frame in self._waiting:
             body += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
-        segment = state + body + _digest(body) + state + struct.pack(">H", len(state))
+        segment = state + body + short_digest(body) + state + struct.pack(">H", len(state))
         with open(self._path(new_id), "wb") as file:
             file.write(segment)
         self._waiting = []
@@ -209,14 +210,10 @@ class Outbox:
         body = segment[size : end - size]
         if state is None:
             state = second_state
-        if state is None or len(body) <= _CHECK or _digest(body[:-_CHECK]) != body[-_CHECK:]:
+        if state is None or len(body) <= _CHECK or short_digest(body[:-_CHECK]) != body[-_CHECK:]:
             # Damaged in the middle, or cut off before the end.
             return None if second_state is None else (second_state, [])
         return state, _decode_frames(body)
-
-
-def _digest(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest()[:_CHECK]
 
 
 def _read_state(segment: bytes, begin: int):
@@ -229,7 +226,7 @@ def _read_state(segment: bytes, begin: int):
             return None
         offset += 9 + segment[offset]
     state = segment[begin : offset + _CHECK]
-    return state if state[-_CHECK:] == _digest(state[:-_CHECK]) else None
+    return state if state[-_CHECK:] == short_digest(state[:-_CHECK]) else None
 
 
 def _decode_frames(body: bytes) -> list:
