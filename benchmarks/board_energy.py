@@ -115,7 +115,7 @@ def energy(policy: Policy, reading_us: float, run: Callable[[str, int], str]) ->
     """
     with tempfile.TemporaryDirectory() as folder:
         up, down = _carried(policy, Path(folder) / "air")
-        image = build(policy, Path(folder) / "image", Burnt())
+        image = build([policy], Path(folder) / "image", Burnt())
         figures: dict[str, float | str] = {"bytes a frame, to the broker": up, "bytes a frame, from the broker": down}
         for name, chip in CHIPS.items():
             script = _WRITES.format(folder=str(image.folder), blocks=chip.blocks, program=chip.program, frames=FRAMES)
@@ -151,7 +151,7 @@ def _carried(policy: Policy, folder: Path) -> tuple[float, float]:
     fast = policy.model_copy(update={"clock": clock, "windows": (), "windows_guarantee": None})
     with start_broker("auto", folder) as (port, _):
         line = Line(port)
-        image = build(fast, folder / "image", Burnt(port=line.port), UNIT)
+        image = build([fast], folder / "image", Burnt(port=line.port), UNIT)
         (folder / "state").write_bytes(b"\0")
         board = BoardProcess(image.folder, folder, {fast.stream: (folder / "state", readings(fast))})
         board.start()

@@ -99,8 +99,8 @@ def main() -> None:
 
 def _figures(folder: Path) -> dict[str, float | str]:
     slow, fast = _policy(frame_ticks=60, period_us=1_000_000), _policy(frame_ticks=1, period_us=10_000)
-    image, keys = build(slow, folder / "stream", Burnt()), [Ed25519PrivateKey.generate() for _ in range(3)]
-    start = build(fast, folder / "start", enrolled(Burnt(), _enrolment(keys), fast))
+    image, keys = build([slow], folder / "stream", Burnt()), [Ed25519PrivateKey.generate() for _ in range(3)]
+    start = build([fast], folder / "start", enrolled(Burnt(), _enrolment(keys), [fast]))
     (start.folder / "later").write_bytes(_later(fast, keys[1]))
     stream = _STREAM.format(folder=str(image.folder), readings=READINGS)
     key = Ed25519PrivateKey.generate()

@@ -155,7 +155,7 @@ def _check_epsilon(policy: Policy, target: SharedWindow, pin: GroupPin) -> None:
     limit = bisect_left(range(1, target.group.noise), True, key=lambda noise: not keeps_terms(noise))
     remedy = f"at most {limit} would do" if limit else "no A would do: the stream tells too much beside it"
     raise TrustError(
-        f"epsilon {policy.true_bound().epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "
+        f"epsilon {policy.bound(policy.verify()).epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "
         f"{pin.most} of group {target.group.name}: its A is {target.group.noise}, {remedy}",
         Reason.PINNED,
     )

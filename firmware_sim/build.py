@@ -118,14 +118,11 @@ class Image(NamedTuple):
 
 
 def build(
-    policy: AnyPolicy | Sequence[AnyPolicy],
-    folder: Path,
-    burnt: Burnt,
-    unit: Fraction | Mapping[str, Fraction] = Fraction(1),
+    policies: Sequence[AnyPolicy], folder: Path, burnt: Burnt, unit: Fraction | Mapping[str, Fraction] = Fraction(1)
 ) -> Image:
     """Write an image for one or more streams into a folder, ready to be copied to the root of a board.
 
-    `unit` is the value, in the policy's unit, that a reading of 1 stands for; or these values by stream.
+    `unit` is the value, in the policies' unit, that a reading of 1 stands for; or these values by stream.
 
     Raises:
         FuguError: the firmware cannot run a policy, a unit is of no stream, the board has no good generator and no
@@ -133,17 +130,16 @@ def build(
         GuaranteeError: a policy's guarantee is false, or above the ceiling.
     """
     _check_generator(burnt)
-    policies = list(policy) if isinstance(policy, Sequence) else [policy]
     _check_policies(policies)
     units = unit if isinstance(unit, Mapping) else {policy.stream: unit for policy in policies}
     compiled = compile_board_policies(policies, units)
     epsilons = [policy.guarantee.epsilon for policy in policies if isinstance(policy, Policy)]
     ceilings = burnt.ceilings or (Ceiling(epsilon=max(epsilons)),)
-    for stream_policy in policies:
-        assert isinstance(stream_policy, Policy)
-        stream_policy.verify()
+    for policy in policies:
+        assert isinstance(policy, Policy)
+        policy.verify()
         for ceiling in ceilings:
-            stream_policy.check_ceiling(ceiling)
+            policy.check_ceiling(ceiling)
     limits = [(ratio_below(ceiling.epsilon), ceiling.seconds) for ceiling in ceilings]
     ratios = [_loss_ratio(policy_bytes, limits) for policy_bytes in compiled]
     files = [*compile_modules(folder, _AGENT_MODULES), folder / "main.py", folder / "image.py"]
@@ -165,13 +161,12 @@ def _check_policies(policies: Sequence[AnyPolicy]) -> None:
         raise FuguError("two policies of an image are for one stream")
 
 
-def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[AnyPolicy]) -> Burnt:
+def enrolled(burnt: Burnt, enrolment: Enrolment, policies: Sequence[AnyPolicy]) -> Burnt:
     """Return the burnt-in values with those of an enrolment: key, root document, groups, and its ceilings added.
 
     Raises:
         FuguError: the enrolment is of another device, or its owner's pins do not allow a policy.
     """
-    policies = list(policy) if isinstance(policy, Sequence) else [policy]
     ceilings = [enrolment.ceiling, *burnt.ceilings]
     if enrolment.total_ceiling is not None:
         if len(policies) > 1:
@@ -179,8 +174,8 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[An
                 "the owner limits what all streams tell together, and a board cannot derive that: use the agent"
             )
         ceilings.append(enrolment.total_ceiling)
-    for stream_policy in policies:
-        _check_pins(enrolment, stream_policy)
+    for policy in policies:
+        _check_pins(enrolment, policy)
     return replace(
         burnt,
         key=bytes.fromhex(enrolment.key or ""),

@@ -26,7 +26,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.queries import EACH
 from fugu.contract.topics import parse_topic, topic_of
-from fugu.contract.windows import MAX_WINDOWS, Asking
+from fugu.contract.windows import MAX_WINDOWS
 from fugu.mqtt import Broker, Link
 
 __all__ = ["run_constant"]
@@ -252,7 +252,7 @@ def _stream_policy(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, 
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_MEASURE_TICKS)})
     if policy.table is not None:
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_FRAME_TICKS)})
-    tick_window = {"length": 1, "stride": 1, "start": 0, "states": EACH, **dict.fromkeys(Asking.model_fields)}
+    tick_window = {"length": 1, "stride": 1, "start": 0, "states": EACH, "blocks": None}
     windows = tuple(
         window.model_copy(update={**tick_window, "name": f"w{number}-{copy}"})
         for number, window in enumerate(policy.windows)

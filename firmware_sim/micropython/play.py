@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-LOOK_MS = 20
+_LOOK_MS = 20
 
 
 def patient_clock(streams: int):
@@ -82,7 +82,7 @@ async def run(settings) -> None:
     device = board(image, {name: playing.sensor(*stream) for name, stream in settings["streams"].items()}, clock)
     task = asyncio.create_task(device.run())
     while not task.done():
-        await asyncio.sleep_ms(LOOK_MS)
+        await asyncio.sleep_ms(_LOOK_MS)
         try:
             os.stat(settings["stop"])
             device.stopping = True

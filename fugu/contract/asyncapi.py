@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic.json_schema import models_json_schema
 
@@ -52,67 +52,60 @@ _PARAMETERS = {
 
 
 class _Channel(NamedTuple):
-    """A topic: the gateway's action, the names of its messages, the accounts that may read it, and what it is about.
+    """A topic: the names of its messages, the accounts that may read it, and what it is about.
 
     Names and kinds of accounts are separated by spaces.
     """
 
-    action: Literal["send", "receive"]
     messages: str
     readers: str
     about: str
     retained: bool = False
 
 
-_CHANNELS: dict[Kind, _Channel] = {
+_RECEIVED: dict[Kind, _Channel] = {
     "symbols": _Channel(
-        *("receive", "SymbolFrame MeasureFrame", "gateway site"), "Randomised symbols, or points of a measured stream"
+        "SymbolFrame MeasureFrame", "gateway site", "Randomised symbols, or points of a measured stream"
     ),
-    "window": _Channel("receive", "WindowFrame", "gateway site", "Noisy counts of states over windows of ticks"),
+    "window": _Channel("WindowFrame", "gateway site", "Noisy counts of states over windows of ticks"),
     "report": _Channel(
-        "receive", "Report", "gateway", "A home's part of a sum over homes: random numbers for whoever has it alone"
+        "Report", "gateway", "A home's part of a sum over homes: random numbers for whoever has it alone"
     ),
-    "status": _Channel("receive", "Status", "gateway operator site", "How a device is; its last will", True),
+    "status": _Channel("Status", "gateway operator site", "How a device is; its last will", True),
     "policy_status": _Channel(
-        *("receive", "PolicyStatus", "gateway operator"),
-        *("Which policy document a device follows, and the newest verdict", True),
+        "PolicyStatus", "gateway operator", "Which policy document a device follows, and the newest verdict", True
     ),
-    "committed": _Channel("send", "Committed", "device", "What is durable and may be forgotten"),
-    "table": _Channel(
-        *("send", "TimedTable Envelope", "device"),
-        "A table for coming ticks of a measured stream; in an envelope, to a device that is enrolled",
-    ),
-    "policy_set": _Channel(
-        *("send", "Envelope", "device operator"), *("Signed policy document that a device is to follow", True)
-    ),
-    "stop": _Channel("send", "Envelope", "device", "Tells a device to draw nothing more, signed", True),
-    "root": _Channel("send", "Roots", "device", "The fleet's root documents, one after the other", True),
-    "time": _Channel("send", "Envelope", "device", "The time, signed", True),
-    "health": _Channel("send", "Health", "operator site", "How the gateway is, and its alarms; its last will", True),
-    "description": _Channel(
-        *("send", "Description", "gateway site"),
-        *("What a stream is, and what it promises; without a gateway, from its device", True),
-    ),
-    "estimate": _Channel("send", "StateEstimate PlaceEstimate ValueEstimate", "site", "What the gateway believes"),
-    "count": _Channel("send", "WindowCount", "site", "A window that a device has counted"),
-    "release": _Channel("send", "ReleaseFrame", "audience site", "Noisy statistic of a window", True),
     "group_document": _Channel(
-        "receive",
-        "Envelope",
-        "device gateway operator",
-        "What a group counts, and with how much noise; signed by its helper",
-        True,
+        *("Envelope", "device gateway operator"),
+        *("What a group counts, and with how much noise; signed by its helper", True),
     ),
-    "group_key": _Channel(
-        "receive", "Envelope", "device", "The key that reports are encrypted to, signed by the helper", True
-    ),
-    "group_request": _Channel(
-        "send", "OpeningRequest", "helper", "Which homes of a window the site asks the helper to add up"
-    ),
+    "group_key": _Channel("Envelope", "device", "The key that reports are encrypted to, signed by the helper", True),
     "group_answer": _Channel(
-        "receive", "Envelope", "gateway", "What the helper adds to a sum, so that it opens; signed by the helper"
+        "Envelope", "gateway", "What the helper adds to a sum, so that it opens; signed by the helper"
     ),
 }
+"""Topics that the gateway reads."""
+_SENT: dict[Kind, _Channel] = {
+    "committed": _Channel("Committed", "device", "What is durable and may be forgotten"),
+    "table": _Channel(
+        *("TimedTable Envelope", "device"),
+        "A table for coming ticks of a measured stream; in an envelope, to a device that is enrolled",
+    ),
+    "policy_set": _Channel("Envelope", "device operator", "Signed policy document that a device is to follow", True),
+    "stop": _Channel("Envelope", "device", "Tells a device to draw nothing more, signed", True),
+    "root": _Channel("Roots", "device", "The fleet's root documents, one after the other", True),
+    "time": _Channel("Envelope", "device", "The time, signed", True),
+    "health": _Channel("Health", "operator site", "How the gateway is, and its alarms; its last will", True),
+    "description": _Channel(
+        *("Description", "gateway site"),
+        *("What a stream is, and what it promises; without a gateway, from its device", True),
+    ),
+    "estimate": _Channel("StateEstimate PlaceEstimate ValueEstimate", "site", "What the gateway believes"),
+    "count": _Channel("WindowCount", "site", "A window that a device has counted"),
+    "release": _Channel("ReleaseFrame", "audience site", "Noisy statistic of a window", True),
+    "group_request": _Channel("OpeningRequest", "helper", "Which homes of a window the site asks the helper to add up"),
+}
+_CHANNELS = _RECEIVED | _SENT
 
 
 def asyncapi_document() -> dict[str, Any]:
@@ -138,8 +131,8 @@ def asyncapi_document() -> dict[str, Any]:
                 "variables": {"broker": {"default": "127.0.0.1:1883"}},
             }
         },
-        "channels": {kind: _channel(kind, channel) for kind, channel in _CHANNELS.items()},
-        "operations": {f"{channel.action}_{kind}": _operation(kind, channel) for kind, channel in _CHANNELS.items()},
+        "channels": {kind: _channel(kind, _CHANNELS[kind]) for kind in ADDRESSES},
+        "operations": dict(_operation(kind, _CHANNELS[kind]) for kind in ADDRESSES),
         "components": {
             "parameters": {name: {"description": f"{text}: {NAME_PATTERN}"} for name, text in _PARAMETERS.items()},
             "messages": {
@@ -172,9 +165,10 @@ def _channel(kind: Kind, channel: _Channel) -> Schema:
     }
 
 
-def _operation(kind: str, channel: _Channel) -> Schema:
-    return {
-        "action": channel.action,
+def _operation(kind: Kind, channel: _Channel) -> tuple[str, Schema]:
+    action = "receive" if kind in _RECEIVED else "send"
+    return f"{action}_{kind}", {
+        "action": action,
         "channel": {"$ref": f"#/channels/{kind}"},
         "summary": channel.about,
         "bindings": {"mqtt": {"qos": 1, "retain": channel.retained, "bindingVersion": "0.2.0"}},

@@ -122,6 +122,12 @@ class _ByOdds(ClassOfChains):
         transition: Rows | None
 
     @property
+    def label(self) -> str:
+        """The largest odds ratio, briefly."""
+        steps = " of two steps" if self.worst_odds is None else ""
+        return f"{self.states} states, odds ratio{steps} up to {self.odds_ratio:.6g}"
+
+    @property
     def changes(self) -> bool:
         """True: steps may change, and chains start anywhere."""
         return True
@@ -167,11 +173,6 @@ class BoundedChains(_ByOdds):
         """The largest odds ratio, as the end of a sentence."""
         odds = f"{self.odds_ratio:.6g}"
         return f"every chain of {self.states} states whose steps have odds ratios of at most {odds}, changing or not"
-
-    @property
-    def label(self) -> str:
-        """The largest odds ratio, briefly."""
-        return f"{self.states} states, odds ratio up to {self.odds_ratio:.6g}"
 
     @property
     def worst_odds(self) -> Fraction:
@@ -233,12 +234,6 @@ class JointChains(_ByOdds):
         return (
             f"chains of {self.states} states that show those of the streams {names}, for all that these tell together"
         )
-
-    @property
-    def label(self) -> str:
-        """The largest odds ratio, briefly."""
-        steps = "" if self.steps == 1 else " of two steps"
-        return f"{self.states} states, odds ratio{steps} up to {self.odds_ratio:.6g}"
 
     @property
     def worst_odds(self) -> Fraction | None:

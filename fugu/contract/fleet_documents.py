@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from fractions import Fraction
-from functools import partial
 from itertools import zip_longest
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -328,26 +327,24 @@ def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
         PolicyError: a compiled policy differs; the error says where.
     """
     policies = document.templates()
-    _compare_compiled(policies, document.compiled, compile_policy, read_policy)
+    _compare_compiled(policies, document.compiled, map(compile_policy, policies), read_policy)
     if document.boards:
-        _compare_compiled(policies, document.boards, partial(_recompile, units(document)), read_board_policy)
+        units_of = units(document)
+        forms = (compile_board_policy(policy, units_of.get(policy.stream, Fraction(1))) for policy in policies)
+        _compare_compiled(policies, document.boards, forms, read_board_policy)
     return tuple(map(bytes.fromhex, document.compiled))
-
-
-def _recompile(units_of: Mapping[str, Fraction], policy: AnyPolicy) -> bytes:
-    return compile_board_policy(policy, units_of.get(policy.stream, Fraction(1)))
 
 
 def _compare_compiled(
     policies: tuple[AnyPolicy, ...],
     forms: tuple[str, ...],
-    compiler: Callable[[AnyPolicy], bytes],
+    expected_forms: Iterable[bytes],
     reader: Callable[[bytes], Any],
 ) -> None:
     if len(forms) != len(policies):
         raise PolicyError(f"{len(forms)} compiled policies for the {len(policies)} of the document: sign it again")
-    for policy, form in zip(policies, forms, strict=True):
-        actual, expected = bytes.fromhex(form), compiler(policy)
+    for policy, form, expected in zip(policies, forms, expected_forms, strict=True):
+        actual = bytes.fromhex(form)
         if actual == expected:
             continue
         try:

@@ -157,13 +157,5 @@ def _check_states(chains: ChainClass, table: NoiseTable) -> None:
 
 def tick_ratios(table: NoiseTable) -> tuple[Fraction, Fraction]:
     """Return max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z], exactly; with more states, twice the largest of any two."""
-    weights = table.weights()
-    if table.states == 2:
-        return _largest_ratio(weights[0], weights[1]), _largest_ratio(weights[1], weights[0])
-    columns = list(zip(*weights, strict=True))
-    ratio = max(Fraction(max(column), min(column)) for column in columns)
-    return ratio, ratio
-
-
-def _largest_ratio(numerators: tuple[int, ...], denominators: tuple[int, ...]) -> Fraction:
-    return max(Fraction(a, b) for a, b in zip(numerators, denominators, strict=True))
+    up, down = core.table_ratios(table.rows)
+    return Fraction(*up), Fraction(*down)

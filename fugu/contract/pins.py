@@ -24,8 +24,8 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Adversary, claimed_ratio
 from fugu.contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph, MeasurePolicy
-from fugu.contract.measure_table import members, set_of
-from fugu.contract.measurement import Measurement, neighbours_of
+from fugu.contract.measure_table import members
+from fugu.contract.measurement import neighbours_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
 from fugu.core.pins import departures
@@ -126,6 +126,12 @@ class MeasuredPins(Document):
             raise ValueError(str(error)) from None
         return self
 
+    @property
+    def schedule(self) -> tuple[object, ...]:
+        """The steps of the cycle as sets, with what else decides which states can follow one another."""
+        step_sets = [(tick, list(map(set, steps))) for tick, steps in ((0, self.steps), *self.changes)]
+        return self.shows, self.cycle, step_sets
+
     def neighbours(self) -> tuple[int, ...]:
         """Return for each state the set of states that it must be joined to."""
         return neighbours_of(self.graph.model_dump(mode="json"), ((),) * len(self.discretiser.states), ())
@@ -137,14 +143,18 @@ Pins = Annotated[SymbolPins | MeasuredPins, Field(discriminator="kind")]
 
 def pins_of(policy: AnyPolicy) -> SymbolPins | MeasuredPins:
     """Make the pins that pin everything in a policy."""
-    if isinstance(policy, Policy):
-        return SymbolPins(
-            discretiser=policy.discretiser,
-            period_us=policy.clock.period_us,
-            chains=policy.chains,
-            adversary=policy.guarantee.adversary,
-            windows=policy.windows_alone,
-        )
+    if not isinstance(policy, Policy):
+        return _measured_pins(policy)
+    return SymbolPins(
+        discretiser=policy.discretiser,
+        period_us=policy.clock.period_us,
+        chains=policy.chains,
+        adversary=policy.guarantee.adversary,
+        windows=policy.windows_alone,
+    )
+
+
+def _measured_pins(policy: MeasurePolicy) -> MeasuredPins:
     return MeasuredPins(
         discretiser=policy.discretiser,
         clock=policy.clock,
@@ -191,17 +201,12 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
         return ["its discretiser is not the pinned one"]
     if policy.clock != pins.clock:
         problems.append("its clock is not the pinned one")
-    measurement: Measurement = policy.measurement
-    if set(members(measurement.initial)) != set(pins.start):
+    own_pins = _measured_pins(policy)
+    if set(own_pins.start) != set(pins.start):
         problems.append("the states possible at tick 0 are not the pinned ones")
-    pinned_steps = (pins.steps, *(steps for _, steps in pins.changes))
-    steps = (measurement.successors, *(steps for _, steps in measurement.changes))
-    schedule = (measurement.shows, measurement.cycle, tuple(tick for tick, _ in measurement.changes))
-    if schedule != (pins.shows, pins.cycle, tuple(tick for tick, _ in pins.changes)) or [
-        tuple(map(set_of, pinned_part)) for pinned_part in pinned_steps
-    ] != list(steps):
+    if own_pins.schedule != pins.schedule:
         problems.append("the states that can follow one another are not the pinned ones")
-    for state, (neighbours, pinned) in enumerate(zip(measurement.neighbours, pins.neighbours(), strict=True)):
+    for state, (neighbours, pinned) in enumerate(zip(policy.measurement.neighbours, pins.neighbours(), strict=True)):
         if missing_neighbours := members(pinned & ~neighbours):
             problems.append(f"its graph does not join the pinned pair of states {state} and {missing_neighbours[0]}")
             break

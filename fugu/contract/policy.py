@@ -240,12 +240,6 @@ class Policy(PolicyHeader):
             self.windows_alone, StreamOutputs(None, self.counted), "the set of windows", windows_only=True
         )
 
-    def true_bound(self) -> StretchBound:
-        """Bound the loss of all outputs about stretches, from their true loss about a tick."""
-        index, outputs = self.chains.column(self.device, self.stream), self.outputs
-        ratios, rate, adversary = outputs.ratios, outputs.rate, self.guarantee.adversary
-        return self.bound(self.chains.stream_loss(index, ratios, rate, adversary, "the policy", windows_only=False))
-
     def _check_outputs(
         self, guarantee: Guarantee, outputs: StreamOutputs, subject: str, *, windows_only: bool = False
     ) -> Loss:

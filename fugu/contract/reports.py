@@ -65,6 +65,13 @@ _Tick = Annotated[StrictInt, Field(ge=0, le=MAX_TICK)]
 _Positive = Annotated[StrictFloat, Field(gt=0)]
 _Unit = Annotated[StrictStr, Field(min_length=1, max_length=32), PRINTABLE]
 _Width = Annotated[StrictFloat, Field(ge=0)]
+_TickTime = Annotated[Time, "Of the tick."]
+_TickNumber = Annotated[_Tick, "Its number."]
+_Latitude = Annotated[StrictFloat, Field(ge=-90, le=90), "Degrees."]
+_Longitude = Annotated[StrictFloat, Field(ge=-180, le=180), "Degrees."]
+_Mean = Annotated[Numbers, "Posterior mean."]
+_High = Annotated[Numbers, "Its interval's end."]
+_Confidence = Annotated[StrictFloat, Field(gt=0, lt=1), "Of the interval."]
 _States = Annotated[
     tuple[Label, ...], Field(min_length=1, max_length=255, json_schema_extra={"uniqueItems": True}), DISTINCT
 ]
@@ -127,29 +134,25 @@ _LAG = Annotated[StrictInt, Field(ge=1, le=MAX_FRAME_TICKS), "The number of late
 class SmoothedPlace(JsonMessage):
     """The place of a tick, estimated with later points as well."""
 
-    time: Annotated[Time, "Of the tick."]
-    tick: Annotated[_Tick, "Its number."]
+    time: _TickTime
+    tick: _TickNumber
     lag: _LAG
-    latitude: Annotated[StrictFloat, Field(ge=-90, le=90), "Degrees."]
-    longitude: Annotated[StrictFloat, Field(ge=-180, le=180), "Degrees."]
-    deviation: Annotated[StrictFloat, Field(ge=0), "Metres: root mean square distance of the true cell."]
+    latitude: _Latitude
+    longitude: _Longitude
+    deviation: Annotated[_Width, "Metres: root mean square distance of the true cell."]
 
 
 @dataclass(frozen=True)
 class PlaceEstimate(JsonMessage):
     """The place of a tick, estimated when its point came."""
 
-    time: Annotated[Time, "Of the tick."]
-    tick: Annotated[_Tick, "Its number."]
-    latitude: Annotated[StrictFloat, Field(ge=-90, le=90), "Degrees."]
-    longitude: Annotated[StrictFloat, Field(ge=-180, le=180), "Degrees."]
-    accuracy: Annotated[
-        StrictFloat, Field(ge=0), "Metres: the true place is this near with posterior probability 0.95."
-    ]
-    semi_major: Annotated[
-        StrictFloat, Field(ge=0), "Metres: half-axis of an ellipse about the place that holds the true one as likely."
-    ]
-    semi_minor: Annotated[StrictFloat, Field(ge=0), "Metres: its other half-axis."]
+    time: _TickTime
+    tick: _TickNumber
+    latitude: _Latitude
+    longitude: _Longitude
+    accuracy: Annotated[_Width, "Metres: the true place is this near with posterior probability 0.95."]
+    semi_major: Annotated[_Width, "Metres: half-axis of an ellipse about the place that holds the true one as likely."]
+    semi_minor: Annotated[_Width, "Metres: its other half-axis."]
     orientation: Annotated[StrictFloat, Field(ge=0, lt=180), "Of the longer one, degrees clockwise from north."]
     protection: Protection
     epsilon: EpsilonOrNone
@@ -168,10 +171,10 @@ class SmoothedValue(JsonMessage):
 
     columns: ClassVar[Mapping[str, str]] = {"values": "value", "deviations": "deviation"}
 
-    time: Annotated[Time, "Of the tick."]
-    tick: Annotated[_Tick, "Its number."]
+    time: _TickTime
+    tick: _TickNumber
     lag: _LAG
-    values: Annotated[Numbers, "Posterior mean."]
+    values: _Mean
     deviations: Annotated[tuple[_Width, ...], "Posterior standard deviation."]
 
     def __post_init__(self) -> None:
@@ -185,11 +188,11 @@ class ValueEstimate(JsonMessage):
 
     columns: ClassVar[Mapping[str, str]] = _INTERVALS
 
-    time: Annotated[Time, "Of the tick."]
-    tick: Annotated[_Tick, "Its number."]
-    values: Annotated[Numbers, "Posterior mean."]
+    time: _TickTime
+    tick: _TickNumber
+    values: _Mean
     low: Annotated[Numbers, "Its interval of posterior probability 0.95."]
-    high: Annotated[Numbers, "Its interval's end."]
+    high: _High
     unit: Annotated[_Unit | None, "Of the values."]
     protection: Protection
     epsilon: EpsilonOrNone
@@ -223,8 +226,8 @@ class WindowCount(JsonMessage):
     ] = ()
     values: Annotated[Numbers, "The counts with noise, which may be below zero."]
     low: Annotated[Numbers, "The interval that holds the true count."]
-    high: Annotated[Numbers, "Its interval's end."]
-    confidence: Annotated[StrictFloat, Field(gt=0, lt=1), "Of the interval."]
+    high: _High
+    confidence: _Confidence
     observed: Annotated[
         StrictInt,
         Field(ge=1, le=MAX_WINDOW_TICKS),
@@ -343,10 +346,10 @@ class ReleaseFrame(JsonMessage):
     ]
     values: Annotated[Numbers, "An unbiased estimate, which may be below zero."]
     low: Annotated[Numbers, "The interval that holds the true value at least as often as `confidence` says."]
-    high: Annotated[Numbers, "Its interval's end."]
+    high: _High
     standard_errors: Annotated[tuple[_Width, ...], "Estimate of the error of randomised response and noise together."]
     unit: Annotated[Unit, "Of the values; share for a frequency."]
-    confidence: Annotated[StrictFloat, Field(gt=0, lt=1), "Of the interval."]
+    confidence: _Confidence
     epsilon: Annotated[
         _Positive,
         "What the audience is promised, over all releases, in nats; the site, by the policies of what is counted.",

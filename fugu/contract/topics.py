@@ -8,7 +8,7 @@ a broker's access list can tell audiences apart.
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from fugu.contract.errors import TopicError
 
@@ -61,12 +61,6 @@ ADDRESSES: dict[Kind, str] = {
     "group_answer": "group/{group}/answer",
 }
 """The topics below `fugu/2/{fleet}/`."""
-_OF_GROUP: dict[str, OfGroup] = {
-    "document": "group_document",
-    "key": "group_key",
-    "request": "group_request",
-    "answer": "group_answer",
-}
 _NAMES = {kind: re.findall(r"{(\w+)}", address) for kind, address in ADDRESSES.items()}
 
 
@@ -125,9 +119,9 @@ def parse_topic(topic: str) -> Topic:
         case ["fugu", "2", fleet, ("root" | "time" | "health") as kind]:
             names = {}
         case ["fugu", "2", fleet, "group", group, ("document" | "key" | "request" | "answer") as part]:
-            kind, names = _OF_GROUP[part], {"group": group}
+            kind, names = cast(Kind, f"group_{part}"), {"group": group}
         case ["fugu", "2", fleet, device, "policy", ("set" | "status") as part]:
-            kind, names = "policy_set" if part == "set" else "policy_status", {"device": device}
+            kind, names = cast(Kind, f"policy_{part}"), {"device": device}
         case ["fugu", "2", fleet, device, ("status" | "committed" | "stop") as kind]:
             names = {"device": device}
         case ["fugu", "2", fleet, device, ("symbols" | "window" | "report" | "table") as kind, stream]:

@@ -84,8 +84,8 @@ class Asking(Document):
     @model_serializer(mode="wrap")
     def _write_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = write(self)
-        query_fields = {name: document.pop(name, None) for name in Asking.model_fields}
-        return document | {name: value for name, value in query_fields.items() if value is not None}
+        blocks = document.pop("blocks", None)
+        return document if blocks is None else document | {"blocks": blocks}
 
     @property
     def query(self) -> Query:
@@ -116,8 +116,8 @@ class Window(Asking):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
-        if (self.states == EACH) + sum(getattr(self, name) is not None for name in Asking.model_fields) > 1:
-            raise ValueError(f"a window is a histogram or has {' or '.join(Asking.model_fields)}, not several")
+        if self.states == EACH and self.blocks is not None:
+            raise ValueError("a window is a histogram or has blocks, not several")
         if self.overlap > MAX_OVERLAP:
             raise ValueError(f"{self.overlap} windows would share a tick; at most {MAX_OVERLAP} may")
         if str(Fraction(self.scale)) != self.scale:

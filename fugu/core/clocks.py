@@ -26,11 +26,11 @@ if TYPE_CHECKING:
             """Time since the start, which nobody sets."""
 
 
-__all__ = ["MADE_UP", "PATIENCE_US", "SMALL_US", "Anchored", "TickClock", "common_multiple"]
+__all__ = ["MADE_UP", "SMALL_US", "Anchored", "TickClock", "common_multiple"]
 
 SMALL_US = 1000000
 """Differences up to this are followed: NTP leaves smaller ones, and to readers of ticks a second is little."""
-PATIENCE_US = 600000000
+_PATIENCE_US = 600000000
 MADE_UP = 8
 """Ticks are at least a period apart, less one part in this many."""
 _FOLLOWED = 2000
@@ -51,7 +51,7 @@ class Anchored:
         self,
         clock: "Clock",
         is_right: "Callable[[int], bool]",
-        patience_us: int = PATIENCE_US,
+        patience_us: int = _PATIENCE_US,
         offset_us: int | None = None,
     ) -> None:
         self._clock, self._right, self.patience_us = clock, is_right, patience_us

@@ -11,29 +11,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COUNT_HIGH", "COUNT_LOW", "pack_symbols", "symbol_frame", "window_frame"]
+__all__ = ["COUNT_HIGH", "COUNT_LOW", "symbol_frame", "window_frame"]
 
 COUNT_LOW, COUNT_HIGH = -(1 << 63), (1 << 63) - 1
-
-
-def pack_symbols(symbols: "Sequence[int]", bits: int, size: int) -> bytes:
-    """Pack symbols of `bits` bits each into `size` bytes, the first symbol in the highest bits."""
-    packed = bytearray(size)
-    per_byte = 8 // bits
-    for index in range(len(symbols)):
-        packed[index // per_byte] |= symbols[index] << (8 - bits - bits * (index % per_byte))
-    return bytes(packed)
 
 
 def symbol_frame(
     version: int, shift: int, previous_tick: int, first_tick: int, symbols: "Sequence[int]", ticks: int, bits: int
 ) -> bytes:
-    """Encode a frame of symbols from `first_tick` on, padded to `ticks`, after the frame to `previous_tick`."""
-    symbol_count = len(symbols)
+    """Encode a frame of symbols from `first_tick` on, padded to `ticks`, after the frame to `previous_tick`.
+
+    Each symbol takes `bits` bits, the first symbol the highest of the first byte.
+    """
+    symbol_count, per_byte = len(symbols), 8 // bits
     size = -(-ticks * bits // 8)
+    packed = bytearray(size)
+    for index in range(symbol_count):
+        packed[index // per_byte] |= symbols[index] << (8 - bits - bits * (index % per_byte))
     head = struct.pack(">BBBIBqBqBq", 1, 0x98, 0xCE, version, 0xD3, shift, 0xD3, previous_tick, 0xD3, first_tick)
     tail = struct.pack(">BBBHBHBH", 0xCC, bits, 0xCD, symbol_count, 0xCD, ticks - symbol_count, 0xC5, size)
-    return head + tail + pack_symbols(symbols, bits, size)
+    return head + tail + bytes(packed)
 
 
 def window_frame(

@@ -22,6 +22,7 @@ __all__ = [
     "prove",
     "stretch_bound",
     "stretch_ticks",
+    "table_ratios",
     "tick_ratios",
     "window_rate",
 ]
@@ -185,17 +186,20 @@ def window_rate(policy: Policy) -> tuple[int, int]:
 
 
 def _table_ratios(policy: Policy) -> tuple[int, int]:
-    """Return the largest ratios of a symbol's weights: of state 0 over 1 and of 1 over 0.
+    up, down = table_ratios(policy.rows)
+    return ratio_up(*up), ratio_up(*down)
 
-    With more than two states, both are the largest ratio of any two states.
+
+def table_ratios(rows: "Sequence[Sequence[int]]") -> "tuple[Fraction, Fraction]":
+    """Return the largest ratios of a symbol's weights, exactly: of state 0 over 1 and of 1 over 0.
+
+    With more than two states, both are the largest ratio of any two states. Without a table, both are 1.
     """
-    if not policy.symbols:
-        return ONE, ONE
-    edges = [(0,) + row + (1 << 32,) for row in policy.rows]
+    edges = [[0] + list(row) + [1 << 32] for row in rows]
     upward = downward = (1, 1)
-    for symbol in range(policy.symbols):
+    for symbol in range(len(rows[0]) + 1 if rows else 0):
         weights = [row[symbol + 1] - row[symbol] for row in edges]
-        if policy.states == 2:
+        if len(weights) == 2:
             up, down = (weights[0], weights[1]), (weights[1], weights[0])
         else:
             up = down = (max(weights), min(weights))
@@ -203,4 +207,4 @@ def _table_ratios(policy: Policy) -> tuple[int, int]:
             upward = up
         if less(downward, down):
             downward = down
-    return ratio_up(*upward), ratio_up(*downward)
+    return upward, downward

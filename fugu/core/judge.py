@@ -277,16 +277,14 @@ def _follow_roots(payload: bytes, state: TrustState, signatures_match: "Verify")
 
 def _next_root(envelope: Envelope, state: TrustState, signatures_match: "Verify") -> TrustState:
     """Return the trust under the next root. RefusedError unless the old and the new root's keys have signed it."""
-    old_root = Root(state.root)
-    try:
-        verify(envelope, old_root.keys, old_root.roles["root"], signatures_match)
-    except RefusedError as error:
-        raise RefusedError("root", "a new root that the one in force has not signed: %s" % error.detail) from None
-    new_root = Root(envelope.payload)
-    try:
-        verify(envelope, new_root.keys, new_root.roles["root"], signatures_match)
-    except RefusedError as error:
-        raise RefusedError("root", "a new root that its own keys have not signed: %s" % error.detail) from None
+    roots = []
+    for payload, signers in ((state.root, "the one in force has"), (envelope.payload, "its own keys have")):
+        roots.append(Root(payload))
+        try:
+            verify(envelope, roots[-1].keys, roots[-1].roles["root"], signatures_match)
+        except RefusedError as error:
+            raise RefusedError("root", "a new root that %s not signed: %s" % (signers, error.detail)) from None
+    old_root, new_root = roots
     if new_root.fleet != old_root.fleet:
         raise RefusedError("not_addressed", "the root of fleet %s" % new_root.fleet)
     if new_root.version < old_root.version:

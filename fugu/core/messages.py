@@ -7,27 +7,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "MAX_TICK",
-    "VERSION",
-    "MessageError",
-    "Unpacker",
-    "hmac",
-    "pack",
-    "policy_status",
-    "read_watermark",
-    "status",
-]
+__all__ = ["MessageError", "Unpacker", "hmac", "policy_status", "read_watermark", "status"]
 
-VERSION = "micropython-1"
-MAX_TICK = 1 << 53
+_VERSION = "micropython-1"
+_MOST_TICK = 1 << 53
 
 
 class MessageError(Exception):
     """The bytes are not what their schema says."""
 
 
-def pack(value: "Any") -> bytes:
+def _pack(value: "Any") -> bytes:
     """Pack a boolean, an integer from 0 on, text or bytes of at most 255 bytes, or a list of at most 15 of these.
 
     The form is the shortest. MessageError for an integer that is too large.
@@ -40,7 +30,7 @@ def pack(value: "Any") -> bytes:
     if isinstance(value, bytes):
         return bytes([0xC4, len(value)]) + value
     if isinstance(value, list):
-        return bytes([0x90 | len(value)]) + b"".join([pack(part) for part in value])
+        return bytes([0x90 | len(value)]) + b"".join([_pack(part) for part in value])
     if value < 128:
         return bytes([value])
     for code, form, size in ((0xCC, ">BB", 8), (0xCD, ">BH", 16), (0xCE, ">BI", 32), (0xCF, ">BQ", 64)):
@@ -132,12 +122,12 @@ def status(is_online: bool, depth: int, codes: list[int], streams: list[list[obj
     `randomness` is as in the image; the program's version says so if it is only computational.
     """
     suffix = " (computational)" if randomness.startswith("computational") else ""
-    return b"\x03" + pack([is_online, VERSION + suffix, depth, codes, streams])
+    return b"\x03" + _pack([is_online, _VERSION + suffix, depth, codes, streams])
 
 
 def policy_status(version: int, judged_digest: bytes, reason: str, detail: str, refusals: int, is_stale: bool) -> bytes:
     """Encode a device's status about the policy documents that it is sent."""
-    return b"\x0b" + pack([version, judged_digest, reason, detail, refusals, is_stale])
+    return b"\x0b" + _pack([version, judged_digest, reason, detail, refusals, is_stale])
 
 
 def read_watermark(payload: bytes, key: bytes, fleet: str, device: str) -> "tuple[int, list[Any]]":
@@ -151,10 +141,10 @@ def read_watermark(payload: bytes, key: bytes, fleet: str, device: str) -> "tupl
     begin, commits = fields.at, []
     for _ in range(fields.array(64)):
         fields.row(3, "a stream of another form")
-        name, last_tick, gaps = fields.text(97), fields.number(-1, MAX_TICK), []
+        name, last_tick, gaps = fields.text(97), fields.number(-1, _MOST_TICK), []
         for _ in range(fields.array(32)):
             fields.row(2, "a gap of another form")
-            low, high = fields.number(-1, MAX_TICK), fields.number(0, MAX_TICK)
+            low, high = fields.number(-1, _MOST_TICK), fields.number(0, _MOST_TICK)
             if low >= high:
                 raise MessageError("an empty gap")
             gaps.append((low, high))

@@ -59,13 +59,13 @@ def randomiser(
     return draw, discard
 
 
-def word_block(entropy: "Entropy", size: int = BLOCK_WORDS) -> "tuple[MutableSequence[int], Callable[[], None]]":
+def word_block(entropy: "Entropy") -> "tuple[MutableSequence[int], Callable[[], None]]":
     """Return a block of words and fill(), which fills it; `entropy` fills a buffer with independent uniform bytes."""
-    words, buffer = array.array("I", bytes(4 * size)), bytearray(4 * size)
+    words, buffer = array.array("I", bytes(4 * BLOCK_WORDS)), bytearray(4 * BLOCK_WORDS)
 
     def fill() -> None:
         entropy(memoryview(buffer))
-        for i in range(size):
+        for i in range(BLOCK_WORDS):
             words[i] = struct.unpack_from("<I", buffer, 4 * i)[0]
             struct.pack_into("<I", buffer, 4 * i, 0)
 

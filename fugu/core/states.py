@@ -130,6 +130,12 @@ class Classifier:
     whatever the reading is.
     """
 
+    _first: int | None
+    _tick: int | None
+    _last: int | None
+    _since: int | None
+    _state: int | None
+
     def __init__(
         self, rule: "Plain | Bands | RunningMean", number: "Callable[[object], int | None]", missing: int | None
     ) -> None:
@@ -144,9 +150,7 @@ class Classifier:
     def restart(self) -> None:
         """Forget everything, as in a new process."""
         self.beginning = False
-        self._first: int | None = None
-        self._tick: int | None = None
-        self._state: int | None = None
+        self._first = self._tick = self._state = None
         self._forget()
 
     def observe(self, tick: int, reading: object) -> int | None:
@@ -180,8 +184,7 @@ class Classifier:
         return self._state
 
     def _forget(self) -> None:
-        self._last: int | None = None
-        self._since: int | None = None
+        self._last = self._since = None
         self.rule.forget()
 
 

@@ -83,7 +83,7 @@ class TrustState:
         replace_file(path, self.pack())
 
 
-def short_digest(content: bytes) -> bytes:
+def short_digest(content: bytes | bytearray) -> bytes:
     """Return the first half of the SHA-256 of some bytes."""
     return hashlib.sha256(content).digest()[:_CHECK]
 
@@ -99,7 +99,7 @@ def read_file(path: str) -> bytes | None:
         raise
 
 
-def replace_file(path: str, content: bytes) -> None:
+def replace_file(path: str, content: bytes | bytearray) -> None:
     """Replace a file, which littlefs renames atomically. After an OSError the old file is there."""
     with open(path + ".new", "wb") as file:
         file.write(content)

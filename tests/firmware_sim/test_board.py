@@ -49,7 +49,7 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
         key = registry.enrol("watch", ["wrists"], actor="me", time_us=1)
         add(registry, keys, policy_document(policy, version=1))
     image = tmp_path / "image"
-    build(policy, image, enrolled(Burnt(port=broker.port), keys.enrolment(key=key.hex(), ceiling=20.0), policy))
+    build([policy], image, enrolled(Burnt(port=broker.port), keys.enrolment(key=key.hex(), ceiling=20.0), [policy]))
     heard, recorder = Everything(broker), Recorder(broker.broker)
     for _ in range(kills):
         board, count = BoardProcess(image), len(recorder.payloads)
@@ -83,7 +83,7 @@ def test_a_board_that_hangs_is_ended_and_goes_on_when_it_is_started_again(broker
     policy = board_policy(frame_ticks=5, period_us=20_000)
     now = time.time_ns() // 10**9 * 10**6
     policy = policy.model_copy(update={"clock": policy.clock.model_copy(update={"epoch_us": now})})
-    build(policy, tmp_path, Burnt(port=broker.port))
+    build([policy], tmp_path, Burnt(port=broker.port))
     recorder = Recorder(broker.broker)
     board = BoardProcess(tmp_path, watchdog=5)
     wait_until(lambda: recorder.payloads, "frames")

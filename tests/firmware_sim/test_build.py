@@ -87,7 +87,7 @@ def test_a_false_guarantee_a_low_ceiling_and_a_weak_generator_are_refused(tmp_pa
     ]
     for policy, burnt, kind, why in refusals:
         with pytest.raises(kind, match=why):
-            build(policy, tmp_path / "image", burnt)
+            build([policy], tmp_path / "image", burnt)
     assert not (tmp_path / "image").exists()
 
 
@@ -118,12 +118,12 @@ def test_images_that_their_owner_or_the_board_would_not_have(
 
 def test_a_unit_of_a_stream_without_a_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FuguError, match="stream haert has a unit, but no policy"):
-        build(POLICY, tmp_path, Burnt(), {"haert": Fraction(1, 10)})
+        build([POLICY], tmp_path, Burnt(), {"haert": Fraction(1, 10)})
 
 
 def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FuguError, match="no certificate in PEM form"):
-        build(POLICY, tmp_path, Burnt(ca=b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"))
+        build([POLICY], tmp_path, Burnt(ca=b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"))
 
 
 LEAN = """

@@ -123,7 +123,7 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
 @pytest.mark.long
 def test_what_was_judged_is_not_judged_again_unless_it_may_be_judged_otherwise(tmp_path: Path) -> None:
     keys, new, policy = Keys(), Keys(), quick(board_policy())
-    build(policy, tmp_path, enrolled(Burnt(), keys.enrolment(ceiling=5.0), policy))
+    build([policy], tmp_path, enrolled(Burnt(), keys.enrolment(ceiling=5.0), [policy]))
     later = board_document(quick(board_policy(version=2)), version=2, valid_from=NOW + 9)
     chain = encode_roots([keys.root_envelope(), new.root_envelope(2, *keys.root[:2])])
     files = []

@@ -70,9 +70,9 @@ def test_a_board_without_a_generator_takes_a_secret(
     policy, secret = board_policy(), random.Random(5).randbytes(40)
     for weak, why in ((b"", "not of cryptographic grade"), (secret[:31], "at least 32"), (b"0123456789" * 9, "random")):
         with pytest.raises(FuguError, match=why):
-            build(policy, tmp_path / "image", Burnt(board=board, secret=weak))
+            build([policy], tmp_path / "image", Burnt(board=board, secret=weak))
     with pytest.raises(FuguError, match="the others have a generator"):
-        build(policy, tmp_path / "image", Burnt(board="esp32", secret=secret))
+        build([policy], tmp_path / "image", Burnt(board="esp32", secret=secret))
     assert not (tmp_path / "image").exists()
     (tmp_path / "policy.json").write_text(policy.to_json())
     (tmp_path / "secret").write_bytes(secret)

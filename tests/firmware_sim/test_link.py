@@ -47,14 +47,14 @@ def test_a_board_talks_only_to_the_broker_of_its_certificate(secured: Mosquitto,
     log = secured.folder / "mosquitto.log"
     for number, (ca, host) in enumerate((("other.pem", "localhost"), ("ca.pem", "127.0.0.1"))):
         image = tmp_path / f"image{number}"
-        build(policy, image, Burnt(host=host, port=secured.port, ca=(tmp_path / ca).read_bytes()))
+        build([policy], image, Burnt(host=host, port=secured.port, ca=(tmp_path / ca).read_bytes()))
         refused = log.read_text().count("SSL")
         board = BoardProcess(image)
         wait_until(lambda before=refused: log.read_text().count("SSL") > before + 1, "two refusals")  # type: ignore[misc]
         board.kill()
     assert " as home-watch" not in log.read_text()
     image = tmp_path / "image"
-    build(policy, image, Burnt(host="localhost", port=secured.port, ca=(tmp_path / "ca.pem").read_bytes()))
+    build([policy], image, Burnt(host="localhost", port=secured.port, ca=(tmp_path / "ca.pem").read_bytes()))
     broker = Broker("localhost", secured.port, ca_file=str(tmp_path / "ca.pem"), max_backoff=1)
     frames, statuses = Recorder(broker), Recorder(broker, topic_of("status", "home", "watch"))
     board = BoardProcess(image)
@@ -88,7 +88,7 @@ def test_a_board_connects_to_a_deployed_broker_if_that_was_made_for_boards(tmp_p
         account, _ = broker.add("device", "watch"), broker.add("subscriber", "site", "--audience", "site")
         burnt = Burnt(host="127.0.0.1", port=broker.port, username="watch", ca=(account / "ca.pem").read_bytes())
         secret = (account / "password").read_text().strip()
-        build(policy, folder / "image", replace(burnt, password=secret))
+        build([policy], folder / "image", replace(burnt, password=secret))
         with broker:
             heard = Recorder(broker.address("site"))
             board = BoardProcess(folder / "image")

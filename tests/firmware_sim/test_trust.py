@@ -58,7 +58,7 @@ def _flipped(data: bytes, place: int) -> bytes:
 @pytest.mark.long
 def test_what_was_accepted_outlasts_a_restart_on_micropython(tmp_path: Path) -> None:
     keys = Keys()
-    build(FIRST, tmp_path, enrolled(Burnt(), keys.enrolment(ceiling=5.0), FIRST))
+    build([FIRST], tmp_path, enrolled(Burnt(), keys.enrolment(ceiling=5.0), [FIRST]))
     second, third = (board_policy(version=version, frame_ticks=20) for version in (2, 3))
     files = {
         "first": keys.signed(board_document(FIRST, version=1)),

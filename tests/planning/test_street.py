@@ -65,7 +65,7 @@ def test_a_group_that_is_not_private_is_written_only_if_that_is_asked_for(tmp_pa
 
 def test_the_policies_of_all_hold_with_the_document_and_no_longer_with_less_noise(street: Street) -> None:
     policies = street.details.policies(document(street), ["a", "b", "c"])
-    promised = [policy.true_bound().epsilon(policy.guarantee.stretch_ticks) for policy in policies]
+    promised = [policy.bound(policy.verify()).epsilon(policy.guarantee.stretch_ticks) for policy in policies]
     assert max(promised) <= 1
     neediest = max(range(3), key=lambda i: street.details.recordings[i].scale)
     assert max(promised) == promised[neediest] > 0.98

@@ -117,8 +117,8 @@ class _Maker:
         enrolment = self._keys.enrolment(device=name, groups=(), ceiling=ceiling, key=key.hex())
         line = Line(self._port)
         secret = random.Random(f"{self._seed} secret").randbytes(32) if kind == "rp2040" else b""
-        burnt = enrolled(Burnt(board=kind, port=line.port, secret=secret), enrolment, policy)
-        image = build(policy, folder / "image", burnt, UNIT)
+        burnt = enrolled(Burnt(board=kind, port=line.port, secret=secret), enrolment, [policy])
+        image = build([policy], folder / "image", burnt, UNIT)
         (folder / "states").write_bytes(bytes(self._states(name, policy)))
         sensors = {policy.stream: (folder / "states", readings(policy))}
         provisioned = [file for file in image.sizes if file.endswith(".seed")]

@@ -14,9 +14,9 @@ from sanitiser.following import Following
 from sanitiser.mqtt import Link
 from sanitiser.outbox import Outbox
 
-RESEND_MS = 10000
-MOST_RESEND_MS = 3600000
-STATUS_MS = 60000
+_RESEND_MS = 10000
+_MOST_RESEND_MS = 3600000
+_STATUS_MS = 60000
 CODES = ("storage-full", "storage", "clock", "policy-inactive", "policy-expired", "stopped")
 """The codes of a status, in their order in it."""
 
@@ -30,7 +30,7 @@ class Line:
 
     def __init__(self, name: str, outbox, ticker, version: int) -> None:
         self.name, self.outbox, self.ticker, self.version = name, outbox, ticker, version
-        self.sent, self.patience, self.moved = 0, RESEND_MS, 0
+        self.sent, self.patience, self.moved = 0, _RESEND_MS, 0
 
     def begin_again(self, patience: int) -> None:
         """Send all segments again that the gateway is not known to have, from the oldest on."""
@@ -151,12 +151,12 @@ class Board:
             if connection != self.link.connections:
                 connection, last_state, last_status = self.link.connections, None, None
                 for line in self.lines:
-                    line.begin_again(RESEND_MS)
+                    line.begin_again(_RESEND_MS)
             now = time.ticks_ms()
             codes = self._codes()
             state = codes, [line.version for line in self.lines if line.ticker.policy]
             if (last_state != state or time.ticks_diff(now, due) >= 0) and await self._publish_status(codes):
-                last_state, due = state, time.ticks_add(now, STATUS_MS)
+                last_state, due = state, time.ticks_add(now, _STATUS_MS)
             if self.following.topics:
                 status = self.following.next_status(self._seconds())
                 if status != last_status and await self.link.publish(self._base + "policy/status", status, True):
@@ -172,7 +172,7 @@ class Board:
 
     async def _send_next(self, line: Line) -> bool:
         if self._key and time.ticks_diff(time.ticks_ms(), line.moved) > line.patience:
-            line.begin_again(min(2 * line.patience, MOST_RESEND_MS))  # the broker may have lost what it had
+            line.begin_again(min(2 * line.patience, _MOST_RESEND_MS))  # the broker may have lost what it had
         batch = line.outbox.next(line.sent)
         if batch is None:
             return False
@@ -222,8 +222,8 @@ class Board:
             own_commits = [commit for commit in commits if commit[0].partition("/")[0] == line.name]
             missed = outbox.forget_committed(own_commits, line.sent)
             if outbox.oldest != oldest:
-                line.patience, line.moved = RESEND_MS, time.ticks_ms()
-            elif missed and time.ticks_diff(time.ticks_ms(), line.moved) > RESEND_MS // 2:
+                line.patience, line.moved = _RESEND_MS, time.ticks_ms()
+            elif missed and time.ticks_diff(time.ticks_ms(), line.moved) > _RESEND_MS // 2:
                 line.begin_again(line.patience)
 
 

@@ -12,7 +12,7 @@ from fugu.core.loading import JUDGES, release
 from fugu.core.trust import RefusedError
 from sanitiser.signatures import all_match
 
-KINDS = ("root", "policy", "stop", "time")
+_KINDS = ("root", "policy", "stop", "time")
 _PASSING = ("not_yet_valid", "storage", "judge")
 _RETRY_MS = 60000
 _TIME_MS = 3600000
@@ -75,7 +75,7 @@ class Following:
             except asyncio.TimeoutError:
                 pass
             self._arrived.clear()
-            for kind in KINDS:
+            for kind in _KINDS:
                 payload = self._waiting.pop(kind, None)
                 if payload is not None:
                     begin = time.ticks_ms()

@@ -10,7 +10,7 @@ import struct
 
 _CONNACK, _PUBLISH, _PUBACK, _SUBACK = 2, 3, 4, 9
 _TOO_LARGE = 16
-MOST_BYTES = 16384
+_MOST_BYTES = 16384
 _PIECE = 256
 _PATIENCE = 15
 _MOST_WAIT = 60
@@ -159,7 +159,7 @@ class Link:
                 break
             if shift > 21:
                 raise LinkError("a length that is none")
-        if size <= MOST_BYTES:
+        if size <= _MOST_BYTES:
             if size > _PIECE:
                 gc.collect()  # so much in one piece is hard to find
             return kind, await reader.readexactly(size) if size else b""
