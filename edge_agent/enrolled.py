@@ -153,9 +153,10 @@ def _check_epsilon(policy: Policy, target: SharedWindow, pin: GroupPin) -> None:
         return
     # A smaller A is more noise, so the terms are kept up to a limit.
     limit = bisect_left(range(1, target.group.noise), True, key=lambda noise: not keeps_terms(noise))
+    epsilon = policy.bound(policy.verify()).epsilon(ticks)
     remedy = f"at most {limit} would do" if limit else "no A would do: the stream tells too much beside it"
     raise TrustError(
-        f"epsilon {policy.bound(policy.verify()).epsilon(ticks):.4g} about {ticks} ticks of stream {policy.stream} is above the "
+        f"epsilon {epsilon:.4g} about {ticks} ticks of stream {policy.stream} is above the "
         f"{pin.most} of group {target.group.name}: its A is {target.group.noise}, {remedy}",
         Reason.PINNED,
     )

@@ -26,7 +26,7 @@ from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Blocks, Window
 from fugu.core.compiled import PolicyReader
 from fugu.core.leakage import MOST_NATS
-from fugu.core.policy import ADVERSARIES, BASELINE, BINARY, BOUNDED, CATEGORIES, JOINT, NONE, POINTS, THRESHOLDS
+from fugu.core.policy import ADVERSARIES, BASELINE, CATEGORIES, JOINT, NONE, POINTS, THRESHOLDS
 from fugu.core.states import STEPS, UNIT
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ class _Agent:
         labels = policy.discretiser.states
         return bytes([len(policy.sums)]) + b"".join(_sum_bytes(window, labels) for window in policy.sums)
 
-    def ratio(self, epsilon: float) -> int:
-        """Return the ratio of a claimed epsilon, or 0 above 1000 nats, where nothing is promised."""
-        return claimed_ratio(epsilon)
+    ratio = staticmethod(claimed_ratio)
 
     def joint(self, chains: JointChains, policy: Policy) -> bytes:
         streams = b"".join(
@@ -327,7 +325,7 @@ def _block_bytes(blocks: Blocks) -> bytes:
 def _sum_bytes(shared_window: SharedWindow, labels: tuple[str, ...]) -> bytes:
     group = shared_window.group
     numbers = struct.pack(">QIIHI", group.start, group.length, group.noise, group.honest, group.deadline)
-    count_indices = _count_indices(tuple(labels.index(state) for state in group.count), labels)
+    count_indices = _count_indices(tuple(map(labels.index, group.count)), labels)
     blocks = b"\0" if group.blocks is None else b"\1" + _block_bytes(group.blocks)
     return _name_bytes(group.name) + group.digest + bytes.fromhex(group.helper) + numbers + count_indices + blocks
 
@@ -336,10 +334,7 @@ def _class_bytes(policy: Policy, form: _Form) -> bytes:
     """Compile the class of chains."""
     if isinstance(policy.chains, JointChains):
         return form.joint(policy.chains, policy)
-    members = policy.chains.members
-    return bytes([BINARY if len(members) == 4 else BOUNDED]) + b"".join(
-        _fraction(Fraction(*member)) for member in members
-    )
+    return bytes([policy.chains.form]) + b"".join(_fraction(Fraction(*member)) for member in policy.chains.members)
 
 
 def _guarantee_bytes(guarantee: Guarantee, form: _Form) -> bytes:

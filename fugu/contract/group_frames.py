@@ -45,7 +45,6 @@ __all__ = [
     "unpack_numbers",
 ]
 
-DIGEST_BYTES: Final = 32
 MASK_BYTES: Final = 8
 """Of a mask, a part and a sum: an integer mod 2^64, the highest byte first."""
 MAX_PAGE_BYTES: Final = 1 << 16
@@ -57,7 +56,9 @@ _TAG = 16
 _KEY_BYTES, _SIGNATURE_BYTES = 32, 64
 _WORD = 1 << 64
 
-Digest = Annotated[bytes, Binary(DIGEST_BYTES, DIGEST_BYTES), "SHA-256 of the group's document, as it is signed."]
+_DIGEST = Binary(32, 32)
+Digest = Annotated[bytes, _DIGEST, "SHA-256 of the group's document, as it is signed."]
+Fleet = Annotated[str, Text(1, 64, NAME_PATTERN), "Of the devices."]
 Number = Annotated[
     int, TICK, "Of the window: it begins at epoch + (start + number * length) * period, by the document."
 ]
@@ -69,7 +70,7 @@ class SealedMasks(Message):
     """The masks of a window, one for each number that it counts, for the helper alone; signed by the device."""
 
     device: Annotated[str, Text(1, 64, NAME_PATTERN), "Its name, which is that of a member of the group."]
-    opening_key: Annotated[bytes, Binary(DIGEST_BYTES, DIGEST_BYTES), "SHA-256 of the key that opens it."]
+    opening_key: Annotated[bytes, _DIGEST, "SHA-256 of the key that opens it."]
     member: Annotated[bytes, Binary(_KEY_BYTES, _KEY_BYTES), "The device's public key."]
     ciphertext: Annotated[
         bytes,
@@ -136,7 +137,7 @@ class OpeningKey(Message):
 
     SCHEMA: ClassVar[int] = 14
 
-    fleet: Annotated[str, Text(1, 64, NAME_PATTERN), "Of the devices."]
+    fleet: Fleet
     group: GroupName
     made: Annotated[
         int,
@@ -161,7 +162,7 @@ class OpeningRequest(Message):
     number: Number
     request: Annotated[
         bytes,
-        Binary(DIGEST_BYTES, DIGEST_BYTES),
+        _DIGEST,
         "SHA-256 of the document's digest, the number in 8 bytes and each of all pages' reports as it is packed.",
     ]
     page: Annotated[int, Integer(0, MAX_REPORTS - 1), "From 0."]
@@ -189,11 +190,11 @@ class OpeningAnswer(Message):
 
     SCHEMA: ClassVar[int] = 16
 
-    fleet: Annotated[str, Text(1, 64, NAME_PATTERN), "Of the devices."]
+    fleet: Fleet
     group: GroupName
     document: Digest
     number: Number
-    request: Annotated[bytes, Binary(DIGEST_BYTES, DIGEST_BYTES), "Which request is answered, by its digest."]
+    request: Annotated[bytes, _DIGEST, "Which request is answered, by its digest."]
     reason: Annotated[NoSum, Word(get_args(NoSum)), "Empty if there is a sum."]
     bitmap: Annotated[
         bytes,

@@ -97,8 +97,7 @@ class Text(FieldType):
         self._form = re.compile(pattern)
 
     def check(self, value: Any, name: str) -> None:
-        if type(value) is not str or not self.low <= len(value) <= self.high:
-            text(value, self.low, self.high, name)
+        length(check_type(value, str, name, "a string"), self.low, self.high, name)
         if self.pattern and not self._form.fullmatch(value):
             raise FrameError(f"{name} is not of the form {self.pattern}", Reason.OUT_OF_RANGE)
         if not value.isprintable():
@@ -370,8 +369,3 @@ def check_size(payload: bytes, max_bytes: int, subject: str) -> None:
 def binary(value: Any, low: int, high: int, name: str) -> None:
     """Refuse a value that is no byte string of low..high bytes."""
     length(check_type(value, bytes, name, "a byte string"), low, high, name)
-
-
-def text(value: Any, low: int, high: int, name: str) -> None:
-    """Refuse a value that is no string of low..high characters."""
-    length(check_type(value, str, name, "a string"), low, high, name)
