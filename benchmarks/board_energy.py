@@ -92,7 +92,8 @@ vfs.VfsLfs2.mkfs(device, progsize={program})
 vfs.mount(vfs.VfsLfs2(device, progsize={program}), "/flash")
 os.chdir("/flash")
 policy = read_policy(image.POLICIES[0])
-outbox, made = Outbox("outbox", policy), Stream(policy, system_entropy("unix"))
+outbox = Outbox("outbox", policy)
+made = Stream(policy, system_entropy("unix"), outbox)
 frame = [done for tick in range(policy.frame_ticks) for done in made.tick(tick, 70)][0][3]
 device.by_block = [0] * {blocks}
 device.programmed = device.erased = 0

@@ -52,7 +52,8 @@ from sanitiser.start import accepted
 policy = accepted(image, lambda: None)[2][0]
 from sanitiser.entropy import system_entropy
 from fugu.core.stream import Stream
-stream = Stream(policy, system_entropy("unix"))
+from sanitiser.outbox import Outbox
+stream = Stream(policy, system_entropy("unix"), Outbox("outbox", policy))
 frames = 0
 begin = time.ticks_us()
 for tick in range({readings}):

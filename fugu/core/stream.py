@@ -9,6 +9,7 @@ from .windows import Counter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["Stream"]
 
@@ -16,31 +17,30 @@ __all__ = ["Stream"]
 class Stream:
     """A stream under a verified policy; `entropy` fills a writable buffer with independent uniform bytes.
 
-    `last_framed` is the last tick of the newest frame, -1 for none. `last_indices` has, by name, the index of the last
-    window that was released. No window that begins before `since_tick` is counted. Tick numbers are `shift` ticks
-    ahead of the wall clock. `noise_entropy` is for the noise of windows, by default `entropy`; tests give another.
+    The stream goes on after an outbox: `last_framed` is the last tick of the newest frame, -1 for none. `indices` has,
+    by name, the index of the last window that was released. No window that begins before the tick `since` is counted.
+    Tick numbers are `shift` ticks ahead of the wall clock. `noise_entropy` is for the noise of windows, by default
+    `entropy`; tests give another.
     """
 
     def __init__(
         self,
         policy: Policy,
         entropy: "Callable[[memoryview], None]",
-        last_framed: int = -1,
-        last_indices: dict[str, int] | None = None,
-        since_tick: int = 0,
-        shift: int = 0,
+        outbox: "Any",
         noise_entropy: "Callable[[memoryview], None] | None" = None,
     ) -> None:
         self.policy = policy
-        self.shift = shift
-        self.last_framed = last_framed
+        self.shift = outbox.shift
+        self.last_framed = outbox.last_framed
         self._classifier = classifier_of(policy)
         self._draw = randomiser(policy.rows, *word_block(entropy))[0] if policy.symbols else None
         self._first = 0
         self._symbols = bytearray()
         draw = uniform_below(noise_entropy or entropy)
-        indices = last_indices or {}
-        self.counters = [Counter(window, draw, indices.get(window.name, -1), since_tick) for window in policy.windows]
+        self.counters = [
+            Counter(window, draw, outbox.indices.get(window.name, -1), outbox.since) for window in policy.windows
+        ]
 
     @property
     def memory(self) -> "tuple[bytes, Classifier]":

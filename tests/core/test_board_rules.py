@@ -199,7 +199,7 @@ def test_a_frame_that_waits_for_the_disk_comes_before_those_of_the_next_policy(
     outbox = module.Outbox(str(tmp_path / "outbox"), first)
 
     def stream(policy: Any, outbox: Any) -> Stream:
-        return Stream(policy, seeded(1), outbox.last_framed, {}, outbox.since, outbox.shift)
+        return Stream(policy, seeded(1), outbox)
 
     ticker = ticks.Ticker(first, clock, outbox, stream, lambda: 70)  # type: ignore[arg-type]
     while ticker._stream is None or len(ticker._stream._symbols) < first.frame_ticks - 1:
@@ -230,6 +230,7 @@ class JumpingMachine:
 
     def __init__(self) -> None:
         self.elapsed, self.offset = HOUR, 0
+        self.indices: dict[str, int] = {}
 
     def elapsed_us(self) -> int:
         return self.elapsed
@@ -258,7 +259,7 @@ def test_a_mean_outlasts_a_wall_clock_that_is_set_and_a_new_version(happens: str
     machine, states = JumpingMachine(), list[int | None]()
 
     def stream(policy: Any, outbox: Any) -> Stream:
-        stream = Stream(policy, seeded(1), outbox.last_framed, {}, outbox.since, outbox.shift)
+        stream = Stream(policy, seeded(1), outbox)
         tick = stream.tick
 
         def noted(number: int, reading: object) -> list[Any]:

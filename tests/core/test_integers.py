@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -144,7 +144,7 @@ def test_no_value_of_a_running_stream_is_a_float() -> None:
     with no_floats() as floats:
         policy = read_policy(compiled)
         check(policy, ((ratio_below(4.0), 0),))
-        stream = Stream(policy, entropy)
+        stream = Stream(policy, entropy, SimpleNamespace(last_framed=-1, indices={}, since=0, shift=0))
         frames = []
         for tick in range(60):
             frames += stream.close_gap(tick) + stream.tick(tick, generator.choice([None, 60, 80]))

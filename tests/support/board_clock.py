@@ -39,7 +39,7 @@ def main(first, second, not_before, folder, moves):
     clock, outbox = Clock(), Outbox(folder, policy)
 
     def stream(policy, outbox):
-        stream = Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
+        stream = Stream(policy, entropy, outbox)
         draw = stream.tick
 
         def tick(tick, reading):

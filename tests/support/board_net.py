@@ -50,12 +50,19 @@ class Noted:
         return state
 
 
+class Past:
+    """What an outbox says of the stream before."""
+
+    def __init__(self, before, shift, since):
+        self.last_framed, self.shift, self.since = -1 if before is None else before.last_framed, shift, since
+        counters = [] if before is None else before.counters
+        self.indices = {counter.window.name: counter.last_index for counter in counters}
+
+
 def life(policy, name, states, before, shift, since):
     """The stream from a start on, after the one before."""
     words, noise = (Source(f"{what} of {name} from {since}") for what in ("words", "noise"))
-    framed = -1 if before is None else before.last_framed
-    indices = {} if before is None else {counter.window.name: counter.last_index for counter in before.counters}
-    stream = Stream(policy, words.words, framed, indices, since, shift, noise_entropy=noise.noise)
+    stream = Stream(policy, words.words, Past(before, shift, since), noise.noise)
     stream._classifier = Noted(stream._classifier, states)
     return stream
 

@@ -51,7 +51,7 @@ class Life:
         anchored.follow()
 
         def stream(policy, outbox):
-            stream = Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
+            stream = Stream(policy, entropy, outbox)
             draw = stream.tick
 
             def tick(tick, reading):

@@ -57,7 +57,7 @@ class Board:
         entropy = system_entropy(image.BOARD)
 
         def stream(policy, outbox):
-            return Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
+            return Stream(policy, entropy, outbox)
 
         version = policies[0].version if policies else trusted.version
         self.following = Following(image, trusted, version, self._seconds, self._switch, self._idle, self._base, fleet)
