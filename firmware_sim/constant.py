@@ -235,36 +235,30 @@ def _stream_policy(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, 
     The draw for a state depends neither on the class nor on the discretiser. So joint chains, which name their streams,
     are replaced, and so is a running mean, which leaves its state while readings stay the same.
     """
-    clock = Clock(epoch_us=epoch_us, period_us=period_us)
-    update: dict[str, Any] = {"stream": name, "clock": clock, "valid_from": 0, "valid_until": None}
+    names, missing = policy.discretiser.states, policy.discretiser.missing
+    update: dict[str, Any] = {"stream": name, "valid_from": 0, "valid_until": None}
     if isinstance(policy.discretiser, Baseline):
-        names, missing = policy.discretiser.states, policy.discretiser.missing
-        update["discretiser"] = Categories(
-            categories={name: number for number, name in enumerate(names) if name != missing},
-            states=names,
-            missing=missing,
-        )
-    if isinstance(policy, Policy) and policy.chains.named_streams:
-        update["chains"] = BoundedChains(states=len(policy.discretiser.states), odds_ratio=1.0)
-        update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
+        categories = {label: number for number, label in enumerate(names) if label != missing}
+        update["discretiser"] = Categories(categories=categories, states=names, missing=missing)
     if not isinstance(policy, Policy):
-        update["clock"] = clock.model_copy(update={"period_us": max(period_us, _MIN_PERIOD_US)})
-        return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_MEASURE_TICKS)})
-    if policy.table is not None:
-        return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_FRAME_TICKS)})
-    tick_window = {"length": 1, "stride": 1, "start": 0, "states": EACH, "blocks": None}
-    windows = tuple(
-        window.model_copy(update={**tick_window, "name": f"w{number}-{copy}"})
-        for number, window in enumerate(policy.windows)
-        for copy in range(MAX_WINDOWS // len(policy.windows))
-    )
-    min_labels = 0 if name.startswith(_CHANGES) else _MIN_COUNTS
-    labels = tuple(map(str, range(max(min_labels, len(policy.discretiser.states)))))
-    update["discretiser"] = Categories(categories={label: int(label) for label in labels}, states=labels, missing=None)
-    update["chains"] = BoundedChains(states=len(labels), odds_ratio=1.0)
-    update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
-    update["clock"] = clock.model_copy(update={"period_us": period_us * len(windows) * len(labels)})
-    return policy.model_copy(update={**update, "windows": windows})
+        update["frame_ticks"], period_us = min(frame_ticks, MAX_MEASURE_TICKS), max(period_us, _MIN_PERIOD_US)
+    elif policy.table is not None:
+        update["frame_ticks"] = min(frame_ticks, MAX_FRAME_TICKS)
+    else:
+        tick_window = {"length": 1, "stride": 1, "start": 0, "states": EACH, "blocks": None}
+        update["windows"] = tuple(
+            window.model_copy(update={**tick_window, "name": f"w{number}-{copy}"})
+            for number, window in enumerate(policy.windows)
+            for copy in range(MAX_WINDOWS // len(policy.windows))
+        )
+        min_labels = 0 if name.startswith(_CHANGES) else _MIN_COUNTS
+        names = tuple(map(str, range(max(min_labels, len(names)))))
+        update["discretiser"] = Categories(categories={label: int(label) for label in names}, states=names)
+        period_us *= len(update["windows"]) * len(names)
+    if isinstance(policy, Policy) and (policy.table is None or policy.chains.named_streams):
+        update["chains"] = BoundedChains(states=len(names), odds_ratio=1.0)
+        update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
+    return policy.model_copy(update={**update, "clock": Clock(epoch_us=epoch_us, period_us=period_us)})
 
 
 def _write_configuration(folder: Path, streams: dict[str, AnyPolicy], outputs: Outputs, broker: Broker) -> Path:

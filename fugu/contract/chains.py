@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
@@ -19,7 +19,7 @@ from fugu.core.leakage import exp_up, worst_odds
 from fugu.core.policy import BINARY, JOINT
 from fugu.core.policy import Policy as CorePolicy
 
-__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "JointChains", "odds_ratio", "two_steps"]
+__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "JointChains", "check_sum", "odds_ratio", "two_steps"]
 
 _SUM_TOLERANCE = 1e-9
 _ODDS_TOLERANCE = 1e-9
@@ -382,10 +382,10 @@ def two_steps(transition: Rows, shows: Sequence[tuple[int, ...]]) -> Rows:
     ValueError: the matrix is not square and row-stochastic, or a state can follow two states that show different ones.
     """
     _check_stochastic(transition, allow_zeros=True)
-    for y, column in enumerate(zip(*transition, strict=True)):
+    columns = list(zip(*transition, strict=True))
+    for y, column in enumerate(columns):
         if len({shows[x] for x, p in enumerate(column) if p > 0.0}) > 1:
             raise ValueError(f"state {y} can follow states that show different ones: it does not tell the tick before")
-    columns = list(zip(*transition, strict=True))
     square = [[math.fsum(map(operator.mul, row, column)) for column in columns] for row in transition]
     return tuple(tuple(p / math.fsum(row) for p in row) for row in square)
 
@@ -396,5 +396,11 @@ def _check_stochastic(transition: tuple[tuple[float, ...], ...], *, allow_zeros:
             raise ValueError(f"transition row {x} has {len(row)} entries, not {len(transition)}")
         if not all(p > 0.0 or (allow_zeros and p == 0.0) for p in row):
             raise ValueError(f"transition row {x} has an entry that is {'negative' if allow_zeros else 'not positive'}")
-        if abs(math.fsum(row) - 1.0) > _SUM_TOLERANCE:
-            raise ValueError(f"transition row {x} sums to {math.fsum(row):.12g}, not 1")
+        check_sum(row, f"transition row {x}")
+
+
+def check_sum(probabilities: Iterable[float], name: str) -> None:
+    """Refuse probabilities whose sum is not 1 within 1e-9, by a ValueError."""
+    total = math.fsum(probabilities)
+    if abs(total - 1.0) > _SUM_TOLERANCE:
+        raise ValueError(f"{name} sums to {total:.12g}, not 1")

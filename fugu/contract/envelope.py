@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self, get
 
 import msgpack
 
-from fugu.contract.errors import FrameError, Reason
+from fugu.contract.errors import RangeError
 from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, check_size, unpack_payload
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Envelope(Message):
 
     def _check_consistency(self) -> None:
         if len({signature.key for signature in self.signatures}) != len(self.signatures):
-            raise FrameError("an envelope with two signatures of one key", Reason.OUT_OF_RANGE)
+            raise RangeError("an envelope with two signatures of one key")
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:

@@ -13,7 +13,9 @@ __all__ = [
     "FrameError",
     "FuguError",
     "GuaranteeError",
+    "LengthError",
     "PolicyError",
+    "RangeError",
     "Reason",
     "RefusedError",
     "StatusCode",
@@ -119,6 +121,14 @@ class TopicError(FuguError, reason=Reason.TOPIC):
 
 class FrameError(FuguError, reason=Reason.MALFORMED):
     """A payload is no valid message; the reason says what is wrong."""
+
+
+class RangeError(FrameError, reason=Reason.OUT_OF_RANGE):
+    """A value of a message is not one that its field may have, or contradicts another value."""
+
+
+class LengthError(FrameError, reason=Reason.WRONG_LENGTH):
+    """A part of a message is too long or too short."""
 
 
 class TrustError(FuguError, reason=Reason.MALFORMED):

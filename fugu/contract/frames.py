@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 import msgpack
 
-from fugu.contract.errors import FrameError, Reason, StatusCode
+from fugu.contract.errors import LengthError, RangeError, StatusCode
 from fugu.contract.message import (
     Binary,
     Field,
@@ -75,7 +75,7 @@ class _Choice(FieldType):
         if type(value) is not int or value not in self.numbers:
             integer(value, self.numbers[0], self.numbers[-1], name)
             *first_numbers, last = map(str, self.numbers)
-            raise FrameError(f"{name} {value} is not {', '.join(first_numbers)} or {last}", Reason.OUT_OF_RANGE)
+            raise RangeError(f"{name} {value} is not {', '.join(first_numbers)} or {last}")
 
     def schema(self) -> Schema:
         return {"type": "integer", "enum": list(self.numbers)}
@@ -143,7 +143,7 @@ class SymbolFrame(Message):
         if self.padding + len(self.symbols) > MAX_FRAME_TICKS:
             integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
         if self.symbols.translate(None, _SYMBOLS_OF_BITS[self.bits]):
-            raise FrameError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits", Reason.OUT_OF_RANGE)
+            raise RangeError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits")
         check_ticks(self.previous, self.first, self.last, self.shift)
 
     @property
@@ -168,7 +168,7 @@ class SymbolFrame(Message):
         binary(packed, size, size, "symbols")
         symbols = b"".join(map(_symbols_of_bytes(bits).__getitem__, packed))
         if any(symbols[count:]):
-            raise FrameError("the padding of a frame holds symbols", Reason.OUT_OF_RANGE)
+            raise RangeError("the padding of a frame holds symbols")
         return cls(version, previous, first, symbols[:count], padding, bits, shift)
 
 
@@ -181,7 +181,7 @@ class Gap(Message):
 
     def _check_consistency(self) -> None:
         if self.after >= self.through:
-            raise FrameError(f"gap from {self.after} to {self.through} is empty", Reason.OUT_OF_RANGE)
+            raise RangeError(f"gap from {self.after} to {self.through} is empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class Committed(Message):
 
     def _check_consistency(self) -> None:
         if len(self.tag) not in (0, _TAG_BYTES):
-            raise FrameError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}", Reason.WRONG_LENGTH)
+            raise LengthError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}")
 
     def with_tag(self, key: bytes, fleet: str, device: str) -> Self:
         """Return the message with its tag under a key of 32 bytes."""
@@ -274,11 +274,11 @@ def _tag(key: bytes, fleet: str, device: str, message: Committed) -> bytes:
 def check_ticks(previous: int, first: int, last: int, shift: int) -> None:
     """Refuse a frame whose ticks contradict one another."""
     if previous >= first:
-        raise FrameError(f"previous tick {previous} is not before the first tick {first}", Reason.OUT_OF_RANGE)
+        raise RangeError(f"previous tick {previous} is not before the first tick {first}")
     if shift > first:
-        raise FrameError(f"shift {shift} is above the first tick {first}", Reason.OUT_OF_RANGE)
+        raise RangeError(f"shift {shift} is above the first tick {first}")
     if last > MAX_TICK:
-        raise FrameError(f"last tick {last} is above {MAX_TICK}", Reason.OUT_OF_RANGE)
+        raise RangeError(f"last tick {last} is above {MAX_TICK}")
 
 
 def symbol_bits(symbols: int) -> int:
@@ -342,9 +342,7 @@ class WindowFrame(Message):
         if self.observed > self.length:
             integer(self.observed, 1, self.length, "observed")
         if self.previous >= self.index:
-            raise FrameError(
-                f"previous index {self.previous} is not before the index {self.index}", Reason.OUT_OF_RANGE
-            )
+            raise RangeError(f"previous index {self.previous} is not before the index {self.index}")
         check_ticks(-1, self.first, self.last, self.shift)
 
     @property

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, get_args
 import msgpack
 
 from fugu.contract.envelope import signed_bytes
-from fugu.contract.errors import FrameError, Reason
+from fugu.contract.errors import LengthError, RangeError
 from fugu.contract.frames import MAX_COUNTS, MAX_TICK, MAX_WINDOW_TICKS, TICK, WINDOW_NAME_PATTERN, PolicyVersion
 from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, check_size, integer
 from fugu.contract.topics import NAME_PATTERN
@@ -126,9 +126,9 @@ class Report(Message):
 
     def _check_consistency(self) -> None:
         if self.previous >= self.number:
-            raise FrameError(f"previous {self.previous} is not before the number {self.number}", Reason.OUT_OF_RANGE)
+            raise RangeError(f"previous {self.previous} is not before the number {self.number}")
         if not len(self.parts) == MASK_BYTES * len(self.observed) == MASK_BYTES * self.sealed.count:
-            raise FrameError("not as many parts as masks and numbers of ticks", Reason.WRONG_LENGTH)
+            raise LengthError("not as many parts as masks and numbers of ticks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class OpeningAnswer(Message):
 
     def _check_consistency(self) -> None:
         if bool(self.sums) == bool(self.reason) or len(self.sums) % MASK_BYTES:
-            raise FrameError("an answer has either sums of 8 bytes or a reason", Reason.WRONG_LENGTH)
+            raise LengthError("an answer has either sums of 8 bytes or a reason")
 
     @property
     def members(self) -> list[int]:

@@ -30,7 +30,7 @@ from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fugu.contract._document import refusal
-from fugu.contract.errors import FrameError, Reason, refuse_unprintable
+from fugu.contract.errors import FrameError, LengthError, refuse_unprintable
 from fugu.contract.message import Schema, check_size, check_type
 from fugu.contract.sentences import instant_text, read_instant, unix_us
 
@@ -144,7 +144,7 @@ class JsonMessage:
         labels = cls.read_labels(fields)
         for name, column in cls.columns.items():
             if name != column and name in fields:
-                raise FrameError(f"{name}: is no key of this", Reason.WRONG_LENGTH)
+                raise LengthError(f"{name}: is no key of this")
             if get_origin(_fields(cls)[name].annotation) is dict:
                 keys = [key for key in fields if key.startswith(f"{column}_")]
                 fields[name] = {key[len(column) + 1 :]: fields.pop(key) for key in keys}
@@ -205,7 +205,7 @@ def _description(cls: type[JsonMessage], name: str) -> Schema:
 
 def _refuse_missing(name: str, fields: Mapping[str, Any]) -> None:
     if name not in fields:
-        raise FrameError(f"{name[:80]}: is missing", Reason.WRONG_LENGTH)
+        raise LengthError(f"{name[:80]}: is missing")
 
 
 def _refuse_constant(_text: str) -> None:

@@ -4,7 +4,7 @@ import struct
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
-from fugu.contract.errors import FrameError, Reason
+from fugu.contract.errors import LengthError, RangeError
 from fugu.contract.frames import First, PolicyVersion, Previous, Shift, SymbolFrame, WindowFrame, check_ticks
 from fugu.contract.message import (
     Binary,
@@ -117,11 +117,11 @@ class MeasureFrame(Message):
         form = _record(dimensions)
         binary(body, form.size, MAX_MEASURE_TICKS * form.size, "points")
         if len(body) % form.size:
-            raise FrameError("the points of a frame end in the middle of one", Reason.WRONG_LENGTH)
+            raise LengthError("the points of a frame end in the middle of one")
         ticks = len(body) // form.size
         integer(count, 1, ticks, "count")
         if any(body[count * form.size :]):
-            raise FrameError("the padding of a frame holds points", Reason.OUT_OF_RANGE)
+            raise RangeError("the padding of a frame holds points")
         released = tuple(Released(table, tuple(point)) for table, *point in form.iter_unpack(body[: count * form.size]))
         return cls(version, previous, first, dimensions, released, ticks - count, shift)
 

@@ -6,7 +6,6 @@ keep the promise, because the device checks each table against the policy.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Literal, Self
@@ -14,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fugu.contract._document import Document, Printable
+from fugu.contract.chains import check_sum
 from fugu.contract.errors import FrameError, GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.losses import Adversary
@@ -38,7 +38,6 @@ __all__ = [
 MAX_TABLES = 16
 MAX_CYCLE = 1 << 24
 MAX_CHANGES = 48
-_SUM_TOLERANCE = 1e-9
 
 Coordinate = Annotated[int, Field(gt=-COORDINATE_LIMIT, lt=COORDINATE_LIMIT)]
 Step = tuple[Annotated[int, Field(ge=0, lt=MAX_MEASURED_STATES)], Annotated[float, Field(gt=0.0, le=1.0)]]
@@ -177,10 +176,8 @@ class MeasurePolicy(PolicyHeader):
                 successors = [y for y, _ in row]
                 if len(set(successors)) != len(successors) or not all(y < chain_states for y in successors):
                     raise ValueError(f"transition row {state} names a state twice, or one that does not exist")
-                if abs(math.fsum(p for _, p in row) - 1.0) > _SUM_TOLERANCE:
-                    raise ValueError(f"transition row {state} sums to {math.fsum(p for _, p in row):.12g}, not 1")
-        if abs(math.fsum(self.initial) - 1.0) > _SUM_TOLERANCE:
-            raise ValueError(f"initial sums to {math.fsum(self.initial):.12g}, not 1")
+                check_sum((p for _, p in row), f"transition row {state}")
+        check_sum(self.initial, "initial")
         try:
             measure_tables = self.measure_tables
         except FrameError as error:

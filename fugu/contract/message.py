@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import msgpack
 
-from fugu.contract.errors import FrameError, Reason
+from fugu.contract.errors import FrameError, LengthError, RangeError, Reason
 
 __all__ = [
     "Binary",
@@ -99,9 +99,9 @@ class Text(FieldType):
     def check(self, value: Any, name: str) -> None:
         length(check_type(value, str, name, "a string"), self.low, self.high, name)
         if self.pattern and not self._form.fullmatch(value):
-            raise FrameError(f"{name} is not of the form {self.pattern}", Reason.OUT_OF_RANGE)
+            raise RangeError(f"{name} is not of the form {self.pattern}")
         if not value.isprintable():
-            raise FrameError(f"{name} is not printable", Reason.OUT_OF_RANGE)
+            raise RangeError(f"{name} is not printable")
 
     def schema(self) -> Schema:
         schema: Schema = {"type": "string", "minLength": self.low, "maxLength": self.high}
@@ -118,7 +118,7 @@ class Word(FieldType):
     def check(self, value: Any, name: str) -> None:
         check_type(value, str, name, "a string")
         if value not in self.words:
-            raise FrameError(f"{name} is none of {', '.join(self.words)}", Reason.OUT_OF_RANGE)
+            raise RangeError(f"{name} is none of {', '.join(self.words)}")
 
     def read(self, value: Any, name: str) -> str:
         self.check(value, name)
@@ -171,7 +171,7 @@ class Many(FieldType):
         if self.ordered and isinstance(self.element_type, Word):
             indices = [self.element_type.words.index(word) for word in value]
             if indices != sorted(set(indices)):
-                raise FrameError(f"{name} are not in order, or one is there twice", Reason.OUT_OF_RANGE)
+                raise RangeError(f"{name} are not in order, or one is there twice")
 
     def read(self, value: Any, name: str) -> tuple[Any, ...]:
         check_type(value, list, name, "an array")
@@ -308,7 +308,7 @@ def checked_row(value: Any, count: int, name: str) -> list[Any]:
     """Return a decoded array; FrameError unless it is an array of `count` fields."""
     fields: list[Any] = check_type(value, list, name, "an array")
     if len(fields) != count:
-        raise FrameError(f"{name} has {len(fields)} fields, not {count}", Reason.WRONG_LENGTH)
+        raise LengthError(f"{name} has {len(fields)} fields, not {count}")
     return fields
 
 
@@ -351,19 +351,19 @@ def integer(value: Any, low: int, high: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise FrameError(f"{name} is {type(value).__name__}, not an integer", Reason.WRONG_TYPE)
     if not low <= value <= high:
-        raise FrameError(f"{name} {value} is not in {low}..{high}", Reason.OUT_OF_RANGE)
+        raise RangeError(f"{name} {value} is not in {low}..{high}")
 
 
 def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str) -> None:
     """Refuse a length outside low..high."""
     if not low <= len(value) <= high:
-        raise FrameError(f"{name} has length {len(value)}, not {low}..{high}", Reason.WRONG_LENGTH)
+        raise LengthError(f"{name} has length {len(value)}, not {low}..{high}")
 
 
 def check_size(payload: bytes, max_bytes: int, subject: str) -> None:
     """Refuse a payload of more than `max_bytes` bytes; `subject` is its name in the error."""
     if len(payload) > max_bytes:
-        raise FrameError(f"{subject} of {len(payload)} bytes; at most {max_bytes} are allowed", Reason.WRONG_LENGTH)
+        raise LengthError(f"{subject} of {len(payload)} bytes; at most {max_bytes} are allowed")
 
 
 def binary(value: Any, low: int, high: int, name: str) -> None:

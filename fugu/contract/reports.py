@@ -16,7 +16,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from pydantic.dataclasses import dataclass
 
 from fugu.contract._document import FORMAT_NAME
-from fugu.contract.errors import FrameError, Reason
+from fugu.contract.errors import LengthError, RangeError
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN, WindowFrame
 from fugu.contract.json_message import DISTINCT, PRINTABLE, JsonMessage, Label, Numbers, Time, read_object
 from fugu.contract.losses import Adversary
@@ -54,7 +54,7 @@ __all__ = [
 def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
     """Refuse values that do not each lie in their own interval."""
     if not all(first <= value <= last for first, value, last in zip(low, values, high, strict=True)):
-        raise FrameError("a value is not inside its interval", Reason.OUT_OF_RANGE)
+        raise RangeError("a value is not inside its interval")
 
 
 CONFIDENCE: Final = 0.95
@@ -122,9 +122,9 @@ class StateEstimate(JsonMessage):
     def __post_init__(self) -> None:
         _check_times(self.since, self.time)
         if self.state not in self.shares:
-            raise FrameError("state is none of those that have a share", Reason.OUT_OF_RANGE)
+            raise RangeError("state is none of those that have a share")
         if abs(sum(self.shares.values()) - 1.0) > _SLACK:
-            raise FrameError(f"shares sum to {sum(self.shares.values())}", Reason.OUT_OF_RANGE)
+            raise RangeError(f"shares sum to {sum(self.shares.values())}")
 
 
 _LAG = Annotated[StrictInt, Field(ge=1, le=MAX_FRAME_TICKS), "The number of later ticks whose points were used."]
@@ -162,7 +162,7 @@ class PlaceEstimate(JsonMessage):
 
     def __post_init__(self) -> None:
         if self.semi_minor > self.semi_major:
-            raise FrameError("semi_minor is above semi_major", Reason.OUT_OF_RANGE)
+            raise RangeError("semi_minor is above semi_major")
 
 
 @dataclass(frozen=True)
@@ -285,15 +285,15 @@ class WindowCount(JsonMessage):
             return blocks
         labels = () if "value" in fields else fields.get("states")
         if isinstance(labels, list) and len(labels) == 1:
-            raise FrameError("one number is called value, without the name of a state", Reason.WRONG_LENGTH)
+            raise LengthError("one number is called value, without the name of a state")
         return labels
 
     def __post_init__(self) -> None:
         _check_times(self.since, self.time)
         if self.blocks and len(self.values) != len(self.blocks):
-            raise FrameError(f"{len(self.values)} values of {len(self.blocks)} blocks", Reason.WRONG_LENGTH)
+            raise LengthError(f"{len(self.values)} values of {len(self.blocks)} blocks")
         if not self.blocks and len(self.values) not in (1, len(self.states)):
-            raise FrameError(f"{len(self.values)} values beside {len(self.states)} states", Reason.WRONG_LENGTH)
+            raise LengthError(f"{len(self.values)} values beside {len(self.states)} states")
         _check_intervals(self.values, self.low, self.high)
 
 
@@ -310,7 +310,7 @@ def decode_estimate(payload: bytes) -> Estimate:
 
 def _check_times(since: datetime, time: datetime) -> None:
     if unix_us(since) > unix_us(time):
-        raise FrameError("since is after time", Reason.OUT_OF_RANGE)
+        raise RangeError("since is after time")
 
 
 Noise = Literal["discrete-laplace", "device-windows", "mixed"]
@@ -413,11 +413,11 @@ class ReleaseFrame(JsonMessage):
             length(getattr(self, name), count, count, name)
         _check_intervals(self.values, self.low, self.high)
         if str(Fraction(self.scale)) != self.scale:
-            raise FrameError(f"scale {self.scale} is not in lowest terms", Reason.OUT_OF_RANGE)
+            raise RangeError(f"scale {self.scale} is not in lowest terms")
         if unix_us(self.since) >= unix_us(self.time):
-            raise FrameError("since is not before time", Reason.OUT_OF_RANGE)
+            raise RangeError("since is not before time")
         if self.unit != self.asked.unit:
-            raise FrameError(f"unit is not {self.asked.unit}", Reason.OUT_OF_RANGE)
+            raise RangeError(f"unit is not {self.asked.unit}")
 
     @property
     def asked(self) -> Query:
@@ -492,7 +492,7 @@ class Health(JsonMessage):
     def __post_init__(self) -> None:
         codes = [alarm.code for alarm in self.alarms]
         if codes != sorted(set(codes), key=list(AlarmCode).index):
-            raise FrameError("alarms are not in their order, or one is there twice", Reason.OUT_OF_RANGE)
+            raise RangeError("alarms are not in their order, or one is there twice")
 
     def flat(self) -> dict[str, Any]:
         """Return the fields of the object; of a gateway that has gone, only that it is not online."""
