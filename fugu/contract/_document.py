@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from difflib import get_close_matches
-from typing import Annotated, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 
 import msgpack
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from fugu.contract.errors import FrameError, PolicyError, Reason, refuse_unprintable
+from fugu.contract.errors import FrameError, FuguError, PolicyError, Reason, refuse_unprintable
 
 __all__ = [
     "FORMAT_NAME",
@@ -37,6 +37,17 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     binary: ClassVar[tuple[str, ...]] = ()
     """Fields with lists of texts of hexadecimal digits; each text is written as bytes."""
+
+    @model_validator(mode="after")
+    def _check_document(self) -> Self:
+        try:
+            self._check_consistency()
+        except FuguError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def _check_consistency(self) -> None:
+        """Refuse fields that contradict one another, by a ValueError or an error of this project."""
 
 
 class DocumentFile(Document):

@@ -6,9 +6,9 @@ import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fugu.contract.class_of_chains import Box, ClassOfChains, Ratios, Rows, Shown
 from fugu.contract.errors import GuaranteeError
@@ -33,17 +33,15 @@ class BinaryChains(ClassOfChains):
         r: Lowest and highest Pr(next state 0 given state 1), inside (0, 1).
     """
 
-    form: ClassVar[int] = BINARY
+    form = BINARY
     kind: Literal["binary"] = "binary"
     q: tuple[float, float]
     r: tuple[float, float]
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         for name, (low, high) in (("q", self.q), ("r", self.r)):
             if not 0.0 < low <= high < 1.0:
                 raise ValueError(f"{name} must be an interval [low, high] strictly inside (0, 1), got [{low}, {high}]")
-        return self
 
     @property
     def states(self) -> int:
@@ -157,16 +155,14 @@ class BoundedChains(_ByOdds):
     odds_ratio: Annotated[float, Field(ge=1.0)]
     transition: tuple[tuple[float, ...], ...] | None = None
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         if self.transition is None:
-            return self
+            return
         if len(self.transition) != self.states:
             raise ValueError(f"transition has {len(self.transition)} rows, not {self.states}")
         actual = odds_ratio(self.transition)
         if actual > self.odds_ratio * (1.0 + _ODDS_TOLERANCE):
             raise ValueError(f"transition has odds ratio {actual:.12g}, above the {self.odds_ratio:.12g} of its class")
-        return self
 
     @property
     def words(self) -> str:
@@ -196,7 +192,7 @@ class JointChains(_ByOdds):
         transition: A typical member; used for estimation only, never for privacy. Without it `steps` is 1.
     """
 
-    form: ClassVar[int] = JOINT
+    form = JOINT
     kind: Literal["joint"] = "joint"
     streams: Annotated[tuple[Shown, ...], Field(min_length=1, max_length=8)]
     period_us: Annotated[int, Field(ge=100)]
@@ -205,8 +201,7 @@ class JointChains(_ByOdds):
     steps: Annotated[int, Field(ge=1, le=2)] = 1
     transition: tuple[tuple[float, ...], ...] | None = None
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         names = [stream.name for stream in self.streams]
         if len(set(names)) != len(names) or len({"/" in name for name in names}) != 1:
             raise ValueError("streams must have different names, all with their device or all without")
@@ -220,7 +215,6 @@ class JointChains(_ByOdds):
         if self.transition is not None:
             step = self.transition if self.steps == 1 else two_steps(self.transition, self.shows)
             BoundedChains(states=self.states, odds_ratio=self.odds_ratio, transition=step)
-        return self
 
     @property
     def states(self) -> int:

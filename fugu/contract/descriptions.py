@@ -8,13 +8,13 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from fugu.contract._document import FORMAT_NAME, Document, Printable, refusal
 from fugu.contract.chains import ChainClass
 from fugu.contract.dating import Dated, dates_of
 from fugu.contract.discretisers import Cells, Label
-from fugu.contract.errors import FrameError, RangeError
+from fugu.contract.errors import RangeError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.groups import SharedWindow
 from fugu.contract.history import UNCHANGED, History
@@ -265,17 +265,12 @@ class DescribedVersion(Document):
     does_not_protect: Sentence
     useful_for: UsefulFor | None
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
-        try:
-            read_instant(self.epoch)
-        except FrameError as error:
-            raise ValueError(str(error)) from None
+    def _check_consistency(self) -> None:
+        read_instant(self.epoch)
         if len(set(self.states)) != len(self.states):
             raise ValueError("two states have the same name")
         if self.table is not None and (len(self.table) != len(self.states) or len(set(map(len, self.table))) != 1):
             raise ValueError("table does not have a row of one length for each state")
-        return self
 
     @property
     def epoch_us(self) -> int:
@@ -324,8 +319,8 @@ class Description(DescribedVersion):
         except ValidationError as error:
             raise refusal(error, "description") from None
 
-    @model_validator(mode="after")
-    def _one_stream(self) -> Self:
+    def _check_consistency(self) -> None:
+        super()._check_consistency()
         if any(
             (version.fleet, version.device, version.stream) != (self.fleet, self.device, self.stream)
             for version in self.others
@@ -333,7 +328,6 @@ class Description(DescribedVersion):
             raise ValueError("another version is of another stream")
         if len({self.version, *(version.version for version in self.others)}) != 1 + len(self.others):
             raise ValueError("a version is described twice")
-        return self
 
 
 def describe(

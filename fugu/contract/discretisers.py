@@ -8,9 +8,9 @@ reading.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fugu.contract._document import Document, Printable
 
@@ -39,12 +39,10 @@ class Thresholds(Document):
     hysteresis_ticks: int = Field(default=10, ge=0, le=2**32)
     missing: Label | None = None
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         _check_edges(self)
         if any(self.hysteresis * 2 >= high - low for low, high in pairwise(self.edges)):
             raise ValueError("hysteresis must be less than half the distance of neighbouring edges")
-        return self
 
     @property
     def remembers(self) -> bool:
@@ -78,14 +76,12 @@ class Baseline(Document):
     states: tuple[Label, ...] = ("below", "above")
     missing: Label | None = None
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         _check_edges(self)
         if self.lowest >= self.highest:
             raise ValueError("lowest must be less than highest")
         if self.compare == "multiple" and (self.lowest < 0.0 or self.edges[0] <= 0.0):
             raise ValueError("multiples of the mean need a range from 0 or more, and edges above 0")
-        return self
 
 
 class Categories(Document):
@@ -101,12 +97,10 @@ class Categories(Document):
     states: tuple[Label, ...] = Field(min_length=2, max_length=MAX_STATES)
     missing: Label | None = None
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         if not all(0 <= state < len(self.states) for state in self.categories.values()):
             raise ValueError("a category maps to a state that has no name")
         _check_names(self, len(self.states), "")
-        return self
 
 
 class Cells(Document):
@@ -130,12 +124,10 @@ class Cells(Document):
     states: tuple[Label, ...] = Field(min_length=2, max_length=MAX_STATES)
     missing: Label | None = None
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         _check_names(self, len(self.cells), f"{len(self.cells)} cells make")
         if len(set(self.cells)) != len(self.cells):
             raise ValueError("two states have the same cell")
-        return self
 
 
 Discretiser = Annotated[Thresholds | Baseline | Categories | Cells, Field(discriminator="kind")]

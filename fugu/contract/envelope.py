@@ -8,7 +8,7 @@ its helper, and count for no role of a fleet. A device signs a `report` in the s
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
 import msgpack
 
@@ -35,9 +35,9 @@ __all__ = [
 
 
 Kind = Literal["root", "policy", "table", "time", "stop", "statement", "group", "opening-key", "answer"]
-ROOTS_SCHEMA: Final = 12
-MAX_ENVELOPE_BYTES: Final = 1 << 21
-MAX_ROOTS: Final = 256
+ROOTS_SCHEMA = 12
+MAX_ENVELOPE_BYTES = 1 << 21
+MAX_ROOTS = 256
 _MAX_SIGNATURES = 16
 _DOMAIN = b"fugu-edge/2/"
 _KEY_BYTES = 32
@@ -59,7 +59,7 @@ class Signature(Message):
 class Envelope(Message):
     """A signed payload of some kind."""
 
-    SCHEMA: ClassVar[int] = 10
+    SCHEMA = 10
 
     kind: Annotated[Kind, Word(get_args(Kind)), "What the payload is; says which role has to sign it."]
     payload: Annotated[bytes, Binary(1, MAX_ENVELOPE_BYTES), "The bytes that are signed."]

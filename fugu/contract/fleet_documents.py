@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from fractions import Fraction
 from itertools import zip_longest
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from fugu.contract._document import Document, DocumentFile, first_problem, read_document, write_document
 from fugu.contract.compiled import read_policy
@@ -69,13 +69,11 @@ class Role(Document):
     keys: tuple[Hex32, ...] = Field(min_length=1, max_length=16)
     threshold: int = Field(ge=1, le=16)
 
-    @model_validator(mode="after")
-    def _check_threshold(self) -> Self:
+    def _check_consistency(self) -> None:
         if len(set(self.keys)) != len(self.keys):
             raise ValueError("a role names a key twice")
         if self.threshold > len(self.keys):
             raise ValueError(f"a threshold of {self.threshold} with {len(self.keys)} keys can never be met")
-        return self
 
     @property
     def names(self) -> set[bytes]:
@@ -99,8 +97,7 @@ class RootDocument(Document):
     policy: Role
     gateway: Role
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         for name, public_key in self.keys.items():
             if key_name(bytes.fromhex(public_key)).hex() != name:
                 raise ValueError(f"key {name} is not the one of its name")
@@ -109,7 +106,6 @@ class RootDocument(Document):
             raise ValueError("a key is in two roles")
         if set(roles) != set(self.keys):
             raise ValueError("every key has one role, and every key of a role is there")
-        return self
 
     @property
     def public_keys(self) -> dict[bytes, bytes]:
@@ -124,11 +120,9 @@ class Address(Document):
     group: Name | None = None
     everyone: Literal[True] | None = None
 
-    @model_validator(mode="after")
-    def _check_address(self) -> Self:
+    def _check_consistency(self) -> None:
         if sum(field is not None for field in (self.device, self.group, self.everyone)) != 1:
             raise ValueError("a document is for a device, a group or everyone: give exactly one")
-        return self
 
     def reaches(self, device: str, groups: tuple[str, ...]) -> bool:
         """True if the document is for a device in some groups."""
@@ -155,7 +149,7 @@ class PolicyDocument(Document):
         boards: the policies as microcontrollers run them; empty if the document is for no microcontroller.
     """
 
-    binary: ClassVar[tuple[str, ...]] = ("compiled", "boards")
+    binary = ("compiled", "boards")
     document: Literal["policy"] = "policy"
     fleet: Name
     version: Version
@@ -167,15 +161,13 @@ class PolicyDocument(Document):
     compiled: tuple[Compiled, ...] = Field(default=(), max_length=64)
     boards: tuple[Compiled, ...] = Field(default=(), max_length=64)
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         if self.valid_until is not None and self.valid_until <= self.valid_from:
             raise ValueError("valid_until is not after valid_from")
         for policy in self.policies:
             for field in INSERTED:
                 if field in policy:
                     raise ValueError(f"a policy of a document does not say its {field} again")
-        return self
 
     def for_device(self, device: str) -> tuple[AnyPolicy, ...]:
         """Return the policies of a device; PolicyError if one is malformed, or two are for one stream."""
@@ -242,7 +234,7 @@ class Enrolment(DocumentFile):
             digits. None if the gateway does not know the device.
     """
 
-    remedy: ClassVar[str] = "enrol the device anew"
+    remedy = "enrol the device anew"
     fleet: Name
     device: Name
     root: Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 16)]

@@ -8,7 +8,7 @@ import hmac
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, Self
 
 import msgpack
 
@@ -81,12 +81,12 @@ class _Choice(FieldType):
         return {"type": "integer", "enum": list(self.numbers)}
 
 
-MAX_FRAME_TICKS: Final = 4096
-MAX_TICK: Final = 2**53
+MAX_FRAME_TICKS = 4096
+MAX_TICK = 2**53
 """Ticks stay exact in every language's numbers."""
-MAX_WINDOW_NAME: Final = 32
-MAX_STREAMS: Final = 64
-MAX_GAPS: Final = 32
+MAX_WINDOW_NAME = 32
+MAX_STREAMS = 64
+MAX_GAPS = 32
 _TAG_BYTES = 32
 SYMBOL_BITS = (1, 2, 4, 8)
 _SYMBOLS_OF_BITS = {bits: bytes(range(1 << bits)) for bits in SYMBOL_BITS}
@@ -115,8 +115,8 @@ Shift = Annotated[
 class SymbolFrame(Message):
     """Randomised symbols of consecutive ticks, one byte a symbol; packed on the wire."""
 
-    SCHEMA: ClassVar[int] = 1
-    LAYOUT: ClassVar[tuple[str | Field, ...]] = (
+    SCHEMA = 1
+    LAYOUT = (
         *("policy_version", "shift", "previous", "first", "bits"),
         Field("count", _COUNT, "Symbols: every tick from `first` on has one."),
         *("padding", "symbols"),
@@ -199,8 +199,8 @@ class StreamCommit(Message):
 class Committed(Message):
     """The gateway's watermark for a device."""
 
-    SCHEMA: ClassVar[int] = 2
-    LAYOUT: ClassVar[tuple[str | Field, ...]] = ("counter", "tag", "streams")
+    SCHEMA = 2
+    LAYOUT = ("counter", "tag", "streams")
 
     streams: Annotated[
         tuple[StreamCommit, ...],
@@ -240,7 +240,7 @@ class StreamStatus(Message):
 class Status(Message):
     """A device's status: its birth and state while it is online, its last will when it is not."""
 
-    SCHEMA: ClassVar[int] = 3
+    SCHEMA = 3
 
     online: Annotated[bool, Flag(), "False in the last will, and after a farewell."]
     agent_version: Annotated[str, Text(1, 64), "Of the program."]
@@ -292,11 +292,11 @@ def _symbols_of_bytes(bits: int) -> list[bytes]:
     return [bytes(symbols) for symbols in product(range(1 << bits), repeat=8 // bits)]
 
 
-WINDOW_NAME_PATTERN: Final = f"^[A-Za-z0-9_-]{{1,{MAX_WINDOW_NAME}}}$"
-MAX_WINDOW_TICKS: Final = 2**31
-MAX_ANSWERS: Final = 50_000
+WINDOW_NAME_PATTERN = f"^[A-Za-z0-9_-]{{1,{MAX_WINDOW_NAME}}}$"
+MAX_WINDOW_TICKS = 2**31
+MAX_ANSWERS = 50_000
 """Windows that a helper remembers as answered; each until its key is gone: two days, a window and the deadline."""
-MAX_COUNTS: Final = 255
+MAX_COUNTS = 255
 
 
 def sequence_name(stream: str, window: str) -> str:
@@ -308,10 +308,8 @@ def sequence_name(stream: str, window: str) -> str:
 class WindowFrame(Message):
     """The noisy counts of one window."""
 
-    SCHEMA: ClassVar[int] = 5
-    LAYOUT: ClassVar[tuple[str | Field, ...]] = (
-        *("policy_version", "shift", "window", "previous", "index", "first", "length", "observed", "counts"),
-    )
+    SCHEMA = 5
+    LAYOUT = (*("policy_version", "shift", "window", "previous", "index", "first", "length", "observed", "counts"),)
 
     policy_version: PolicyVersion
     window: Annotated[str, Text(1, MAX_WINDOW_NAME, WINDOW_NAME_PATTERN), "Which of the policy's windows."]
@@ -359,16 +357,16 @@ class WindowFrame(Message):
         )
 
 
-JUDGED_BYTES: Final = 8
-MAX_REASON: Final = 32
-MAX_DETAIL: Final = 200
+JUDGED_BYTES = 8
+MAX_REASON = 32
+MAX_DETAIL = 200
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyStatus(Message):
     """The policy document in force, and the newest verdict."""
 
-    SCHEMA: ClassVar[int] = 11
+    SCHEMA = 11
 
     version: Annotated[int, Integer(0, 2**32 - 1), "Of the document in force; 0: none."]
     judged: Annotated[

@@ -16,7 +16,7 @@ could guess the count after some thousand tries. The header is also HPKE's `info
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 import msgpack
 
@@ -45,11 +45,11 @@ __all__ = [
     "unpack_numbers",
 ]
 
-MASK_BYTES: Final = 8
+MASK_BYTES = 8
 """Of a mask, a part and a sum: an integer mod 2^64, the highest byte first."""
-MAX_PAGE_BYTES: Final = 1 << 16
-MAX_REPORTS: Final = 1 << 16
-OPENING_KEY_BYTES: Final = 1184 + 32
+MAX_PAGE_BYTES = 1 << 16
+MAX_REPORTS = 1 << 16
+OPENING_KEY_BYTES = 1184 + 32
 """An ML-KEM-768 public key, then one of X25519."""
 _ENCAPSULATED = 1088 + 32
 _TAG = 16
@@ -101,7 +101,7 @@ class SealedMasks(Message):
 class Report(Message):
     """A device's share in the sum of a window; its size depends on names and on the number of parts only."""
 
-    SCHEMA: ClassVar[int] = 13
+    SCHEMA = 13
 
     policy_version: PolicyVersion
     window: GroupName
@@ -135,7 +135,7 @@ class Report(Message):
 class OpeningKey(Message):
     """The key that devices encrypt to; its other half is in the memory of one process only."""
 
-    SCHEMA: ClassVar[int] = 14
+    SCHEMA = 14
 
     fleet: Fleet
     group: GroupName
@@ -156,7 +156,7 @@ class OpeningKey(Message):
 class OpeningRequest(Message):
     """A page of the one set of devices whose sum the site asks for."""
 
-    SCHEMA: ClassVar[int] = 15
+    SCHEMA = 15
 
     document: Digest
     number: Number
@@ -188,7 +188,7 @@ NoSum = Literal["", "too-few", "key-gone", "not-mine"]
 class OpeningAnswer(Message):
     """The sum of the masks of one set, or why there is none; the only answer for this window, sent again unchanged."""
 
-    SCHEMA: ClassVar[int] = 16
+    SCHEMA = 16
 
     fleet: Fleet
     group: GroupName

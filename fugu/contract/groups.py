@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from fugu.contract._document import Document, Printable, read_document, write_document
 from fugu.contract.errors import PolicyError, Reason, TrustError
@@ -84,8 +84,7 @@ class GroupDocument(Document):
     deadline: int = Field(ge=1, le=86_400)
     valid_from: int = Field(default=0, ge=0, le=2**53)
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         if re.search("-[0-9]+$", self.name):
             raise ValueError("a group's name does not end in - and digits: the sums of a group's blocks are called so")
         if len(set(self.states)) != len(self.states):
@@ -98,7 +97,6 @@ class GroupDocument(Document):
             raise ValueError("windows so short that a helper cannot remember all that it has answered: take 10 seconds")
         if self.blocks is not None and self.length * self.period_us != _DAY_US:
             raise ValueError("blocks of a day are for windows of a day")
-        return self
 
     @property
     def payload(self) -> bytes:
@@ -215,13 +213,8 @@ class SharedWindow(Document):
     group: GroupDocument
     signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
-    @model_validator(mode="after")
-    def _check_signature(self) -> Self:
-        try:
-            GroupDocument.read(self.envelope)
-        except (TrustError, PolicyError) as error:
-            raise ValueError(str(error)) from None
-        return self
+    def _check_consistency(self) -> None:
+        GroupDocument.read(self.envelope)
 
     @classmethod
     def of(cls, envelope: Envelope) -> Self:

@@ -2,7 +2,7 @@
 
 import struct
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from fugu.contract.errors import LengthError, RangeError
 from fugu.contract.frames import First, PolicyVersion, Previous, Shift, SymbolFrame, WindowFrame, check_ticks
@@ -22,7 +22,7 @@ from fugu.contract.message import (
 
 __all__ = ["MAX_MEASURE_TICKS", "AnyFrame", "MeasureFrame", "Point", "Released"]
 
-MAX_MEASURE_TICKS: Final = 1024
+MAX_MEASURE_TICKS = 1024
 _DIMENSIONS = Integer(1, 3)
 _TABLE = Integer(0, 2**32 - 1)
 _COORDINATE = Integer(-(2**31), 2**31 - 1)
@@ -71,8 +71,8 @@ _HEADER = struct.Struct(">BBBIBqBqBqBBBHBI")
 class MeasureFrame(Message):
     """Released points of consecutive ticks."""
 
-    SCHEMA: ClassVar[int] = 7
-    LAYOUT: ClassVar[tuple[str | Field, ...]] = (
+    SCHEMA = 7
+    LAYOUT = (
         *("policy_version", "shift", "previous", "first", "dimensions"),
         Field("count", Integer(1, MAX_MEASURE_TICKS), "Points: every tick from `first` on has one."),
         Field(

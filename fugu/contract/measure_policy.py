@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fugu.contract._document import Document, Printable
 from fugu.contract.chains import check_sum
@@ -155,8 +155,8 @@ class MeasurePolicy(PolicyHeader):
     fallback: EncodedTable
     tables: tuple[EncodedTable, ...] = Field(default=(), max_length=MAX_TABLES)
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
+        super()._check_consistency()
         states = len(self.coordinates)
         chain_states = len(self.shows) or states
         state_counts = (len(self.discretiser.states), states, len(self.transition), len(self.initial))
@@ -186,7 +186,6 @@ class MeasurePolicy(PolicyHeader):
             raise ValueError("the fallback has number 0, and the other tables 1, 2, ... in order")
         if any(table.policy_version != self.version for table in measure_tables):
             raise ValueError("a table is for another version of the policy")
-        return self
 
     @cached_property
     def measure_tables(self) -> tuple[TimedTable, ...]:

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import cached_property, reduce
 from itertools import pairwise
 from operator import or_
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from fugu.contract.errors import FrameError, RangeError
 from fugu.contract.frames import MAX_TICK, TICK, PolicyVersion
@@ -342,8 +342,8 @@ class _Body(FieldType):
 class TimedTable(Message):
     """Noise around points, with the ticks for which it may be used."""
 
-    SCHEMA: ClassVar[int] = 8
-    LAYOUT: ClassVar[tuple[str | Field, ...]] = (
+    SCHEMA = 8
+    LAYOUT = (
         *(
             "policy_version",
             "number",

@@ -270,17 +270,17 @@ def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None
     if len(states) < 2:
         raise GuaranteeError("a table for one possible state protects nothing: only the fallback may be used then")
     bound = floor_exp(measurement.epsilon)
+    if len(noise.points[0] if isinstance(noise, NoiseTable) else noise.low) != len(measurement.coordinates[0]):
+        raise GuaranteeError("the table's points have other dimensions than the policy's measurements")
     if isinstance(noise, NoiseTable):
         if noise.states != measurement.states:
             raise GuaranteeError(f"the table has {noise.states} states, the policy {measurement.states}")
         protects_all, protects = _table_test(measurement, noise, states, bound)
     else:
         protects_all, protects = _hull_test(measurement, noise, states, bound)
-    if len(noise.points[0] if isinstance(noise, NoiseTable) else noise.low) != len(measurement.coordinates[0]):
-        raise GuaranteeError("the table's points have other dimensions than the policy's measurements")
-    if not constraint and not protects_all:
-        raise GuaranteeError("a fallback table has to protect every pair of states")
     if not protects_all:
+        if not constraint:
+            raise GuaranteeError("a fallback table has to protect every pair of states")
         _check_pairs(measurement, states, constraint, protects)
     for state in members(all_states & ~constraint) if constraint else ():
         if (partners := _too_few_partners(measurement, state, states, protects)) is not None:
@@ -353,8 +353,6 @@ def _hull_test(measurement: Measurement, noise: StaircaseNoise, states: list[int
     if hull.ratio.denominator << RATIO_BITS > bound * hull.ratio.numerator:
         raise GuaranteeError("the steps of the staircase are higher than e^epsilon")
     centres = measurement.centres(noise.likely)
-    if len(hull.vertices[0]) != len(measurement.coordinates[0]):
-        raise GuaranteeError("the table's points have other dimensions than the policy's measurements")
     if not all(hull.spans(_difference(point, centres[0])) for point in centres):
         raise GuaranteeError("the hull is flat: points would reveal for certain where the state is")
     facets = hull.facets()[: len(hull.vertices) // 2]  # the others are their negatives

@@ -219,7 +219,7 @@ class Message:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         hints = cls.__annotations__
-        if any(isinstance(hint, str) and not hint.startswith("ClassVar") for hint in hints.values()):
+        if any(isinstance(hint, str) for hint in hints.values()):
             raise TypeError(f"{cls.__module__} declares messages: it cannot postpone annotations")
         cls.fields = tuple(Field(n, *hint.__metadata__) for n, hint in hints.items() if hasattr(hint, "__metadata__"))
         cls._checks = tuple((field.name, field.type.check) for field in cls.fields)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationError, model_validator
+from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
 from fugu.contract._document import Document, DocumentFile, first_problem
@@ -58,7 +58,7 @@ class PolicyHeader(DocumentFile):
         useful_for: the question that the plan of the policy found it useful for; none if it did not compare.
     """
 
-    remedy: ClassVar[str] = "make the policy anew with fugu plan"
+    remedy = "make the policy anew with fugu plan"
     kind: str
     fleet: Name
     device: Name
@@ -72,13 +72,11 @@ class PolicyHeader(DocumentFile):
     missing_share: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     useful_for: UsefulFor | None = None
 
-    @model_validator(mode="after")
-    def _check_header(self) -> Self:
+    def _check_consistency(self) -> None:
         if self.valid_until is not None and self.valid_until <= self.valid_from:
             raise ValueError("valid_until is not after valid_from")
         if self.device in RESERVED_DEVICES:
             raise ValueError(f"{', '.join(sorted(RESERVED_DEVICES))} are reserved: no device is called so")
-        return self
 
     @property
     def _unused_fields(self) -> set[str]:
@@ -144,8 +142,8 @@ class Policy(PolicyHeader):
     sums: tuple[SharedWindow, ...] = Field(default=(), max_length=MAX_WINDOWS)
     windows_guarantee: Guarantee | None = None
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
+        super()._check_consistency()
         if self.table is None and not self.counted:
             raise ValueError("there is neither a table nor a window: give at least one of them")
         if self.table is None and self.frame_ticks != 1:
@@ -169,7 +167,6 @@ class Policy(PolicyHeader):
         total += sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
         if total > _MAX_OPEN_COUNTS:
             raise ValueError(f"the windows under way would hold {total} counts; at most {_MAX_OPEN_COUNTS} are allowed")
-        return self
 
     @property
     def window_rate(self) -> Fraction:

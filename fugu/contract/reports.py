@@ -10,7 +10,7 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from pydantic.dataclasses import dataclass
@@ -57,9 +57,9 @@ def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequen
         raise RangeError("a value is not inside its interval")
 
 
-CONFIDENCE: Final = 0.95
+CONFIDENCE = 0.95
 """The confidence of the intervals of estimates and counts."""
-_SLACK: Final = 1e-3
+_SLACK = 1e-3
 _Probability = Annotated[StrictFloat, Field(ge=0, le=1 + _SLACK)]
 _Tick = Annotated[StrictInt, Field(ge=0, le=MAX_TICK)]
 _Positive = Annotated[StrictFloat, Field(gt=0)]
@@ -90,8 +90,8 @@ Protection = Annotated[
     "The least number of possible states that any one was hidden among, itself included; 1: one was "
     "exposed, 0: nothing was released.",
 ]
-_INTERVALS: Final = {"values": "value", "low": "low", "high": "high"}
-_SMOOTHED: Final = (
+_INTERVALS = {"values": "value", "low": "low", "high": "high"}
+_SMOOTHED = (
     "Ticks whose `lag` later points are complete with this message; each is told once, unless a late frame changes it."
 )
 
@@ -100,7 +100,7 @@ _SMOOTHED: Final = (
 class StateEstimate(JsonMessage):
     """The states of consecutive ticks, by all that the gateway knows."""
 
-    constants: ClassVar[tuple[str, ...]] = ("unit",)
+    constants = ("unit",)
     columns: ClassVar[Mapping[str, str]] = {"shares": "share"}
 
     time: Annotated[Time, "Of the newest tick."]
@@ -186,7 +186,7 @@ class SmoothedValue(JsonMessage):
 class ValueEstimate(JsonMessage):
     """The measurement of a tick, 1 to 3 numbers, estimated when its point came."""
 
-    columns: ClassVar[Mapping[str, str]] = _INTERVALS
+    columns = _INTERVALS
 
     time: _TickTime
     tick: _TickNumber
@@ -209,8 +209,8 @@ class ValueEstimate(JsonMessage):
 class WindowCount(JsonMessage):
     """The noisy counts of a window, counted by a device."""
 
-    constants: ClassVar[tuple[str, ...]] = ("unit",)
-    columns: ClassVar[Mapping[str, str]] = _INTERVALS
+    constants = ("unit",)
+    columns = _INTERVALS
 
     time: Annotated[Time, "End of the window."]
     since: Annotated[Time, "Its beginning."]
@@ -322,8 +322,8 @@ _MAX_DEVICES = 2**32 - 1
 class ReleaseFrame(JsonMessage):
     """A statistic of a window of one or many devices, with noise."""
 
-    constants: ClassVar[tuple[str, ...]] = ("noisy",)
-    columns: ClassVar[Mapping[str, str]] = _INTERVALS | {"standard_errors": "standard_error"}
+    constants = ("noisy",)
+    columns = _INTERVALS | {"standard_errors": "standard_error"}
 
     time: Annotated[Time, "End of the window."]
     since: Annotated[Time, "Its beginning."]
@@ -474,8 +474,8 @@ class HealthAlarm(JsonMessage):
 class Health(JsonMessage):
     """State of a gateway."""
 
-    MOST: ClassVar[int] = 38 << 10
-    constants: ClassVar[tuple[str, ...]] = ("format",)
+    MOST = 38 << 10
+    constants = ("format",)
 
     format: Literal["fugu/2"] = field(default=FORMAT_NAME, kw_only=True)
     online: Annotated[StrictBool, "False is the last will: nothing else is known then."]

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from fugu.contract._document import Document, Printable
 from fugu.contract.errors import GuaranteeError
@@ -66,14 +66,12 @@ class Blocks(Document):
     seconds: int = Field(ge=900, le=_DAY)
     offsets: Annotated[tuple[tuple[int, _Offset], ...], Field(min_length=1, max_length=64)]
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         if _DAY % self.seconds:
             raise ValueError(f"blocks of {self.seconds} seconds do not fill a day")
         moments = [moment for moment, _ in self.offsets]
         if moments != sorted(set(moments)):
             raise ValueError("the transitions of a time zone do not increase")
-        return self
 
 
 class Asking(Document):
@@ -114,15 +112,13 @@ class Window(Asking):
     scale: Annotated[str, Field(pattern=_SCALE_PATTERN)]
     mechanism: Composing = "chain"
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         if self.states == EACH and self.blocks is not None:
             raise ValueError("a window is a histogram or has blocks, not several")
         if self.overlap > MAX_OVERLAP:
             raise ValueError(f"{self.overlap} windows would share a tick; at most {MAX_OVERLAP} may")
         if str(Fraction(self.scale)) != self.scale:
             raise ValueError(f"scale {self.scale} is not in lowest terms; write {Fraction(self.scale)}")
-        return self
 
     @property
     def overlap(self) -> int:

@@ -301,14 +301,15 @@ def _judge_policy(envelope: Envelope, image: "Any", state: TrustState, now: int)
     names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled", "boards")
     fields = _read_fields("policy", envelope.payload, names)
     version, begin, end, to = fields["version"], fields["valid_from"], fields["valid_until"], fields["to"]
-    is_well_formed = _is_integer(begin, 0, _MOST_TIME) and (end is None or _is_integer(end, begin + 1, _MOST_TIME))
-    is_well_formed = is_well_formed and fields["on_expiry"] in ("hold", "stop") and isinstance(to, dict)
     boards = fields["boards"]
-    if (
-        not is_well_formed
-        or len([name for name in to if to[name] is not None]) != 1
-        or not isinstance(boards, list)
-        or not all(isinstance(policy, bytes) for policy in boards)
+    if not (
+        _is_integer(begin, 0, _MOST_TIME)
+        and (end is None or _is_integer(end, begin + 1, _MOST_TIME))
+        and fields["on_expiry"] in ("hold", "stop")
+        and isinstance(to, dict)
+        and len([name for name in to if to[name] is not None]) == 1
+        and isinstance(boards, list)
+        and all(isinstance(policy, bytes) for policy in boards)
     ):
         raise RefusedError("malformed", "a signed policy document is malformed")
     is_addressed = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS

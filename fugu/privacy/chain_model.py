@@ -30,7 +30,7 @@ import math
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from fugu.chains.arrays import Floats
 from fugu.contract._document import Document, first_problem
@@ -171,8 +171,7 @@ class ChainModel(ModelFile):
     more: LikelihoodRatio
     warning: str
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         size, streams = len(self.shows), len(self.streams)
         if len(self.counts) != size or any(len(row) != size for row in self.counts):
             raise ValueError(f"counts need {size} rows of {size} numbers")
@@ -192,7 +191,6 @@ class ChainModel(ModelFile):
         check_class(self.chains, self.refused, size)
         if self.chains is not None and self.stretches is None:
             raise ValueError("stretches are null, and there is a class")
-        return self
 
     @property
     def transition(self) -> Floats:

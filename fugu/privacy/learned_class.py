@@ -40,10 +40,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import combinations, permutations, product
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy import special
 
 from fugu.chains.arrays import Floats, Ints
@@ -107,15 +107,13 @@ class LearnedModel(ModelFile):
             f"It covers stretches of {lengths[0]} to {lengths[-1]} ticks, as far as the symbols tell"
         )
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         for matrix in (self.transition, self.low, self.high):
             if len(matrix) != self.states or any(len(row) != self.states for row in matrix):
                 raise ValueError(f"every matrix needs {self.states} rows of {self.states} numbers")
         if len(self.discretiser.states) != self.states:
             raise ValueError(f"the discretiser has {len(self.discretiser.states)} states, not {self.states}")
         check_class(self.chains, self.refused, self.states)
-        return self
 
 
 _SHARE = 0.02

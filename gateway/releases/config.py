@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError
 
 from fugu.contract._document import Document, first_problem
 from fugu.contract.dating import SLACK, with_slack
@@ -122,8 +122,7 @@ class Scheduled(Document):
     per_device: bool = False
     confidence: float = Field(default=0.95, gt=0.0, le=0.999)
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         self._check_alone()
         if self.mechanism not in ALONE and (self.scale is None) == (self.share is None):
             raise ValueError(f"release {self.name} needs either scale or share")
@@ -141,7 +140,6 @@ class Scheduled(Document):
             raise ValueError(f"release {self.name}: a histogram names no states, and any other query names some")
         if len(set(self.states)) != len(self.states):
             raise ValueError(f"release {self.name} names a state twice")
-        return self
 
     def _check_alone(self) -> None:
         """Refuse several windows, or a scale, for a mechanism that does not compose, and `once` for one that does."""
@@ -180,8 +178,7 @@ class ReleaseConfig(Document):
     audiences: dict[Name, Audience] = Field(default={})
     releases: tuple[Scheduled, ...] = ()
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         if SITE in self.audiences:
             raise ValueError("audience site sees the symbols: it has no epsilon of its own")
         for name, audience in self.audiences.items():
@@ -212,7 +209,6 @@ class ReleaseConfig(Document):
                 )
         if len({release.name for release in self.releases}) != len(self.releases):
             raise ValueError("two releases have the same name")
-        return self
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -248,11 +244,9 @@ class Reader(Document):
         """The most that the account may be told, in the form of a promise."""
         return Promise(self.epsilon, self.adversary, self.seconds)
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Self:
+    def _check_consistency(self) -> None:
         if SITE in self.audiences:
             raise ValueError("an account of the site reads symbols, and belongs to no other audience")
-        return self
 
     def check(
         self,
