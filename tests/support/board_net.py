@@ -51,7 +51,7 @@ class Noted:
 
 
 class Past:
-    """What an outbox says of the stream before."""
+    """The outbox of the stream before, as far as a stream reads it."""
 
     def __init__(self, before, shift, since):
         self.last_framed, self.shift, self.since = -1 if before is None else before.last_framed, shift, since
