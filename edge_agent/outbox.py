@@ -36,7 +36,6 @@ from edge_agent.device_clock import Anchor
 from edge_agent.plan import StreamPlan
 from edge_agent.policy_history import HISTORY_SCHEMA, DrawnTicks
 from edge_agent.stored_frames import FRAMES_SCHEMA, Keeping, StoredFrames
-from fugu.contract.compiled import SharedSum
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import SymbolFrame, sequence_name
 from fugu.contract.group_frames import Report
@@ -342,7 +341,7 @@ class Outbox:
         with self._commit():
             self._store_window(key, report.number, lambda previous: replace(report, previous=previous).encode())
 
-    def register_window(self, stream: str, window: Window | SharedSum) -> int:
+    def register_window(self, stream: str, window: Window) -> int:
         """Register a window. Return the last index ever committed, or -1.
 
         Raises OutboxError if the window's ticks have changed.

@@ -263,7 +263,7 @@ class StreamSums:
         for sum_ in self._sums:
             self._helpers.note_key_tick(sum_.plan.name, tick)
             window_number = max(sum_.plan.at(self._next_wall - 1) + 1, sum_.last_window + 1, 0)
-            first_tick = sum_.plan.begin(window_number)
+            first_tick = sum_.plan.first(window_number)
             lead_ticks = min(sum_.plan.length, -(-_AHEAD_US // sum_.plan.period_us))
             is_due = first_tick - self._next_wall <= lead_ticks and sum_.asked_window < window_number
             if is_due and self._helpers.has_key(sum_.plan, first_tick + self._shift):
@@ -273,7 +273,7 @@ class StreamSums:
 
     def _take_masks(self, sum_: _Sum, window_number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
         """Take the masks of a window, unless it has begun."""
-        if sum_.plan.begin(window_number) >= self._next_wall:
+        if sum_.plan.first(window_number) >= self._next_wall:
             counts = [(sum_.shares.draw(self._bits) - mask) % _WORD for mask in masks]
             sum_.next = _Count(window_number, counts, sealed)
 

@@ -8,8 +8,6 @@ and points. A policy of points has only its times and its discretiser here; its 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -52,12 +50,11 @@ class AgentWindow(Window):
         return ticks_done < self.length and 4 * ticks_done // self.length > 4 * (ticks_done - 1) // self.length
 
 
-@dataclass(frozen=True, slots=True)
-class SharedSum:
+class SharedSum(AgentWindow):
     """A sum over homes, as in `fugu.contract.groups.GroupDocument`: what this home counts, and its share of the noise.
 
     Window n has the wall ticks start + n * length .. + length - 1. `places` has for each state 0 if it counts, else
-    `NONE`.
+    `NONE`. Each count has a share of its own.
 
     Attributes:
         digest: of the group's document.
@@ -66,18 +63,11 @@ class SharedSum:
         deadline: seconds after the end of a window within which its report is useful.
     """
 
-    name: str
     digest: bytes
     helper: bytes
-    start: int
-    length: int
     noise: int
     honest: int
     deadline: int
-    places: Sequence[int]
-    blocks: DayBlocks | None
-    epoch_us: int
-    period_us: int
 
     @property
     def rate(self) -> tuple[int, int]:
@@ -85,23 +75,9 @@ class SharedSum:
         return rate_up(self.noise, self.honest), 1 << UNIT
 
     @property
-    def counts(self) -> int:
-        """The number of counts of a window, each with a share of its own."""
-        return 1 if self.blocks is None else DAY // self.blocks.seconds
-
-    @property
-    def stride(self) -> int:
-        """Ticks from the beginning of one window to that of the next."""
-        return self.length
-
-    @property
     def deadline_ticks(self) -> int:
         """The deadline in ticks, rounded up."""
         return -(-self.deadline * 1_000_000 // self.period_us)
-
-    def begin(self, number: int) -> int:
-        """Return the first wall tick of a window."""
-        return self.start + number * self.length
 
     def at(self, wall_tick: int) -> int:
         """Return the number of the window of a wall tick, which is below 0 before the first window."""
@@ -177,15 +153,18 @@ class _Reader(compiled.PolicyReader):
         return len(policy.sums)
 
     def _sum(self, policy: AgentPolicy) -> SharedSum:
-        name, digest, helper = self.name(32), self.take(32), self.take(32)
-        start, length = self.number(8, 0, 1 << 53), self.number(4, 1, 1 << 31)
-        noise, honest, deadline = self.number(4, 1, (1 << 32) - 1), self.number(2, 1, 10_000), self.number(4, 1, DAY)
-        places = self.take(policy.states)
-        if set(places) != {0, NONE}:
+        window = SharedSum()
+        window.name, window.digest, window.helper = self.name(32), self.take(32), self.take(32)
+        window.start, window.length = self.number(8, 0, 1 << 53), self.number(4, 1, 1 << 31)
+        window.noise, window.honest = self.number(4, 1, (1 << 32) - 1), self.number(2, 1, 10_000)
+        window.deadline, window.places = self.number(4, 1, DAY), self.take(policy.states)
+        if set(window.places) != {0, NONE}:
             raise PolicyError("a sum that counts no state, or all")
-        blocks = self._blocks() if self.number(1, 0, 1) else None
-        clock = policy.epoch_us, policy.period_us
-        return SharedSum(name, digest, helper, start, length, noise, honest, deadline, places, blocks, *clock)
+        window.stride, window.counts = window.length, 1
+        window.epoch_us, window.period_us = policy.epoch_us, policy.period_us
+        if self.number(1, 0, 1):
+            self.other_query(BLOCKS, window, policy)
+        return window
 
     def _blocks(self) -> DayBlocks:
         seconds = self.number(4, 900, DAY)

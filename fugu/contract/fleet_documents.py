@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
 from fractions import Fraction
 from itertools import zip_longest
 from typing import Annotated, Any, Literal
@@ -364,6 +363,4 @@ def _comparable(value: Any) -> Any:
     """Convert a compiled policy, or a part of it, to values that can be compared."""
     if isinstance(value, list | tuple):
         return [_comparable(part) for part in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: _comparable(part) for name, part in asdict(value).items()}
     return {name: _comparable(part) for name, part in vars(value).items()} if hasattr(value, "__dict__") else value
