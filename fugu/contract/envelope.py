@@ -7,13 +7,12 @@ its helper, and count for no role of a fleet. A device signs a `report` in the s
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
 import msgpack
 
 from fugu.contract.errors import RangeError
-from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, check_size, unpack_payload
+from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, check_size, frozen, unpack_payload
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -47,7 +46,7 @@ _DIGITS, _BLOCK = 30, 5
 _DIGITS_DOMAIN = b"fugu-edge/2/digits\0"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature(Message):
     """The name of a key, and its signature."""
 
@@ -55,7 +54,7 @@ class Signature(Message):
     signature: Annotated[bytes, Binary(_SIGNATURE_BYTES, _SIGNATURE_BYTES), "Ed25519."]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Envelope(Message):
     """A signed payload of some kind."""
 

@@ -5,7 +5,7 @@ Its name in a `committed` message is `{stream}/{window}`, and window indices sta
 """
 
 import hmac
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Annotated, Any, Self
@@ -27,6 +27,7 @@ from fugu.contract.message import (
     Word,
     binary,
     checked_row,
+    frozen,
     integer,
     unpack_payload,
 )
@@ -111,7 +112,7 @@ Shift = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SymbolFrame(Message):
     """Randomised symbols of consecutive ticks, one byte a symbol; packed on the wire."""
 
@@ -172,7 +173,7 @@ class SymbolFrame(Message):
         return cls(version, previous, first, symbols[:count], padding, bits, shift)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gap(Message):
     """Ticks `after` < t <= `through` that the gateway misses."""
 
@@ -184,7 +185,7 @@ class Gap(Message):
             raise RangeError(f"gap from {self.after} to {self.through} is empty")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamCommit(Message):
     """The durable part of a stream, or of one of its windows, with window indices in the place of ticks."""
 
@@ -195,7 +196,7 @@ class StreamCommit(Message):
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Committed(Message):
     """The gateway's watermark for a device."""
 
@@ -227,7 +228,7 @@ class Committed(Message):
         return hmac.compare_digest(self.tag, _tag(key, fleet, device, self))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamStatus(Message):
     """A stream in a device's status."""
 
@@ -236,7 +237,7 @@ class StreamStatus(Message):
     next_tick: Annotated[int, TICK, "The next that will be drawn for."]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Status(Message):
     """A device's status: its birth and state while it is online, its last will when it is not."""
 
@@ -304,7 +305,7 @@ def sequence_name(stream: str, window: str) -> str:
     return f"{stream}/{window}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowFrame(Message):
     """The noisy counts of one window."""
 
@@ -362,7 +363,7 @@ MAX_REASON = 32
 MAX_DETAIL = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyStatus(Message):
     """The policy document in force, and the newest verdict."""
 

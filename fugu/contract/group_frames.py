@@ -15,7 +15,6 @@ could guess the count after some thousand tries. The header is also HPKE's `info
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, Self, get_args
 
 import msgpack
@@ -23,7 +22,7 @@ import msgpack
 from fugu.contract.envelope import signed_bytes
 from fugu.contract.errors import LengthError, RangeError
 from fugu.contract.frames import MAX_COUNTS, MAX_TICK, MAX_WINDOW_TICKS, TICK, WINDOW_NAME_PATTERN, PolicyVersion
-from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, check_size, integer
+from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, check_size, frozen, integer
 from fugu.contract.topics import NAME_PATTERN
 
 __all__ = [
@@ -65,7 +64,7 @@ Number = Annotated[
 GroupName = Annotated[str, Text(1, 32, WINDOW_NAME_PATTERN), "Of the group."]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SealedMasks(Message):
     """The masks of a window, one for each number that it counts, for the helper alone; signed by the device."""
 
@@ -97,7 +96,7 @@ class SealedMasks(Message):
         return (len(self.ciphertext) - _ENCAPSULATED - _TAG) // MASK_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report(Message):
     """A device's share in the sum of a window; its size depends on names and on the number of parts only."""
 
@@ -131,7 +130,7 @@ class Report(Message):
             raise LengthError("not as many parts as masks and numbers of ticks")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpeningKey(Message):
     """The key that devices encrypt to; its other half is in the memory of one process only."""
 
@@ -152,7 +151,7 @@ class OpeningKey(Message):
         return hashlib.sha256(self.key).digest()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpeningRequest(Message):
     """A page of the one set of devices whose sum the site asks for."""
 
@@ -177,14 +176,14 @@ class OpeningRequest(Message):
     def decode(cls, payload: bytes) -> Self:
         """Parse a page; errors as for any message."""
         check_size(payload, MAX_PAGE_BYTES, "a page of a request")
-        return super(OpeningRequest, cls).decode(payload)
+        return super().decode(payload)
 
 
 NoSum = Literal["", "too-few", "key-gone", "not-mine"]
 """Why there is no sum, ever: too few members in the set; too few whose key is there still; no such document."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpeningAnswer(Message):
     """The sum of the masks of one set, or why there is none; the only answer for this window, sent again unchanged."""
 

@@ -1,7 +1,6 @@
 """Frames of measured streams, schema 7: released points."""
 
 import struct
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
 from fugu.contract.errors import LengthError, RangeError
@@ -15,6 +14,7 @@ from fugu.contract.message import (
     Schema,
     binary,
     checked_row,
+    frozen,
     integer,
     length,
     unpack_payload,
@@ -67,7 +67,7 @@ class _Points(FieldType):
 _HEADER = struct.Struct(">BBBIBqBqBqBBBHBI")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasureFrame(Message):
     """Released points of consecutive ticks."""
 

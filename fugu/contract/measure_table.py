@@ -35,6 +35,7 @@ from fugu.contract.message import (
     Message,
     Schema,
     binary,
+    frozen,
     integer,
     length,
     read_row,
@@ -338,7 +339,7 @@ class _Body(FieldType):
         return {"oneOf": [row_schema("NoiseTable", _TABLE_OF_POINTS), row_schema("StaircaseNoise", _STAIRCASE)]}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimedTable(Message):
     """Noise around points, with the ticks for which it may be used."""
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import msgpack
 
@@ -33,6 +34,7 @@ __all__ = [
     "check_size",
     "check_type",
     "checked_row",
+    "frozen",
     "integer",
     "length",
     "payload_schema",
@@ -43,6 +45,7 @@ __all__ = [
 
 
 Schema = dict[str, Any]
+_Message = TypeVar("_Message", bound="Message")
 
 
 class FieldType:
@@ -196,7 +199,7 @@ class Field(NamedTuple):
 
 
 class Message:
-    """Base of msgpack messages and their parts; subclasses are frozen dataclasses with annotated fields.
+    """Base of msgpack messages and their parts; subclasses are `frozen` and annotate their fields.
 
     Attributes:
         SCHEMA: the number of the schema; parts of messages have none.
@@ -267,6 +270,12 @@ class Message:
     def schema(cls) -> Schema:
         """Return the JSON Schema of the payload's two msgpack values."""
         return payload_schema(cls.SCHEMA, cls.wire)
+
+
+@dataclass_transform(frozen_default=True)
+def frozen(message: type[_Message]) -> type[_Message]:
+    """Make a frozen dataclass with slots of a message's class."""
+    return dataclass(frozen=True, slots=True)(message)
 
 
 class Row(FieldType):
