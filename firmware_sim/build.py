@@ -204,14 +204,11 @@ def _check_pins(enrolment: Enrolment, policy: AnyPolicy) -> None:
 
 def compile_modules(folder: Path, omitted_names: Sequence[str] = ()) -> list[Path]:
     """Compile the modules of a board, without `omitted_names`, into a folder. Return the files."""
-    files = []
-    for name, source in modules().items():
-        if name in omitted_names:
-            continue
-        files.append(folder / f"{name}.mpy")
-        files[-1].parent.mkdir(parents=True, exist_ok=True)
-        compile_module(source, files[-1])
-    return files
+    sources = {folder / f"{name}.mpy": source for name, source in modules().items() if name not in omitted_names}
+    for file, source in sources.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        compile_module(source, file)
+    return list(sources)
 
 
 def compile_module(source: Path, file: Path) -> None:

@@ -51,7 +51,9 @@ class DayBlocks:
         Clocks that are set forward bring the next day's block nearer; clocks that are set back repeat a block. If
         ticks do not have the same local times every day, the block's first and last time may hold one tick more.
         """
-        span, changes = (length - 1) * period_us, self._clock_jumps()
+        pairs = pairwise(self.offsets)
+        span = (length - 1) * period_us
+        changes = [(time, offset - former) for (_, former), (time, offset) in pairs if offset != former]
         shifts = (DAY, *(jump for _, jump in changes))
         drift, max_ticks = any(seconds * _MICROSECONDS % period_us for seconds in shifts), 0
         for first in range(len(changes) + 1):
@@ -63,10 +65,6 @@ class DayBlocks:
             ticks += sum(self._max_ticks(min(-jump, self.seconds), period_us) for jump in jumps if jump < 0)
             max_ticks = max(max_ticks, ticks)
         return min(max_ticks + drift, length)
-
-    def _clock_jumps(self) -> list[tuple[int, int]]:
-        """Return the times at which clocks are set, and by how many seconds forward."""
-        return [(time, offset - former) for (_, former), (time, offset) in pairwise(self.offsets) if offset != former]
 
     @staticmethod
     def _max_ticks(seconds: int, period_us: int) -> int:

@@ -161,14 +161,14 @@ def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False)
 
 
 class _Run(NamedTuple):
-    """A run of `min_ticks` to `max_ticks` ticks with one bound on their ratios; None stands for no bound."""
+    """A run of `min_ticks` to `max_ticks` ticks, perhaps infinitely many, with one bound on their ratios, or None."""
 
     ratios: Ratios | None
     min_ticks: int
-    max_ticks: int | None
+    max_ticks: Decimal
 
 
-_UNKNOWN = _Run(None, 0, None)
+_UNKNOWN = _Run(None, 0, _INFINITE)
 
 
 def _merged_runs(runs: Iterable[_Run]) -> list[_Run]:
@@ -177,10 +177,7 @@ def _merged_runs(runs: Iterable[_Run]) -> list[_Run]:
     for run in runs:
         previous = merged[-1] if merged else None
         if previous is not None and previous.ratios is not None and previous.ratios == run.ratios:
-            max_ticks = (
-                None if previous.max_ticks is None or run.max_ticks is None else previous.max_ticks + run.max_ticks
-            )
-            merged[-1] = _Run(run.ratios, previous.min_ticks + run.min_ticks, max_ticks)
+            merged[-1] = _Run(run.ratios, previous.min_ticks + run.min_ticks, previous.max_ticks + run.max_ticks)
         else:
             merged.append(run)
     return merged
@@ -235,8 +232,10 @@ class _Promise:
 
     def _run(self, span: Span) -> _Run:
         """Make a run of a span."""
-        ticks = None if span.first is None or span.last is None else span.last - span.first + 1
-        return _Run(self._ratios(span), ticks if ticks and span.version else 0, ticks)
+        if span.first is None or span.last is None:
+            return _Run(self._ratios(span), 0, _INFINITE)
+        ticks = span.last - span.first + 1
+        return _Run(self._ratios(span), ticks if span.version else 0, Decimal(ticks))
 
     def _interval(
         self, spans: Sequence[Span], later_spans: Sequence[Span], past_runs: Sequence[_Run], future_runs: Sequence[_Run]
@@ -287,7 +286,7 @@ class _Promise:
         sides = (cache(partial(self._decay, excess)) for excess in (past, future))
         return [_Sum(limit, *sides)]
 
-    def _decay(self, excess: Decimal, ticks: int) -> Decimal:
+    def _decay(self, excess: Decimal, ticks: int | Decimal) -> Decimal:
         """Bound the part of an excess that remains after some ticks."""
         if self.root is None or not excess:
             return excess
@@ -299,13 +298,12 @@ class _Promise:
         for run in runs:
             gap = _rate_gap(run.ratios, rates)
             if self.root is None:
-                excess += gap and gap * (_INFINITE if run.max_ticks is None else run.max_ticks)
+                excess += gap and gap * run.max_ticks
                 continue
-            factor, cap = (self.root - 1) / 2, 2 * self.root.ln()
-            if run.max_ticks is not None:
-                factor = min(factor, Decimal(run.max_ticks))
-                if self.root < _ACCURATE_ODDS:
-                    factor = min(factor, (self.root - 1) / 2 - self._decay((self.root - 1) / 2, run.max_ticks) + _HAIR)
+            limit, cap = (self.root - 1) / 2, 2 * self.root.ln()
+            factor = min(limit, run.max_ticks)
+            if self.root < _ACCURATE_ODDS:
+                factor = min(factor, limit - self._decay(limit, run.max_ticks) + _HAIR)
             excess = min(self._decay(excess, run.min_ticks) + (gap and gap * factor), cap) if factor else Decimal(0)
         return excess + _HAIR if excess else excess
 

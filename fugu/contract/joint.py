@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from math import prod
-from typing import get_args
 
 from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.discretisers import Discretiser
@@ -23,10 +22,9 @@ from fugu.contract.losses import Adversary, log_up
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import StretchBound, stretch_ticks
+from fugu.core.policy import ADVERSARIES
 
 __all__ = ["NoJointBoundError", "check_joint_streams", "joint_epsilon"]
-
-_STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
 
 
 class NoJointBoundError(GuaranteeError, reason=Reason.NO_JOINT_BOUND):
@@ -53,7 +51,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     ticks = max((stretch_ticks(seconds, stream.clock.period_us) for stream in streams), default=1)
     if len(streams) < 2:
         return max((stream.bound().epsilon(ticks) for stream in streams), default=0.0)
-    adversary = max((stream.guarantee.adversary for stream in streams), key=_STRENGTH.index)
+    adversary = max((stream.guarantee.adversary for stream in streams), key=ADVERSARIES.index)
     classes = {stream.chains.model_dump_json(): stream.chains for stream in streams}
     if any(chains.named_streams for chains in classes.values()):
         return max(_bound_of(chains, streams, adversary, sensors or {}).epsilon(ticks) for chains in classes.values())

@@ -73,11 +73,7 @@ class Query:
     def about(self, states: Sequence[str]) -> str:
         """Describe all numbers in words; `states` are the states of the query."""
         tail = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
-        return self.words("each state" if self.each else " + ".join(states)) + tail
-
-    def words(self, subject: str = "") -> str:
-        """Return the unit of a number, with its subject if there is one, as in "ticks of on"."""
-        return f"{self.unit} of {subject}" if subject else self.unit
+        return f"{self.unit} of {'each state' if self.each else ' + '.join(states)}{tail}"
 
     def max_ticks(self, length: int, period_us: int | None) -> int:
         """Return the largest possible number of a window of `length` ticks, for any period if `period_us` is None."""

@@ -71,8 +71,9 @@ class Trust:
         self, enrolment: Enrolment, stored: bytes | None = None, sensors: Mapping[str, Hashable] | None = None
     ) -> None:
         self.enrolment, self._sensors = enrolment, sensors
-        identity = {"FLEET": enrolment.fleet, "DEVICE": enrolment.device, "GROUPS": enrolment.groups, "VERSION": 0}
-        self._owner = SimpleNamespace(**identity)
+        self._owner = SimpleNamespace(
+            FLEET=enrolment.fleet, DEVICE=enrolment.device, GROUPS=enrolment.groups, VERSION=0
+        )
         with refusals():
             envelope = core.Envelope(bytes.fromhex(enrolment.root))
             if envelope.kind != "root":
