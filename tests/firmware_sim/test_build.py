@@ -20,6 +20,7 @@ from fugu.contract.pins import pins_of
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 from fugu.contract.windows import Window
+from fugu.core.stream import Stream
 from tests.support.board_policies import board_policy
 from tests.support.command import runner
 from tests.support.groups import shared
@@ -30,6 +31,15 @@ MEAN = Baseline(baseline_ticks=100, lowest=0.0, highest=200.0)
 PLACES = Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=((0, 0), (1, 0)), states=("west", "east"))
 HIGHER = Thresholds(edges=(80.0,), states=("low", "high"))
 LONG = Window(name="w", length=6000, stride=100, states="histogram", scale="9999999999")
+
+
+def test_the_benchmark_asks_a_stream_for_what_it_has() -> None:
+    """It is a script for a board: no type checker reads it."""
+    calls = re.findall(
+        r"^ *stream\.(\w+)\(", (Path(__file__).parents[2] / "benchmarks" / "firmware.py").read_text(), re.M
+    )
+    assert calls
+    assert all(hasattr(Stream, name) for name in calls)
 
 
 def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
