@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from edge_agent.sensors.source import ConfigError
 from edge_agent.shares import Helpers, StreamSums, device_key
 from edge_agent.stored_frames import with_previous
 from edge_agent.ticker import Ticker
+from fugu.contract.compiled import SharedSum
 from fugu.contract.envelope import Envelope, digits, sign
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.group_frames import OpeningAnswer, OpeningKey, Report, signed_total, split_pages, unpack_numbers
@@ -52,6 +54,13 @@ DAY_TICKS = 86_400
 CALL = {"kind": "call", "target": "builtins:float", "silence": "samples", "keep_alive_ticks": None}
 
 
+def changed(window: SharedSum, **fields: Any) -> SharedSum:
+    """A copy of a window with other fields."""
+    other = copy(window)
+    vars(other).update(fields)
+    return other
+
+
 class Device:
     """A device with a sum over windows of ten ticks, driven tick by tick; its helper is in this process."""
 
@@ -59,7 +68,7 @@ class Device:
         self.document = group(**{**QUIET, **changes})
         policy = member_policy("watch", shared(**{**QUIET, **changes}))
         plan = plan_of(policy)
-        self.plan = replace(plan, sums=(replace(plan.sums[0], noise=LEAST_NOISE),))
+        self.plan = replace(plan, sums=(changed(plan.sums[0], noise=LEAST_NOISE),))
         self.folder = folder
         self.helper = helper or Group([facts(self.document)], HELPER, lambda name, _public: name)
         self.helper.maintain(1000.0, 0.0)
@@ -169,7 +178,7 @@ def test_every_number_of_a_window_has_a_share_of_noise_of_its_own(tmp_path: Path
     """Of 96 blocks each is off by a number of its own, as far as the law lets it be."""
     blocks = {"zone": "UTC", "seconds": 900, "offsets": ((0, 0),)}
     device = Device(tmp_path, blocks=blocks, period_us=900_000_000, length=96)
-    device.plan = replace(device.plan, sums=(replace(device.plan.sums[0], noise=1 << 29),))
+    device.plan = replace(device.plan, sums=(changed(device.plan.sums[0], noise=1 << 29),))
     device.begin()
     device.ready(95)
     (report,) = device.run(96, [1] * 96)
@@ -241,7 +250,7 @@ def test_no_window_is_reported_twice_when_the_clock_goes_back_under_no_other_doc
     (report,) = device.run(9, [1] * 11)
     assert report.number == 1
     digest = group(**{**QUIET, "noise": noise}).digest
-    device.plan = replace(device.plan, sums=(replace(device.plan.sums[0], digest=digest),), version=2)
+    device.plan = replace(device.plan, sums=(changed(device.plan.sums[0], digest=digest),), version=2)
     device.restart(shift=20)
     assert device.run(25, [1] * 3) == []
     assert device.sums._sums[0].asked_window == -1
