@@ -74,11 +74,6 @@ class Role(Document):
         if self.threshold > len(self.keys):
             raise ValueError(f"a threshold of {self.threshold} with {len(self.keys)} keys can never be met")
 
-    @property
-    def names(self) -> set[bytes]:
-        """The names of the keys, as bytes."""
-        return {bytes.fromhex(key) for key in self.keys}
-
 
 class RootDocument(Document):
     """The fleet's keys; signed by its own root keys and the root keys of the document before it.
@@ -105,11 +100,6 @@ class RootDocument(Document):
             raise ValueError("a key is in two roles")
         if set(roles) != set(self.keys):
             raise ValueError("every key has one role, and every key of a role is there")
-
-    @property
-    def public_keys(self) -> dict[bytes, bytes]:
-        """Public keys by name, as bytes."""
-        return {bytes.fromhex(name): bytes.fromhex(public_key) for name, public_key in self.keys.items()}
 
 
 class Address(Document):
@@ -256,10 +246,10 @@ def read_enrolment(text: str | bytes) -> Enrolment:
         raise PolicyError(f"enrolment: {first_problem(error, 'enrolment')}") from None
 
 
-def verify_signatures(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
-    """Refuse an envelope by a TrustError unless enough of a role's keys have signed it, as `core.verify` does."""
+def verify_signatures(envelope: Envelope, root: RootDocument) -> None:
+    """Refuse an envelope by a TrustError unless enough policy keys of a root have signed it, as `core.verify` does."""
     with refusals():
-        core.verify(core.Envelope(envelope.encode()), dict(keys), (role.names, role.threshold), signatures_match)
+        core.verify(core.Envelope(envelope.encode()), core.Root(write_document(root)), "policy", signatures_match)
 
 
 @contextmanager

@@ -79,7 +79,7 @@ class Trust:
             if envelope.kind != "root":
                 raise TrustError(f"a {envelope.kind} document where a root was expected")
             root = core.Root(envelope.payload)
-            core.verify(envelope, root.keys, root.roles["root"], signatures_match)
+            core.verify(envelope, root, "root", signatures_match)
         if root.fleet != enrolment.fleet:
             raise TrustError(f"the root of fleet {root.fleet}", Reason.NOT_ADDRESSED)
         try:

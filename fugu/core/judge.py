@@ -28,7 +28,7 @@ from .trust import RefusedError, TrustState, short_digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from typing import Any
 
     Check = tuple[bytes, tuple[bytes, ...], bytes]
@@ -72,7 +72,7 @@ def open_envelope(kind: str, payload: bytes, state: TrustState, signatures_match
     envelope = Envelope(payload)
     if envelope.kind != kind:
         raise RefusedError("malformed", "a %s document where a %s document was expected" % (envelope.kind, kind))
-    verify(envelope, root.keys, root.roles["policy" if kind == "policy" else "gateway"], signatures_match)
+    verify(envelope, root, "policy" if kind == "policy" else "gateway", signatures_match)
     return envelope
 
 
@@ -172,7 +172,7 @@ class Envelope:
 
 
 class Root:
-    """A root document: public keys by name, and for each role the names of its keys and its threshold."""
+    """A root document: public keys by name, and for each role the names of its keys and how many have to sign."""
 
     def __init__(self, payload: bytes) -> None:
         fields = _read_fields("root", payload, ("fleet", "version", "keys") + _ROLES)
@@ -197,19 +197,14 @@ class Root:
         self.roles = roles
 
 
-def verify(
-    envelope: Envelope, keys: dict[bytes, bytes], role: "tuple[Collection[bytes], int]", signatures_match: "Verify"
-) -> None:
-    """Refuse an envelope unless enough keys of a role have signed it, all of them validly; other keys do not count.
-
-    A role is the names of its keys and its threshold, the number of keys that have to sign.
-    """
-    names, threshold = role
+def verify(envelope: Envelope, root: Root, role: str, signatures_match: "Verify") -> None:
+    """Refuse an envelope unless enough keys of a role have signed it, all of them validly; other keys do not count."""
+    names, threshold = root.roles[role]
     signers = [name for name in envelope.signatures if name in names]
     if not signers:
         raise RefusedError("wrong_role", "no key that may sign a %s document has signed it" % envelope.kind)
     message = envelope.message
-    if not signatures_match([(keys[name], message, envelope.signatures[name]) for name in signers]):
+    if not signatures_match([(root.keys[name], message, envelope.signatures[name]) for name in signers]):
         raise RefusedError("bad_signature", "a signature does not match the document")
     if len(signers) < threshold:
         raise RefusedError("threshold", "%d of the %d signatures that are needed" % (len(signers), threshold))
@@ -281,7 +276,7 @@ def _next_root(envelope: Envelope, state: TrustState, signatures_match: "Verify"
     for payload, signers in ((state.root, "the one in force has"), (envelope.payload, "its own keys have")):
         roots.append(Root(payload))
         try:
-            verify(envelope, roots[-1].keys, roots[-1].roles["root"], signatures_match)
+            verify(envelope, roots[-1], "root", signatures_match)
         except RefusedError as error:
             raise RefusedError("root", "a new root that %s not signed: %s" % (signers, error.detail)) from None
     old_root, new_root = roots

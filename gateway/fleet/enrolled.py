@@ -157,7 +157,7 @@ class FleetPolicies:
 
 def _is_signed_under(root: RootDocument, envelope: Envelope) -> bool:
     with suppress(TrustError):
-        verify_signatures(envelope, root.policy, root.public_keys)
+        verify_signatures(envelope, root)
         return True
     return False
 
@@ -209,8 +209,8 @@ class Enrolled:
         self.roots = read_roots(files.roots, fleet)
         self.signer = None if files.key is None else Signer(fleet, files.key, files.passphrase_file)
         root = self.roots[-1][0]
-        gateway_keys = {public for name, public in root.public_keys.items() if name in root.gateway.names}
-        if self.signer is not None and self.signer.public not in gateway_keys:
+        gateway_keys = {root.keys[name] for name in root.gateway.keys}
+        if self.signer is not None and self.signer.public.hex() not in gateway_keys:
             raise FuguError(f"{files.key} is not a gateway key of root version {self.roots[-1][0].version}")
         self._registry = Registry(files.registry)
         try:

@@ -126,10 +126,10 @@ class Signed(NamedTuple):
         if envelope.kind != "policy":
             raise FleetError(f"a {envelope.kind} document where a policy document was expected")
         role = root.document.policy
-        foreign_keys = {signature.key for signature in envelope.signatures} - role.names
+        foreign_keys = {signature.key.hex() for signature in envelope.signatures}.difference(role.keys)
         problem = "others have signed it, too" if foreign_keys else ""
         try:
-            verify_signatures(envelope, role, root.document.public_keys)
+            verify_signatures(envelope, root.document)
         except TrustError as error:
             problem = problem if error.reason is Reason.THRESHOLD else str(error)
         if problem:

@@ -14,7 +14,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.envelope import Envelope, digits, key_name, read_digits, sign
 from fugu.contract.errors import FrameError, TrustError
-from fugu.contract.fleet_documents import Role, verify_signatures
+from fugu.contract.fleet_documents import Role, RootDocument, verify_signatures
 from fugu.contract.frames import MAX_ANSWERS
 from fugu.contract.group_frames import (
     MAX_PAGE_BYTES,
@@ -98,12 +98,13 @@ def test_what_a_helper_signs_is_of_one_kind() -> None:
 
 
 def test_what_a_helper_signs_counts_for_no_role_of_a_fleet_nor_the_other_way_round() -> None:
-    role = Role(keys=(key_name(PUBLIC).hex(),), threshold=1)
-    keys = {key_name(PUBLIC): PUBLIC}
+    keys = {key_name(key).hex(): key.hex() for key in (PUBLIC, bytes(32), bytes([1] * 32))}
+    policy, root, gateway = (Role(keys=(name,), threshold=1) for name in keys)
+    document = RootDocument(fleet="home", version=1, keys=keys, root=root, policy=policy, gateway=gateway)
     payload = group().payload
-    verify_signatures(sign("policy", payload, [HELPER]), role, keys)
+    verify_signatures(sign("policy", payload, [HELPER]), document)
     with pytest.raises(TrustError):
-        verify_signatures(Envelope("policy", payload, sign("group", payload, [HELPER]).signatures), role, keys)
+        verify_signatures(Envelope("policy", payload, sign("group", payload, [HELPER]).signatures), document)
 
 
 def test_a_document_in_other_bytes_is_refused() -> None:

@@ -76,12 +76,12 @@ def test_device_and_gateway_follow_the_rule(case: tuple[Envelope, Reason | None]
     root = KEYS.root_document()
     device = Trust(KEYS.enrolment())
     if refusal is None:
-        verify_signatures(envelope, root.policy, root.public_keys)
+        verify_signatures(envelope, root)
         assert device.judge(envelope.encode(), "policy", NOW).changes
     else:
         if refusal is not Reason.GUARANTEE:
             with refused_for(refusal):
-                verify_signatures(envelope, root.policy, root.public_keys)
+                verify_signatures(envelope, root)
         with refused_for(refusal):
             device.judge(envelope.encode(), "policy", NOW)
     assert taken(envelope, [root], tmp_path / "registry.sqlite") == (refusal is None)
