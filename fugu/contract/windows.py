@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -20,6 +20,9 @@ from fugu.contract._document import Document, Printable
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.queries import EACH, Each, Query, query_of
+
+if TYPE_CHECKING:
+    from fugu.contract.groups import GroupDocument
 
 __all__ = [
     "ALONE",
@@ -181,20 +184,8 @@ def noise_within(scale: Fraction, confidence: float) -> int:
     return max(0, math.ceil(-spread * math.log(tail_bound)) - 1)
 
 
-class Counted(Protocol):
-    """Counts over windows, as far as a loss depends on them: of this device, or of a sum over homes."""
-
-    @property
-    def name(self) -> str:
-        """The name of the window."""
-
-    @property
-    def length(self) -> int:
-        """The number of ticks of a window."""
-
-    @property
-    def rate(self) -> Fraction:
-        """The loss that the counts add to every tick, in nats."""
+Counted: TypeAlias = "Window | GroupDocument"
+"""Counts over windows: of this device, or of a sum over homes."""
 
 
 def total_rate(windows: Iterable[Counted]) -> Fraction:
