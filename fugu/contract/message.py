@@ -68,11 +68,12 @@ class FieldType:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
 class Integer(FieldType):
     """An integer in low..high."""
 
-    def __init__(self, low: int, high: int) -> None:
-        self.low, self.high = low, high
+    low: int
+    high: int
 
     def check(self, value: Any, name: str) -> None:
         if type(value) is not int or not self.low <= value <= self.high:
@@ -92,16 +93,17 @@ class Flag(FieldType):
         return {"type": "boolean"}
 
 
+@dataclass(frozen=True)
 class Text(FieldType):
     """A printable string of low..high characters that matches a pattern, if there is one."""
 
-    def __init__(self, low: int, high: int, pattern: str = "") -> None:
-        self.low, self.high, self.pattern = low, high, pattern
-        self._form = re.compile(pattern)
+    low: int
+    high: int
+    pattern: str = ""
 
     def check(self, value: Any, name: str) -> None:
         length(check_type(value, str, name, "a string"), self.low, self.high, name)
-        if self.pattern and not self._form.fullmatch(value):
+        if self.pattern and not re.fullmatch(self.pattern, value):
             raise RangeError(f"{name} is not of the form {self.pattern}")
         if not value.isprintable():
             raise RangeError(f"{name} is not printable")
@@ -157,14 +159,18 @@ class Binary(FieldType):
         return schema
 
 
+@dataclass(frozen=True)
 class Many(FieldType):
     """A tuple of low..high values of one type, an array on the wire; `name` is the name of a value in errors.
 
     `ordered`: each value is there once, in the order of the words of `element_type`.
     """
 
-    def __init__(self, element_type: FieldType, low: int, high: int, name: str, *, ordered: bool = False) -> None:
-        self.element_type, self.low, self.high, self.name, self.ordered = element_type, low, high, name, ordered
+    element_type: FieldType
+    low: int
+    high: int
+    name: str
+    ordered: bool = False
 
     def check(self, value: Any, name: str) -> None:
         length(value, self.low, self.high, name)
@@ -278,11 +284,12 @@ def frozen(message: type[_Message]) -> type[_Message]:
     return dataclass(frozen=True, slots=True)(message)
 
 
+@dataclass(frozen=True)
 class Row(FieldType):
     """A part of a message, as an array of its fields."""
 
-    def __init__(self, part: type[Message], about: str = "") -> None:
-        self.part, self.about = part, about
+    part: type[Message]
+    about: str = ""
 
     def check(self, value: Any, name: str) -> None:
         check_type(value, self.part, name, f"a {self.part.__name__}")
