@@ -22,7 +22,19 @@ import msgpack
 from fugu.contract.envelope import signed_bytes
 from fugu.contract.errors import LengthError, RangeError
 from fugu.contract.frames import MAX_COUNTS, MAX_TICK, MAX_WINDOW_TICKS, TICK, WINDOW_NAME_PATTERN, PolicyVersion
-from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, check_size, frozen, integer
+from fugu.contract.message import (
+    Binary,
+    Integer,
+    Many,
+    Message,
+    Row,
+    Text,
+    Word,
+    check_size,
+    frozen,
+    integer,
+    unpack_payload,
+)
 from fugu.contract.topics import NAME_PATTERN
 
 __all__ = [
@@ -176,7 +188,7 @@ class OpeningRequest(Message):
     def decode(cls, payload: bytes) -> Self:
         """Parse a page; errors as for any message."""
         check_size(payload, MAX_PAGE_BYTES, "a page of a request")
-        return super().decode(payload)
+        return cls.read(unpack_payload(payload, cls.SCHEMA), "message")
 
 
 NoSum = Literal["", "too-few", "key-gone", "not-mine"]
