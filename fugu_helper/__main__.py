@@ -54,8 +54,7 @@ members = "members"
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command. Return 0 on success, 1 for a refusal, 2 for a wrong command line, 130 for an interruption."""
-    command_words = sys.argv[1:] if words is None else list(words)
-    return run_program(lambda: exit_code("fugu helper", lambda: _run(command_words)))
+    return run_program(lambda: exit_code("fugu helper", lambda: _run(words)))
 
 
 def _parser() -> Parser:
@@ -79,7 +78,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _run(words: list[str]) -> int:
+def _run(words: Sequence[str] | None) -> int:
     options = _parser().parse_args(words)
     match options.command:
         case "init":

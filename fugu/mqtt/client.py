@@ -42,12 +42,10 @@ from fugu.mqtt.packets import (
 __all__ = ["Client", "insides_fit"]
 
 INSIDES = (
-    *(
-        "_create_socket_connection()",
-        "_handle_connack()",
-        "_loop(timeout)",
-        "_packet_queue(command,packet,mid,qos,info)",
-    ),
+    "_create_socket_connection()",
+    "_handle_connack()",
+    "_loop(timeout)",
+    "_packet_queue(command,packet,mid,qos,info)",
     *("_packet_write()", "_send_puback(mid)", "_sock_close()", "_sock_send(buf)"),
     *("_loop_rc_handle(rc)", "_mid_generate()", "_packet_handle()", "_raise_for_invalid_topic(topic)"),
     *("_reset_sockets(sockpair_only)", "_sock_recv(bufsize)"),

@@ -54,6 +54,9 @@ class _EventSource:
         """Release the source's watcher or other resources, after the last tab has left."""
 
 
+_MakeSource = Callable[[], _EventSource]
+
+
 class _FullSource(_EventSource):
     """Sends the whole content again when `state` returns another value, at most twice a second."""
 
@@ -147,7 +150,7 @@ class Channels:
     def __init__(self) -> None:
         self._channels: dict[Hashable, _Channel] = {}
 
-    async def follow(self, key: Hashable, make_source: Callable[[], _EventSource]) -> AsyncGenerator[bytes]:
+    async def follow(self, key: Hashable, make_source: _MakeSource) -> AsyncGenerator[bytes]:
         """Yield the events of the view `key` for one tab: first the whole content, then new events.
 
         `make_source` is called if no tab shows this view yet. Yields b"" when there is no event for half a second, so
@@ -435,7 +438,7 @@ class _Tabs:
         return len(self._networks) >= _MAX_TABS and counts[network] + 1 >= max(counts.values())
 
     async def _events(
-        self, request: Request, network: str, key: Hashable, make_source: Callable[[], _EventSource]
+        self, request: Request, network: str, key: Hashable, make_source: _MakeSource
     ) -> AsyncIterator[bytes]:
         if self._is_full_for(network):  # other streams may have begun since `answer`
             return
@@ -457,7 +460,7 @@ class _Tabs:
         finally:
             self._networks.pop(request, None)
 
-    def _view(self, request: Request) -> tuple[Hashable, Callable[[], _EventSource]] | None:
+    def _view(self, request: Request) -> tuple[Hashable, _MakeSource] | None:
         """Return the key of the requested view, and a function that makes its source; `None` if there is no such view.
 
         Raises TopicError for a view of a device with a name that no device can have.

@@ -188,13 +188,15 @@ class _Stream:
             # Only what the page needs is kept of a description: there may be thousands of streams.
             if (description := Descriptions().store(topic, payload)) is None:
                 return
-            ticks = description.guarantee.stretch_ticks
-            names = [stretch.name for stretch in description.guarantee.stretches if stretch.ticks == ticks > 1]
-            stretch_name = names[0] if names else None
+            promise, ticks = description.guarantee, description.guarantee.stretch_ticks
+            names = (stretch.name for stretch in promise.stretches if stretch.ticks == ticks > 1)
             self._windows = description.windows
             self._promise = {
-                **{"epsilon": description.guarantee.epsilon, "ticks": ticks},
-                **{"period": description.period_seconds, "name": stretch_name, "when": description.guarantee.when},
+                "epsilon": promise.epsilon,
+                "ticks": ticks,
+                "period": description.period_seconds,
+                "name": next(names, None),
+                "when": promise.when,
                 "conditions": [shared.condition for shared in description.sums],
             }
         elif topic.kind == "estimate":
