@@ -172,7 +172,7 @@ def test_it_ends_with_the_page_which_has_no_numerical_library_by_asking() -> Non
         "process, description = AttackProcess(), pickle.loads(bytes.fromhex(sys.argv[1]))\n"
         "found = process.ask('read_symbols', description, [0, 1])\n"
         "heavy = {'numpy', 'numba', 'scipy', 'pyarrow', 'psycopg'} & set(sys.modules)\n"
-        "print(pid_of(process), sorted(heavy), found['chains'], flush=True); os.kill(os.getpid(), 9)\n"
+        "print(process._process.pid, sorted(heavy), found['chains'], flush=True); os.kill(os.getpid(), 9)\n"
     )
     command = [sys.executable, "-c", script, pickle.dumps(symbols(BINARY)).hex()]
     done = subprocess.run(command, capture_output=True, text=True)
