@@ -335,11 +335,12 @@ def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
 
     Coarser parts are compared only if no finer ones are useful.
     """
-    if problem.profile is None:
+    if (profile := problem.profile) is None:
         return _best_choice(problem, chains)
     rivals, reasons = tuple[Candidate, ...](), dict[str, None]()
-    for blocks in problem.profile.block_of_ticks:
-        leader, candidates, refusals = _best_choice(replace(problem, profile=problem.profile.only(blocks)), chains)
+    for blocks, block_of_tick in profile.block_of_ticks.items():
+        division = profile._replace(block_of_ticks={blocks: block_of_tick})
+        leader, candidates, refusals = _best_choice(replace(problem, profile=division), chains)
         rivals += candidates
         if leader is not None:
             return leader, rivals, ()

@@ -309,7 +309,7 @@ def make_measure_plan(
     if worst.noise is not None:
         named = float((prior[:, None] * emission(worst.noise, spec.values).probabilities).max(axis=0).sum())
         promised = _promised_factor(spec, initial, sets)
-    endless = constraints.start == len(constraints.all()) - 1 and spec.is_plain
+    endless = constraints.start == len(constraints.all()) - 1 and not (spec.shows or spec.changes)
     errors, reasons = assess(spec, worst, prior, endless=endless, quick=quick)
     if refused is not None:
         reasons["staircase"] = refused

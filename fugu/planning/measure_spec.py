@@ -83,11 +83,6 @@ class MeasureSpec:
         """The number N of measured states."""
         return len(self.values)
 
-    @property
-    def is_plain(self) -> bool:
-        """True if the chain's states are the measured ones, and its transition never changes."""
-        return not (self.shows or self.changes)
-
     def fields(self, initial: Floats) -> dict[str, Any]:
         """The fields of the measurement in a policy; `initial` is the distribution of the chain at tick 0."""
         return {

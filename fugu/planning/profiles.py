@@ -120,10 +120,6 @@ class Profile(NamedTuple):
         }
         return cls(block_of_ticks, tuple(counted))
 
-    def only(self, blocks: DayBlocks) -> Profile:
-        """The profile with only one division of the day."""
-        return self._replace(block_of_ticks={blocks: self.block_of_ticks[blocks]})
-
     @staticmethod
     def window(candidate: Candidate, epoch: float | None) -> WantedWindow:
         """The window of a recommended profile, with its zone's transitions in the years from `epoch` (default: now)."""

@@ -381,18 +381,21 @@ def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]
     Raises:
         FuguError: the clock was never set.
     """
-    row_indices, notes = np.arange(len(row_parts), dtype=np.int64), tuple[str, ...]()
-    is_unset_clock = clock.times < LEAST_DATED
-    if clock.dated and is_unset_clock.all():
-        raise FuguError("all rows are of before 2000, when the clock was not set: leave the times out, or repair them")
-    if clock.dated and is_unset_clock.any():
-        notes = (f"{int(is_unset_clock.sum())} rows are of before 2000, when the clock was not set: left out",)
-        row_indices = row_indices[~is_unset_clock]
-    if clock.dated and (is_far := _is_far_from_most(clock.times[row_indices])).any():
-        notes = (*notes, f"{int(is_far.sum())} rows are over a year from all others, as of a wrong clock: left out")
-        row_indices = row_indices[~is_far]
-    order, order_notes = in_order(clock.times[row_indices], row_parts[row_indices])
-    return row_indices[order], (*notes, *order_notes)
+    rows, notes = np.arange(len(row_parts), dtype=np.int64), list[str]()
+    if clock.dated:
+        is_unset = clock.times < LEAST_DATED
+        if is_unset.all():
+            raise FuguError(
+                "all rows are of before 2000, when the clock was not set: leave the times out, or repair them"
+            )
+        if is_unset.any():
+            notes.append(f"{int(is_unset.sum())} rows are of before 2000, when the clock was not set: left out")
+            rows = rows[~is_unset]
+        if (is_far := _is_far_from_most(clock.times[rows])).any():
+            notes.append(f"{int(is_far.sum())} rows are over a year from all others, as of a wrong clock: left out")
+            rows = rows[~is_far]
+    order, order_notes = in_order(clock.times[rows], row_parts[rows])
+    return rows[order], (*notes, *order_notes)
 
 
 def _is_far_from_most(times: Floats) -> Bools:

@@ -233,9 +233,9 @@ def _hold_question(evidence: Evidence) -> _Question | None:
 def _zone_question(evidence: Evidence) -> _Question | None:
     """Ask if times have no zone, and a plan needs parts of the day."""
     clock, options = evidence.clock, evidence.options
-    if clock is None or evidence.time is None or not options.day_parts or options.zone is not None:
+    if evidence.time is None or not options.day_parts or options.zone is not None:
         return None
-    if not (clock.naive and clock.dated):
+    if clock is None or not clock.naive or not clock.dated:
         return None
     zone = options.day_parts if options.day_parts != "UTC" else "Europe/Berlin"
     return (

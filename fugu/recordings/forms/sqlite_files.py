@@ -21,8 +21,8 @@ _ENTITY, _STATE, _UPDATED = "entity_id", "state", "last_updated"
 _SAMPLES = re.compile(r"[A-Z0-9_]+_SAMPLE")
 _TIME, _DEVICE, _HEART = "TIMESTAMP", "DEVICE_ID", "HEART_RATE"
 _WANTED = (_HEART, "STEPS", "RAW_INTENSITY", "STRESS", "SPO2", "TEMPERATURE", "WEIGHT_KG")
-_NO_HEART = ("-1", "0", "255")
-"""Heart rates that mean that a band did not measure, or was not worn."""
+_MEASURED = {_HEART: f"CASE WHEN {_HEART} NOT IN (-1, 0, 255) THEN {_HEART} END"}
+"""Expressions without the numbers that mean that a band did not measure, or was not worn."""
 
 
 def _read_database(file: File, row_filter: RowFilter) -> Table:
@@ -132,11 +132,10 @@ def _read_gadgetbridge(database: sqlite3.Connection, samples: list[str], file: F
         rows_before = 0
         for table, columns in tables.items():
             names = [name for name in _WANTED if name in columns]
-            for chunk in chunks(database.execute(f"SELECT {', '.join((_TIME, _DEVICE, *names))} FROM {table}")):
+            selected = ", ".join((_TIME, _DEVICE, *(_MEASURED.get(name, name) for name in names)))
+            for chunk in chunks(database.execute(f"SELECT {selected} FROM {table}")):
                 times, devices, *values = map(_texts, zip(*chunk, strict=True))
                 cells = dict(zip(map(str.lower, names), values, strict=True))
-                if heart_cells := cells.get(_HEART.lower()):
-                    cells[_HEART.lower()] = ["" if cell in _NO_HEART else cell for cell in heart_cells]
                 kind_cells = [table.lower()] * len(chunk)
                 yield (
                     range(rows_before + 1, rows_before + len(chunk) + 1),
