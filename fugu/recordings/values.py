@@ -84,26 +84,27 @@ def values_of(table: Table, column: str, codes: Sequence[str]) -> Values:
         FuguError: a cell is no number though most are, or it is not clear which number a cell is.
         QuestionError: few words, each several times, stand among numbers.
     """
-    if not codes and (np.abs(numbers := some_floats(table.columns[column])) <= _LARGEST).all():
-        if _may_be_thousands(table.columns[column]):
+    cells = table.columns[column]
+    if not codes and (np.abs(numbers := some_floats(cells)) <= _LARGEST).all():
+        if _may_be_thousands(cells):
             raise _thousands_error(table, column)
-        _refuse_rounded(table.columns[column], numbers, table, column)
+        _refuse_rounded(cells, numbers, table, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
-    cells, missing_codes = [*map(str.strip, table.columns[column])], Codes(codes)
+    cells, missing_codes = [*map(str.strip, cells)], Codes(codes)
     counts = Counter(cells)
-    missing = {cell for cell in counts if is_missing(cell) or cell in missing_codes}
-    absences = {cell: count for cell, count in counts.items() if cell in missing}
+    absences = {cell: count for cell, count in counts.items() if is_missing(cell) or cell in missing_codes}
     is_up = np.array([cell.lower() != _BROKEN for cell in cells])
-    cell_numbers: dict[str, float | None] = {cell: np.nan if cell in missing else number_of(cell) for cell in counts}
+    cell_numbers = {cell: number_of(cell) for cell in counts if cell not in absences}
     texts = {cell for cell, number in cell_numbers.items() if number is None}
+    is_plain = not texts
     grouped_texts = {*filter(_GROUPED.fullmatch, texts)}
     if grouped_texts and 2 * len(grouped_texts | {*filter(_DECIMAL_COMMA.fullmatch, texts)}) >= len(texts):
-        if not (grouped_numbers := _ungrouped_numbers(cell_numbers.keys() - missing)):
+        if not (grouped_numbers := _ungrouped_numbers(cell_numbers)):
             raise _thousands_error(table, column)
         cell_numbers |= grouped_numbers
         texts = {cell for cell, number in cell_numbers.items() if number is None}
     if texts and all(map(_DECIMAL_COMMA.fullmatch, texts)):
-        if all(map(_THOUSANDS.fullmatch, texts)) or any(map(_POINT_THREE.fullmatch, counts.keys() - missing)):
+        if all(map(_THOUSANDS.fullmatch, texts)) or any(map(_POINT_THREE.fullmatch, cell_numbers)):
             raise _thousands_error(table, column)
         cell_numbers |= {cell: float(cell.replace(",", ".")) for cell in texts}
         texts = set()
@@ -113,7 +114,7 @@ def values_of(table: Table, column: str, codes: Sequence[str]) -> Values:
     if amounts and sum(counts[cell] for cell in amounts) >= max(_FEWEST_AMOUNTS * filled, min(_AGAIN, filled)):
         scaled_numbers = {cell: _scaled_number(match) for cell, match in amounts.items()}
         units = {unit for _, unit in scaled_numbers.values()}
-        if any(number is not None and not np.isnan(number) for number in cell_numbers.values()):
+        if any(number is not None for number in cell_numbers.values()):
             units.add("")
         if len(units) == 1:
             cell_numbers |= {cell: number for cell, (number, _) in scaled_numbers.items()}
@@ -125,8 +126,8 @@ def values_of(table: Table, column: str, codes: Sequence[str]) -> Values:
             )
     text_count = sum(counts[cell] for cell in texts)
     if 2 * text_count > filled:
-        return Values(np.array([None if cell in missing else cell for cell in cells], dtype=object), is_up, absences)
-    numbers = np.array([cell_numbers[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
+        return Values(np.array([None if cell in absences else cell for cell in cells], dtype=object), is_up, absences)
+    numbers = np.array([cell_numbers.get(cell) for cell in cells], dtype=np.float64)  # NaN for None
     bad_rows = np.flatnonzero([cell in texts for cell in cells] if texts else np.abs(numbers) > _LARGEST).tolist()
     if bad_rows:
         bound = "" if texts else f" up to {_LARGEST:g}"
@@ -136,7 +137,6 @@ def values_of(table: Table, column: str, codes: Sequence[str]) -> Values:
             raise QuestionError("words", problem, [option])
         raise FuguError(f"{problem}: say what means no reading by --missing-values" if texts else problem)
     _refuse_rounded(cells, numbers, table, column)
-    is_plain = all(number_of(cell) is not None for cell in counts.keys() - missing)
     return Values(numbers, is_up, absences, unit, is_plain)
 
 
