@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, NamedTuple
@@ -43,12 +43,14 @@ from fugu.planning.profiles import Profile, block_ticks
 from fugu.planning.question import (
     ChosenStates,
     Cut,
+    Progress,
     Question,
     Sampled,
     ThreeSets,
     choose_states,
     long_stay,
     merged_states,
+    no_progress,
     protected_seconds,
     sample_states,
     three_sets,
@@ -63,8 +65,6 @@ from fugu.recordings.readings import Readings
 __all__ = ["AIM", "AutoPlan", "auto_policy", "least_epsilon", "longest_useful", "plan_auto", "too_few"]
 
 
-Progress = Callable[[str, float], None]
-"""Called with the name of each part of the work, and the share of all work done before it."""
 AIM = 0.05
 """The largest mean absolute error of a recommendation, if the question names none."""
 
@@ -213,7 +213,7 @@ _Choice = tuple[Candidate | None, tuple[Candidate, ...], tuple[str, ...]]
 
 
 def plan_auto(
-    readings: Readings, question: Question, rng: np.random.Generator, progress: Progress = lambda _part, _share: None
+    readings: Readings, question: Question, rng: np.random.Generator, progress: Progress = no_progress
 ) -> AutoPlan:
     """Compare candidates, and recommend one that is useful and that attackers do not refute.
 

@@ -9,7 +9,7 @@ estimate's error in metres.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -36,7 +36,7 @@ from fugu.planning.grid_model import GridModel, fit_grid
 from fugu.planning.measure_planner import StreamEpsilon, draw_points, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
 from fugu.planning.policy_builder import ANY_TARGET, Target, build_measure_policy
-from fugu.planning.question import Cut, Question, ThreeSets, frame_ticks, one_in, three_sets
+from fugu.planning.question import Cut, Progress, Question, ThreeSets, frame_ticks, no_progress, one_in, three_sets
 from fugu.planning.states import states_of
 from fugu.planning.true_class import beyond_ceiling, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
@@ -54,7 +54,6 @@ _EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
 _MOST_POINT_EPSILON, _HALVINGS, _MARGIN = 20.0, 50, 1e-6
 _RUNS, _QUANTILE, _BLOCKS = 5, 0.955, 8
 _FEWEST_DEPARTURES = 20
-_Progress = Callable[[str, float], None]
 
 
 class PlacePlan(NamedTuple):
@@ -134,11 +133,7 @@ def read_places(recording: Recorded, options: ReadOptions = AS_FOUND) -> tuple[T
 
 
 def plan_places(
-    traces: Traces,
-    period: float,
-    question: Question,
-    rng: np.random.Generator,
-    progress: _Progress = lambda _part, _share: None,
+    traces: Traces, period: float, question: Question, rng: np.random.Generator, progress: Progress = no_progress
 ) -> PlacePlan:
     """Compare points for several cell sizes and periods, and recommend useful ones that attackers do not refute.
 

@@ -144,11 +144,11 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
     moments = [stream.readings.moments for stream in streams]
     clocks = {times is not None and times.tobytes() for times in moments}
     if len(clocks) == len({rule.path for rule in rules}) == 1:
-        rows = [np.arange(streams[0].states.size)] * len(streams)
-        breaks = np.zeros(streams[0].states.size, dtype=np.int64)
+        ticks = np.arange(streams[0].states.size)
+        rows = [ticks] * len(streams)
     else:
         rows, ticks = _common_ticks(rules, streams)
-        breaks = np.cumsum(np.diff(ticks, prepend=ticks[:1] - 1) != 1)
+    breaks = np.cumsum(np.diff(ticks, prepend=ticks[:1] - 1) != 1)
     states = np.stack([stream.states[row] for stream, row in zip(streams, rows, strict=True)], axis=1)
     for stream, row in zip(streams, rows, strict=True):
         breaks = breaks + np.cumsum(np.diff(stream.readings.segments[row], prepend=0) != 0)

@@ -15,7 +15,7 @@ A plan's epsilon is about a stretch: of the length that was asked for, or of a l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -39,6 +39,7 @@ __all__ = [
     "ChosenStates",
     "Cut",
     "Part",
+    "Progress",
     "Question",
     "Sampled",
     "ThreeSets",
@@ -48,6 +49,7 @@ __all__ = [
     "long_stay",
     "merged_states",
     "microseconds",
+    "no_progress",
     "one_in",
     "protected_seconds",
     "protected_ticks",
@@ -102,6 +104,14 @@ def long_stay(states: Ints, segments: Ints) -> int | None:
 def frame_ticks(latency_seconds: float, period_seconds: float, max_ticks: int = MAX_FRAME_TICKS) -> int:
     """The number of ticks, at least one, in a frame that gathers no longer than `latency_seconds`."""
     return max(1, int(min(latency_seconds / period_seconds * (1.0 + 1e-12), max_ticks)))
+
+
+Progress = Callable[[str, float], None]
+"""Called with the name of each part of the work, and the share of all work done before it."""
+
+
+def no_progress(_part: str, _share: float) -> None:
+    """Report no progress."""
 
 
 Want = Literal["now", "share", "histogram", "profile", "place"]

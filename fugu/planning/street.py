@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -30,7 +30,16 @@ from fugu.contract.policy import Policy
 from fugu.planning.candidates import window_scale
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import PolicyHeader, make_policy
-from fugu.planning.question import ChosenStates, Question, choose_states, protected_seconds, sample_states, three_sets
+from fugu.planning.question import (
+    ChosenStates,
+    Progress,
+    Question,
+    choose_states,
+    no_progress,
+    protected_seconds,
+    sample_states,
+    three_sets,
+)
 from fugu.planning.states import states_of
 from fugu.planning.true_class import true_class
 from fugu.privacy.covering_class import CoveringChains, covering_class
@@ -38,7 +47,6 @@ from fugu.recordings.readings import Readings
 
 __all__ = ["SIZES", "Size", "StreetPlan", "plan_street"]
 
-Progress = Callable[[str, float], None]
 SIZES = (10, 12, 14, 17, 20, 24, 28, 34, 40, 48, 58, 68, 82, 98, 116, 140, 168, 200, 240, 290, 350, 420, 500, 700, 1000)
 """The numbers of homes that are compared."""
 MOST_HOMES = 10_000
@@ -167,7 +175,7 @@ def plan_street(
     colluding: int | None = None,
     document: GroupDocument | None = None,
     seed: int = 1,
-    progress: Progress = lambda _part, _share: None,
+    progress: Progress = no_progress,
 ) -> StreetPlan:
     """Plan a group from one recording that stands for all homes, or from one recording per home.
 

@@ -297,13 +297,12 @@ def _tells_apart(cells: list[str], values: list[str], times: Floats | None, row_
     if _all(cells, is_date):
         return False
     codes = codes_of(cells)
-    is_interleaved = int((np.diff(codes) != 0).sum()) > int(codes.max())
+    is_change = np.diff(codes) != 0
+    is_interleaved = bool(is_change.sum() > codes.max())
     if is_named or not _all(cells, _is_amount):
         if times is None or is_interleaved:
             return is_interleaved
-        if is_named:
-            return True
-        return bool(((np.diff(codes) != 0) & (np.diff(times) < 0.0) & (np.diff(row_parts) == 0)).any())
+        return is_named or bool((is_change & (np.diff(times) < 0.0) & (np.diff(row_parts) == 0)).any())
     if times is None or not is_interleaved or len(codes) < _FEWEST:
         return False
     order = np.lexsort((times, codes))
