@@ -282,8 +282,8 @@ def _left_out_losses(problem: _Problem, candidate: Candidate) -> tuple[float, ..
         return ()
     widening = max(1.0, math.sqrt(candidate.chains.odds_bound / joint_class.odds_bound))
     losses = []
-    for index, donor in enumerate(donors):
-        other_class = union([donor.chains for other_index, donor in enumerate(donors) if other_index != index])
+    for donor in donors:
+        other_class = union([other.chains for other in donors if other is not donor])
         other_class = other_class if widening == 1.0 else widen(other_class, widening)
         try:
             # a policy for a class of changing chains promises also for a changing chain

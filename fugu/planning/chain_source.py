@@ -17,13 +17,12 @@ from fugu.privacy.accountant.accountant import class_of
 from fugu.privacy.accountant.finite import KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, matrix_rows, read_chains
-from fugu.privacy.chain_model import ChainModel
+from fugu.privacy.chain_model import ChainModel, Matrix
 from fugu.privacy.learned_class import LearnedModel
 
-__all__ = ["ChainSource", "Matrix", "bare_chains", "cost_words", "file_source", "fitted_segment", "interval_source"]
+__all__ = ["ChainSource", "bare_chains", "cost_words", "file_source", "fitted_segment", "interval_source"]
 
 _MOST_MEMBERS = 8
-Matrix = tuple[tuple[float, ...], ...]
 _Model = TypeVar("_Model", ChainModel, LearnedModel)
 
 

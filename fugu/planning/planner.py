@@ -15,12 +15,13 @@ from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.stretches import Stretch
-from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import microseconds, protected_ticks
 from fugu.planning.window_plan import JointPlan, symbol_plan
 from fugu.privacy.accountant.accountant import class_of
 from fugu.privacy.accountant.bounded import decimated_odds_ratio, decimated_transition
+from fugu.privacy.chain_class import matrix_rows
+from fugu.privacy.chain_model import Matrix
 from fugu.privacy.randomised_response import Objective, Utility, assess
 
 __all__ = ["Option", "Refusal", "Request", "StreamPlan", "decimated_class", "make_plan"]
@@ -166,8 +167,7 @@ def _sampled_class(request: Request, every: int, adversary: Adversary) -> ChainC
     if not math.isfinite(chains.odds_bound):
         raise PlanningError(f"no stream can be planned for every {every}th tick: a step is all but impossible")
     ratio = decimated_odds_ratio(chains.odds_bound, every)
-    power = decimated_transition(np.array(request.transition), every)
-    transition = tuple(tuple(float(p) for p in row) for row in power)
+    transition = matrix_rows(decimated_transition(np.array(request.transition), every))
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
 
 

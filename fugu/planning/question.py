@@ -379,7 +379,7 @@ def merged_states(choice: ChosenStates, recordings: Sequence[Cut]) -> tuple[str,
         return None
     groups = [[state] for state in range(len(names))]
     while len(groups) > _PAIR:
-        shares, departures = np.array([_share_and_departures(group, recordings) for group in groups]).T
+        shares, departures = np.transpose([_share_and_departures(group, recordings) for group in groups])
         is_rare = (shares < _LEAST_SHARE) | (departures < _FEWEST_DEPARTURES)
         if not is_rare.any():
             break
@@ -393,14 +393,14 @@ def merged_states(choice: ChosenStates, recordings: Sequence[Cut]) -> tuple[str,
     return None if len(groups) == len(names) else merged_names
 
 
-def _share_and_departures(group: list[int], recordings: Sequence[Cut]) -> tuple[float, float]:
+def _share_and_departures(group: list[int], recordings: Sequence[Cut]) -> Floats:
     """The least share of time in a group of states, and the fewest departures from the group, over all recordings."""
     figures = []
     for states, segments in recordings:
-        in_group = np.isin(states, group)
-        departures = in_group[:-1] & ~in_group[1:] & (states[1:] >= 0) & (np.diff(segments) == 0)
-        figures.append((float(in_group.sum()) / max(int((states >= 0).sum()), 1), float(departures.sum())))
-    return min(share for share, _ in figures), min(count for _, count in figures)
+        in_group, has_state = np.isin(states, group), states >= 0
+        departures = in_group[:-1] & ~in_group[1:] & has_state[1:] & (np.diff(segments) == 0)
+        figures.append((in_group.sum() / max(has_state.sum(), 1), departures.sum()))
+    return np.asarray(np.min(figures, axis=0))
 
 
 BASELINES_APART = 10

@@ -277,13 +277,13 @@ def keys_of(
     begin again. A column of numbers needs a usual name, or series whose times, steps or values are more regular.
     """
     if table.keys:
-        candidates = [Key(name, dict(Counter(table.columns[name])), True) for name in table.keys]
+        candidates = [Key(name, Counter(table.columns[name]), True) for name in table.keys]
         return [key for key in candidates if len(key.counts) > 1]
     keys = []
     for name, cells in table.columns.items():
         if name == value_column or name in skipped_columns or _plain_name(name) in (*BOUNDARIES, *_VALUES):
             continue
-        counts = dict(Counter(cells))
+        counts = Counter(cells)
         if len(counts) < 2 or len(counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):
             continue
         is_named = bool(_KEY.fullmatch(_plain_name(name)))

@@ -69,11 +69,11 @@ class Traces(NamedTuple):
 
 def place_columns(loaded: Loaded) -> tuple[str, str] | None:
     """Return the names of the columns of latitude and longitude; None unless the recording has both."""
-    columns = [
+    latitude, longitude = (
         next((column for column in loaded.table.columns if column.lower() in names), None)
         for names in (_LATITUDE, _LONGITUDE)
-    ]
-    return (columns[0], columns[1]) if columns[0] is not None and columns[1] is not None else None
+    )
+    return None if latitude is None or longitude is None else (latitude, longitude)
 
 
 def read_traces(recording: Recorded, options: ReadOptions) -> Traces:

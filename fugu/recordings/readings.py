@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -458,7 +459,7 @@ def joined(recordings: Sequence[Readings]) -> Readings:
                 f"recording {number} has a reading every {recording.period:g} s, the first every {first.period:g} s: "
                 "one policy has one tick"
             )
-    lengths = [len(recording.segments) for recording in recordings]
+    lengths = (len(recording.segments) for recording in recordings[:-1])
     is_start = [np.diff(recording.segments, prepend=recording.segments[0] - 1) != 0 for recording in recordings]
     moments = [recording.moments for recording in recordings if recording.moments is not None]
     joined_readings = first._replace(
@@ -469,7 +470,7 @@ def joined(recordings: Sequence[Readings]) -> Readings:
         notes=tuple(dict.fromkeys(note for recording in recordings for note in recording.notes)),
         rows=None,
         without_row=None,
-        starts=(0, *np.cumsum(lengths[:-1]).tolist()),
+        starts=tuple(accumulate(lengths, initial=0)),
         moments=np.concatenate(moments) if len(moments) == len(recordings) else None,
         facts=tuple(facts for recording in recordings for facts in recording.facts),
     )

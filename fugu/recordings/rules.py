@@ -98,12 +98,11 @@ def _dates_question(evidence: Evidence) -> _Question | None:
 
 def _step_question(evidence: Evidence) -> _Question | None:
     """Ask if rows are less than a millisecond or more than a day apart, or times are of no plausible year or unit."""
-    time, clock, steps = evidence.time, evidence.clock, evidence.steps
-    if time is None or clock is None or steps is None or time.unit is not None:
+    time, clock, times, steps = evidence.time, evidence.clock, evidence.times, evidence.steps
+    if time is None or clock is None or times is None or steps is None or time.unit is not None:
         return None
-    lowest, highest = float(np.min(evidence.times)), float(np.max(evidence.times))  # type: ignore[arg-type]
-    are_days = clock.unit == "seconds" and lowest > 20_000.0 and highest < 80_000.0 and steps.median <= 1.0
-    is_far_off = float(np.median(evidence.times)) > _LATEST or (clock.unit in _LARGE and not clock.dated)  # type: ignore[arg-type]
+    are_days = clock.unit == "seconds" and times.min() > 20_000.0 and times.max() < 80_000.0 and steps.median <= 1.0
+    is_far_off = np.median(times) > _LATEST or (clock.unit in _LARGE and not clock.dated)
     if not are_days and not is_far_off and 1e-3 <= steps.median <= _DAY:
         return None
     units = {unit: unit_words for unit, unit_words in UNITS.items() if unit != "ns"}

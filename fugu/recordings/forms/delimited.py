@@ -92,7 +92,7 @@ def _regularity(lines: list[str], sign: str) -> tuple[float, int]:
     width = _usual_width(widths) if widths else 1
     if width == 1:
         return 0.0, 0
-    return sum(cells == width for cells in widths) / len(widths), -_SIGNS.index(sign)
+    return widths.count(width) / len(widths), -_SIGNS.index(sign)
 
 
 def _usual_width(widths: list[int]) -> int:

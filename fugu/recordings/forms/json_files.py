@@ -83,12 +83,11 @@ def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
         for key in keys:
             cells: list[Any] = [value.get(key) for value in objects]
             kinds = {*map(type, cells)}
+            path = path_prefix + _quoted(key)
             if kinds & {dict, list}:
-                add_columns(cells, f"{path_prefix}{_quoted(key)}.", depth + 1)
-            if kinds == {str}:
-                columns[path_prefix + _quoted(key)] = [text.strip() for text in cells]
-            elif kinds == {NoneType} or kinds - {dict, list, NoneType}:
-                columns[path_prefix + _quoted(key)] = [*map(cell, cells)]
+                add_columns(cells, f"{path}.", depth + 1)
+            if kinds == {NoneType} or kinds - {dict, list, NoneType}:
+                columns[path] = [*map(cell, cells)]
 
     add_columns(documents, "", 0)
     return columns
