@@ -105,8 +105,7 @@ def staircase_error(noise: Staircase) -> float:
         steps = math.gcd(*corner)
         squared_length = sum(value * value for value in corner)
         error_sum = sum(mean_square + 2.0 * mean * s / steps + (s / steps) ** 2 for s in range(1, steps + 1))
-        segment_error: float = 2.0 * squared_length * error_sum * q / (1.0 - q) / float(noise.normaliser)
-        return segment_error
+        return float(2.0 * squared_length * error_sum * q / (1.0 - q) / float(noise.normaliser))
     error_sum = 0.0
     for a, b, alpha, beta, size in (noise.point_class(index) for index in range(noise.double_area)):
         s, t = alpha / size, beta / size
@@ -114,5 +113,4 @@ def staircase_error(noise: Staircase) -> float:
         error_sum += weight * (a[0] * a[0] + a[1] * a[1]) * (mean_square + 2.0 * mean * s + s * s)
         error_sum += weight * (b[0] * b[0] + b[1] * b[1]) * (mean_square + 2.0 * mean * t + t * t)
         error_sum += weight * 2.0 * (a[0] * b[0] + a[1] * b[1]) * (mean + s) * (mean + t)
-    polygon_error: float = error_sum / float(noise.normaliser)
-    return polygon_error
+    return float(error_sum / float(noise.normaliser))

@@ -93,10 +93,7 @@ class BayesNet:
         """Return the nodes not d-separated from a node by observed nodes: the node itself, and no observed one."""
         observed_nodes = set(evidence)
         parents = {member.name: member.parents for member in self.nodes}
-        children: dict[str, list[str]] = {member.name: [] for member in self.nodes}
-        for member in self.nodes:
-            for parent in member.parents:
-                children[parent].append(member.name)
+        children = {name: [member.name for member in self.nodes if name in member.parents] for name in parents}
         # A path that arrives from a child may go on to parents and children, one from a parent to children only. At an
         # observed node, a path from a parent goes back to parents, which opens colliders above.
         path_stack, visited_steps = [(node, True)], set()
@@ -107,7 +104,7 @@ class BayesNet:
             visited_steps.add((name, is_from_child))
             if name not in observed_nodes:
                 path_stack += [(child, False) for child in children[name]]
-            if (is_from_child and name not in observed_nodes) or (not is_from_child and name in observed_nodes):
+            if is_from_child != (name in observed_nodes):
                 path_stack += [(parent, True) for parent in parents[name]]
         return frozenset(name for name, _ in visited_steps) - observed_nodes
 
@@ -294,9 +291,10 @@ class SumDistributions(NamedTuple):
         positions = np.array([float(answer * self.unit) for answer in answers])
         distances = np.abs(positions[:, None] - positions[None, :])
         pairs = self._pairs(secrets)
-        shares = {
-            key: _masses(self.conditionals[key], answers) for name, values in pairs for key in product([name], values)
-        }
+        shares: dict[tuple[str, int], list[Fraction]] = {}
+        for key in {(name, value) for name, values in pairs for value in values}:
+            total = sum(self.conditionals[key].values())
+            shares[key] = [Fraction(self.conditionals[key].get(answer, 0), total) for answer in answers]
         masses = {key: np.array([float(p) for p in distribution]) for key, distribution in shares.items()}
         unequal_pairs = [(name, (a, b)) for name, (a, b) in pairs if shares[name, a] != shares[name, b]]
         if not unequal_pairs:
@@ -309,12 +307,9 @@ class SumDistributions(NamedTuple):
 
         spread = float(positions[-1] - positions[0])
         high = 2.0 * spread / epsilon  # the loss is at most spread / scale
-        low = high
-        for _ in range(_WIDEST):
-            low /= 2.0
-            if max(losses(low)) > epsilon:
-                break
-        else:
+        lows = (high / 2.0**halvings for halvings in range(1, _WIDEST + 1))
+        low = next((low for low in lows if max(losses(low)) > epsilon), None)
+        if low is None:
             raise ChainClassError("these secrets can be told apart by so little that any noise hides them")
         root = brentq(lambda scale: max(losses(scale)) - epsilon, low, high, xtol=1e-300, rtol=1e-13)
         scale = float(root) * _DECIMALS
@@ -349,11 +344,6 @@ class ExactScale(NamedTuple):
     scale: float
     node: str
     values: tuple[int, int]
-
-
-def _masses(distribution: Mapping[int, int], answers: Sequence[int]) -> list[Fraction]:
-    total = sum(distribution.values())
-    return [Fraction(distribution.get(answer, 0), total) for answer in answers]
 
 
 def _log_density(costs: Floats, mass: Floats) -> Floats:

@@ -29,21 +29,26 @@ __all__ = ["QuiltTables", "least_quilt_loss", "least_quilt_scale", "node_terms",
 
 
 @kernel
-def largest_ratio(rows: Floats, out: Floats) -> None:
-    """Set out[x,x'] to the max over y of rows[x,y] / rows[x',y]; 0/0 is skipped, -inf if there is nothing else."""
-    k, m = rows.shape
+def largest_row_ratios(distributions: Floats, ratios: Floats) -> None:
+    """Set ratios (k, k) to the largest over y of distributions[x,y] / distributions[x',y].
+
+    0/0 is skipped; a ratio is -inf if there is nothing else.
+    """
+    k, m = distributions.shape
     for x in range(k):
         for other_row in range(k):
-            out[x, other_row] = -np.inf
+            ratios[x, other_row] = -np.inf
     inverse = np.empty(k)
     for y in range(m):
         for x in range(k):
-            inverse[x] = 1.0 / rows[x, y]
+            inverse[x] = 1.0 / distributions[x, y]
         for x in range(k):
-            p = rows[x, y]
+            p = distributions[x, y]
             for other_row in range(k):  # the innermost loop has no sum, so that it vectorises
                 ratio = p * inverse[other_row]
-                out[x, other_row] = ratio if ratio > out[x, other_row] else out[x, other_row]  # 0 * inf is no ratio
+                ratios[x, other_row] = (
+                    ratio if ratio > ratios[x, other_row] else ratios[x, other_row]
+                )  # 0 * inf is no ratio
 
 
 @kernel
@@ -67,8 +72,8 @@ def grow_tables(
         for x in range(k):  # an array assigned whole takes numba seconds more to compile
             for y in range(k):
                 power[x, y] = transposed[y, x] = next_power[x, y]
-        largest_ratio(power, right[m])
-        largest_ratio(transposed, column[m])
+        largest_row_ratios(power, right[m])
+        largest_row_ratios(transposed, column[m])
     return target
 
 
@@ -81,13 +86,13 @@ def _add_left_width(start: Floats, column: Floats, width: int, target: Floats) -
 
 
 @part
-def _largest_sum(left: Floats, right: Floats, width: int) -> tuple[float, int, int]:
-    """Return the largest entry of the sum of `left` (k, k) and the table of a width to the right, and its place."""
-    k = left.shape[0]
+def _largest_sum(left_table: Floats, right: Floats, width: int) -> tuple[float, int, int]:
+    """Return the largest entry, and its place, of `left_table` (k, k) plus the table of a width to the right."""
+    k = left_table.shape[0]
     largest, row, col = -np.inf, 0, 0
     for x in range(k):
         for y in range(k):
-            value = left[x, y] + (right[width - 1, x, y] if width else 0.0)
+            value = left_table[x, y] + (right[width - 1, x, y] if width else 0.0)
             if value > largest:  # an impossible pair gives -inf, or no number with an infinite ratio
                 largest, row, col = value, x, y
     return largest, row, col
@@ -122,20 +127,20 @@ def least_quilt_scale(
     best_scale, best_left, best_right, best_influence = empty_scale, 0, 0, 0.0
     if best_scale <= scale_floor:
         return best_scale, 0, 0, 0.0, 0.0
-    left = np.empty(start.shape)
+    left_table = np.empty(start.shape)
     if seed_left + seed_right > 0:
         # a seed that does not fit loses its width: the influence falls
         a, b = (seed_left if seed_left <= reach_left else 0), (seed_right if seed_right <= reach_right else 0)
         card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
         if (a or b) and card < endless:
-            _add_left_width(start, column, a, left)
-            influence = _largest_sum(left, right, b)[0]
+            _add_left_width(start, column, a, left_table)
+            influence = _largest_sum(left_table, right, b)[0]
             if influence < epsilon and card / (epsilon - influence) < best_scale:
                 best_scale, best_left, best_right, best_influence = card / (epsilon - influence), a, b, influence
     witness_x, witness_y = 0, 0
-    left_only = np.empty(reach_left + 1)
+    left_influences = np.empty(reach_left + 1)
     for a in range(reach_left + 1):
-        left_only[a] = np.inf
+        left_influences[a] = np.inf
     for a in range(reach_left + 1):
         if best_scale <= scale_floor:
             break
@@ -144,23 +149,23 @@ def least_quilt_scale(
             if a:
                 break
             continue
-        _add_left_width(start, column, a, left)
-        left_only[a] = _largest_sum(left, right, 0)[0]
-        if not left_only[a] < epsilon:
+        _add_left_width(start, column, a, left_table)
+        left_influences[a] = _largest_sum(left_table, right, 0)[0]
+        if not left_influences[a] < epsilon:
             continue
-        if a and nodes_right < endless and (a + nodes_right) < (epsilon - left_only[a]) * best_scale:
+        if a and nodes_right < endless and (a + nodes_right) < (epsilon - left_influences[a]) * best_scale:
             best_scale, best_left, best_right, best_influence = (
-                (a + nodes_right) / (epsilon - left_only[a]),
+                (a + nodes_right) / (epsilon - left_influences[a]),
                 a,
                 0,
-                left_only[a],
+                left_influences[a],
             )
-        max_width = (epsilon - left_only[a]) * best_scale - nearby_count
+        max_width = (epsilon - left_influences[a]) * best_scale - nearby_count
         b = reach_right if max_width > reach_right else math.ceil(max_width) - 1
         while b >= 1:
-            influence = left[witness_x, witness_y] + right[b - 1, witness_x, witness_y]
+            influence = left_table[witness_x, witness_y] + right[b - 1, witness_x, witness_y]
             if not (nearby_count + b >= (epsilon - influence) * best_scale):
-                influence, witness_x, witness_y = _largest_sum(left, right, b)
+                influence, witness_x, witness_y = _largest_sum(left_table, right, b)
                 if influence < epsilon and nearby_count + b < (epsilon - influence) * best_scale:
                     best_scale, best_left, best_right = (nearby_count + b) / (epsilon - influence), a, b
                     best_influence = influence
@@ -174,17 +179,19 @@ def least_quilt_scale(
         useful_width = epsilon * best_scale / 2.0
     if nodes_right > n:
         for a in range(reach_left + 1):
-            if left_only[a] < epsilon:
-                useful_width = max(useful_width, (epsilon - left_only[a]) * best_scale - (a - 1 if a else nodes_left))
+            if left_influences[a] < epsilon:
+                useful_width = max(
+                    useful_width, (epsilon - left_influences[a]) * best_scale - (a - 1 if a else nodes_left)
+                )
     if nodes_left > n:
         useful_width = max(useful_width, epsilon * best_scale - nodes_right)
         for x in range(start.shape[0]):
             for y in range(start.shape[0]):
-                left[x, y] = 0.0 if start[x, y] > -np.inf else -np.inf
+                left_table[x, y] = 0.0 if start[x, y] > -np.inf else -np.inf
         for b in range(1, reach_right + 1):
             if epsilon * best_scale - b + 1 <= useful_width:
                 break
-            largest_sum = _largest_sum(left, right, b)[0]
+            largest_sum = _largest_sum(left_table, right, b)[0]
             if largest_sum < epsilon:
                 useful_width = max(useful_width, (epsilon - largest_sum) * best_scale - b + 1)
     return best_scale, best_left, best_right, best_influence, useful_width
@@ -200,20 +207,20 @@ def least_quilt_loss(start: Floats, column: Floats, right: Floats, node: int, su
     length = sums.shape[0] - 1
     max_width = right.shape[0]
     best_loss = sums[length] - sums[0]  # of the empty quilt
-    left = np.empty(start.shape)
+    left_table = np.empty(start.shape)
     for a in range(min(max_width, node) + 1):
         sum_before = sums[node - a + 1] if a else sums[0]
         if sums[node + 1] - sum_before >= best_loss:
             if a:
                 break
             continue
-        _add_left_width(start, column, a, left)
-        influence = _largest_sum(left, right, 0)[0]
+        _add_left_width(start, column, a, left_table)
+        influence = _largest_sum(left_table, right, 0)[0]
         if a:
             best_loss = min(best_loss, influence + sums[length] - sum_before)
         for b in range(min(max_width, length - 1 - node), 0, -1):
             if influence + sums[node + b] - sum_before < best_loss:
-                influence = _largest_sum(left, right, b)[0]
+                influence = _largest_sum(left_table, right, b)[0]
                 best_loss = min(best_loss, influence + sums[node + b] - sum_before)
     return float(best_loss)
 
@@ -229,7 +236,7 @@ def log_ratio_table(kernel: ArrayLike) -> Floats:
     rows = np.ascontiguousarray(kernel, dtype=np.float64)
     table = np.empty((rows.shape[0], rows.shape[0]))
     with np.errstate(all="ignore"):
-        largest_ratio(rows, table)
+        largest_row_ratios(rows, table)
         return np.log(np.maximum(table, 0.0), out=table)
 
 

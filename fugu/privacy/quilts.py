@@ -130,12 +130,10 @@ def best_quilt(
             start, tables.column, tables.right, nodes_left, nodes_right,
             empty_scale, epsilon, scale_floor, seed[0] or 0, seed[1] or 0,
         )  # fmt: skip
-        if scale <= scale_floor or tables.count >= useful_width or (scale >= empty_scale and tables.stalled):
-            break
-        if not tables.grow(int(min(1.5 * tables.count, useful_width)) + 1):
-            break
-    card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
-    return QuiltScale(scale, None, (a or None, b or None), card, influence, 0)
+        is_final = scale <= scale_floor or tables.count >= useful_width or (scale >= empty_scale and tables.stalled)
+        if is_final or not tables.grow(int(min(1.5 * tables.count, useful_width)) + 1):
+            card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
+            return QuiltScale(scale, None, (a or None, b or None), card, influence, 0)
 
 
 def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> QuiltScale:

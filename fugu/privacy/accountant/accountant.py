@@ -178,12 +178,13 @@ class ChainAccountant:
         if length is not None and self._class.is_followed(length):
             return self.schedule_loss(np.broadcast_to(matrix, (length, *matrix.shape)), adversary)
         epsilon, bound = self._class.endless_loss(matrix, adversary)
-        if length is not None and bound == "exact":
-            bound = "endless bound"  # a stream that ends need not reach it
-        if length is None or epsilon <= length * float(matrix.max()):
-            return ChainLoss(epsilon, adversary, bound, self._class.words, length)
-        full_loss = length * float(matrix.max()) * (1.0 + OUTWARD)
-        return ChainLoss(full_loss, adversary, "every tick in full", self._class.words, length)
+        if length is not None:
+            full_loss = length * float(matrix.max())
+            if not epsilon <= full_loss:
+                epsilon, bound = full_loss * (1.0 + OUTWARD), "every tick in full"
+            elif bound == "exact":
+                bound = "endless bound"  # a stream that ends need not reach it
+        return ChainLoss(epsilon, adversary, bound, self._class.words, length)
 
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
         """Return the loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
