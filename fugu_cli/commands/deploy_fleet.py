@@ -207,6 +207,8 @@ def _read_devices(file: Path, broker: BrokerFolder) -> list[_Device]:
             raise FuguError(f"{file}: line 1: the column {missing[0]} is missing; it needs {', '.join(_COLUMNS)}")
         if unknown_columns := [name for name in columns if name not in (*_COLUMNS, *_OPTIONAL)]:
             raise FuguError(f"{file}: line 1: unknown column {unknown_columns[0][:40]!r}")
+        if repeated := [name for index, name in enumerate(columns) if name in columns[:index]]:
+            raise FuguError(f"{file}: line 1: the column {repeated[0]} comes twice")
         for row in rows:
             try:
                 _enter_row(fleet_devices, row, rows.line_num, broker, templates)

@@ -132,6 +132,15 @@ def test_a_wrong_row_is_named_and_nothing_is_written(fugu: Fugu, broker: Shipped
         assert [device.name for device in opened.devices()] == ["enrolled"]
 
 
+def test_a_column_is_there_once_since_only_one_ceiling_would_be_held(fugu: Fugu, broker: Shipped) -> None:
+    done = fugu(*words(broker, ["watch,hr.json,stdin,5,500"], header=f"{HEADER},ceiling"))
+    assert (done.code, done.err) == (
+        1,
+        f"fugu: {broker.root / 'devices.csv'}: line 1: the column ceiling comes twice\n",
+    )
+    assert not (broker.root / "devices").exists()
+
+
 def test_each_of_several_wrong_rows_is_a_line(fugu: Fugu, broker: Shipped) -> None:
     first, second = fugu(*words(broker, ["ring,hr.json,,5", "band,hr.json,stdin,5", "cup,hr.json,,5"])).err.splitlines()
     assert "devices.csv: line 2: '' is no sensor" in first
