@@ -34,8 +34,10 @@ __all__ = [
     "auto_document",
     "auto_report",
     "candidate_document",
+    "error_texts",
     "error_words",
     "percent",
+    "quality_words",
     "refusal_words",
     "thinned_words",
     "verdict",
@@ -384,12 +386,19 @@ def _span(plan: AutoPlan, ticks: int) -> str:
 
 def quality_words(candidate: Candidate, *, at_least: bool = False) -> str:
     """Compare an answer's error with that of guessing; with `at_least` the error may be larger than this."""
-    if candidate.window_ticks is None:
+    if candidate.window_ticks is None and candidate.unit == "share":
         accuracy, guess_accuracy = 1.0 - candidate.expected_error, 1.0 - candidate.guess_error
         return f"{100.0 * accuracy:.1f} % right; {100.0 * guess_accuracy:.1f} % by guessing"
     suffix = " or more" if at_least else ""
-    error, guess = error_words(candidate.expected_error), error_words(candidate.guess_error).partition(" ")[0]
+    error, guess = error_texts(candidate.unit, candidate.expected_error, candidate.guess_error)
     return f"off by {error}{suffix} on average; guessing is off by {guess}"
+
+
+def error_texts(unit: str, error: float, guess_error: float) -> tuple[str, str]:
+    """Write an error with its unit, and the error of guessing without."""
+    if unit == "metres":
+        return f"{error:.0f} m", f"{guess_error:.0f}"
+    return error_words(error), error_words(guess_error).partition(" ")[0]
 
 
 def error_words(share: float) -> str:

@@ -186,17 +186,9 @@ def drawn_releases(policy: AnyPolicy, recording: Source, **read_as: Any) -> Iter
 def checked_policy(check: Check) -> Result:
     """Describe a checked policy; the exit code is 3 if a recording is not in its class."""
     if not isinstance(policy := check.policy, Policy):
-        document, report = _measure_document(policy, check.stretches), _measure_report(policy, check)
-        return Result(document, [*report])
-    details = policy, check.loss, check.windows, check.recorded
-    exit_code = 0 if check.recorded is None or check.recorded.inside else NOTHING
-    return Result(_policy_document(*details), _policy_report(*details), exit_code)
-
-
-def _policy_document(
-    policy: Policy, loss: Loss, windows_loss: Loss | None, comparison: RecordedClass | None
-) -> JsonObject:
-    document = {
+        return Result(_measure_document(policy, check.stretches), _measure_report(policy, check))
+    loss, windows_loss, comparison = check.loss, check.windows, check.recorded
+    document: JsonObject = {
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,
         "privacy": privacy_of(policy.guarantee.epsilon),
@@ -226,7 +218,8 @@ def _policy_document(
             **comparison._asdict(),
             "epsilon": comparison.epsilon if math.isfinite(comparison.epsilon) else None,
         }
-    return document
+    exit_code = 0 if comparison is None or comparison.inside else NOTHING
+    return Result(document, _policy_report(policy, loss, windows_loss, comparison), exit_code)
 
 
 def _stretches(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...]:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.stretches import Stretch
-from fugu.library.auto_words import candidate_document, refusal_words, thinned_words, verdict_lines
+from fugu.library.auto_words import candidate_document, quality_words, refusal_words, thinned_words, verdict_lines
 from fugu.library.guarantee import promise_document, promise_words, stretch_documents, stretch_table
 from fugu.library.report import JsonObject, Line, Report, Table
 from fugu.places.composition import measured_stretches
@@ -40,7 +40,7 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> Iterator[str]:
     recommended = plan.recommended
     promise = promise_words(plan.question.epsilon, 0, _stretches(policy))
     if recommended.kind == "points":
-        yield f"Useful: {place_words(plan, recommended)}, {_quality_words(recommended)}."
+        yield f"Useful: {place_words(plan, recommended)}, {quality_words(recommended)}."
         yield promise
         yield f"95 % of places are off by at most {recommended.error_95:.0f} m."
         yield f"Test data, not used for planning: off by {recommended.held_back_error:.0f} m."
@@ -62,19 +62,13 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> Iterator[str]:
         yield from (usefulness, promise, *reasons)
     else:
         best_candidate = min(plan.candidates, key=attrgetter("expected_error"))
-        yield f"Not useful: {place_words(plan, best_candidate)}, {_quality_words(best_candidate, at_least=True)}."
+        yield f"Not useful: {place_words(plan, best_candidate)}, {quality_words(best_candidate, at_least=True)}."
         yield promise
         yield f"95 % of places are off by at most {best_candidate.error_95:.0f} m."
         if plan.least_epsilon is not None:
             yield f"Nothing useful below epsilon {plan.least_epsilon:g}."
         else:
             yield f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}."
-
-
-def _quality_words(candidate: Candidate, *, at_least: bool = False) -> str:
-    """Compare the error of points with that of guessing; with `at_least` the error may be larger than this."""
-    suffix = " or more" if at_least else ""
-    return f"off by {candidate.expected_error:.0f} m{suffix} on average; guessing is off by {candidate.guess_error:.0f}"
 
 
 def place_words(plan: PlacePlan, candidate: Candidate) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.sentences import LARGEST_PRIVATE
 from fugu.contract.stretches import LARGEST_PROTECTED
-from fugu.library.auto_words import error_words
+from fugu.library.auto_words import error_texts
 from fugu.library.plans import Plan, Planner, planner, question_of, refuse_overwriting, target_of
 from fugu.library.report import NOTHING, Line, Result
 from fugu.planning.auto import AutoPlan
@@ -82,6 +82,7 @@ def plan_recordings(
     identity = target_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
     recording_words = str(files[0]) if len(files) == 1 else "RECORDINGS"  # of several donors only the number is told
+    command = ["fugu", "plan", "auto", recording_words]
     with working("planning", measured=True) as progress:
         progress("reading", 0.0)
         solve = planner(files, question, identity, reading)
@@ -89,10 +90,9 @@ def plan_recordings(
             plan = solve(question, progress=progress)
         except TooShortError as error:
             offers = offers_of(solve, _shorter_baseline(error.baseline_ticks, _cap_epsilon(options)), progress)
-            lines = [offer_line(offer, ["fugu", "plan", "auto", recording_words]) for offer in offers]
-            return _too_short_result(error, lines)
+            return _too_short_result(error, [offer_line(offer, command) for offer in offers])
         offers = [] if is_answer(plan) else offers_of(solve, other_options(plan.details, options), progress)
-    lines = [offer_line(offer, ["fugu", "plan", "auto", recording_words]) for offer in offers]
+    lines = [offer_line(offer, command) for offer in offers]
     offer_fields = {"offers": [*lines]}
     if not is_answer(plan) and not lines:
         lines = [_NOTHING_ELSE]
@@ -140,13 +140,9 @@ def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable
             continue
         best_row = next((row for row in plan.errors if row.recommended), None)
         if best_row is not None and best_row.held_back is not None:
-            in_metres = plan.recommended.unit == "metres"
-            error = f"{best_row.held_back:.0f} m" if in_metres else error_words(best_row.held_back)
-            guess_text = f"{best_row.guessing:.0f}" if in_metres else error_words(best_row.guessing).partition(" ")[0]
-            offer_words = (
-                f"Try instead: {best_row.answer}, off by {error} on held-back rows; guessing is off by {guess_text}"
-            )
-            offers.append((offer_words, settings))
+            error, guess = error_texts(plan.recommended.unit, best_row.held_back, best_row.guessing)
+            offer_words = f"{best_row.answer}, off by {error} on held-back rows; guessing is off by {guess}"
+            offers.append((f"Try instead: {offer_words}", settings))
     return offers
 
 

@@ -302,4 +302,4 @@ def history(
         refusal_rows = list(view.every_entry(registry_db.refusals)) if refusals else []
         events = [] if refusals else list(view.every_entry(registry_db.history))
     report = view.shown_refusals(refusal_rows) if refusals else view.shown_events(events)
-    return Result([event._asdict() for event in (refusal_rows or events)], [*report])
+    return Result([event._asdict() for event in (refusal_rows or events)], report)

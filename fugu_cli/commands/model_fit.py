@@ -83,10 +83,12 @@ def _stream_names(names: str | None, rules: Sequence[StreamRule], streams: Seque
     A single stream without such a name is "readings". UsageError: the names differ in number from the streams, are
     invalid or not different, or several streams have no such names.
     """
-    defaults = [stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]
-    if names is not None and len(_split_words(names)) != len(streams):
-        raise UsageError(f"there are {len(streams)} streams and {len(_split_words(names))} names")
-    for candidates in defaults if names is None else [_split_words(names)]:
+    choices = [[stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]]
+    if names is not None:
+        choices = [_split_words(names)]
+        if len(choices[0]) != len(streams):
+            raise UsageError(f"there are {len(streams)} streams and {len(choices[0])} names")
+    for candidates in choices:
         if len(set(candidates)) == len(candidates) and all(re.fullmatch(NAME_PATTERN, column) for column in candidates):
             return candidates
     if names is None and len(streams) == 1:
