@@ -142,10 +142,10 @@ def plan_and_draw(page: Page, path: Path, readings: Readings | None, options: Au
     plan, offers = _plan_on_page(page, path, readings, options)
     if plan.useful:
         _draw_plan(page, 0, plan, _PREPARED)
-    buttons = []
-    for offer in offers:
-        texts = {name: _field_text(offer[1], name) for name in form}
-        buttons.append({**_offer_button(offer, options), "options": texts})
+    buttons = [
+        {**_offer_button(offer, options), "options": {name: _field_text(offer[1], name) for name in form}}
+        for offer in offers
+    ]
     page.show(stage=_PLANNED if is_answer(plan) else _no_answer_words(offers), done=0.0, ended=True, offers=buttons)
     return plan
 

@@ -340,9 +340,9 @@ def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
     """Print the two verdicts, and what the site and the helper saw; return 1 if a sum is missing."""
     if not hours:
         raise FuguError("no sum has come")
+    _, _, released, truth, habit = np.array(hours).T
     mean_error, guess_error, habit_error = (
-        float(np.mean([abs(value - hour.truth) for hour, value in zip(hours, values, strict=True)]))
-        for values in ([hour.released for hour in hours], [scene.constant] * len(hours), [hour.habit for hour in hours])
+        float(np.abs(shares - truth).mean()) for shares in (released, scene.constant, habit)
     )
     verdict = "Useful" if 2 * mean_error <= guess_error else "Not useful in these hours"
     plural = "s" if len(hours) > 1 else ""

@@ -123,10 +123,15 @@ def _statement_parts(statement: Statement) -> Report:
     yield Line(protected_sentence(policy.discretiser))
     rows = [(output.what, output.topic, " ".join(output.readers) or "the site") for output in statement.outputs]
     yield Table("What is released, and who may read it", ("output", "topic", "readers"), rows)
-    claims = []
-    for claim in statement.claims:
-        recomputed = f"{claim.recomputed:.10g}" if claim.recomputed else "NOT RECOMPUTED"
-        claims.append((claim.of, f"{claim.epsilon:.10g}", recomputed, claim.adversary))
+    claims = [
+        (
+            claim.of,
+            f"{claim.epsilon:.10g}",
+            f"{claim.recomputed:.10g}" if claim.recomputed else "NOT RECOMPUTED",
+            claim.adversary,
+        )
+        for claim in statement.claims
+    ]
     yield Table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claims)
     if isinstance(policy, Policy):
         ticks = policy.guarantee.stretch_ticks
@@ -205,13 +210,19 @@ def attacked_stream(audit: StreamAudit) -> Result:
 
 
 def _stream_parts(audit: StreamAudit) -> Report:
-    rows = []
-    for audience in audit.audiences:
-        promised_cells = f"{audience.promised:.6g}", f"{audience.certified:.6g}"
-        bound_cells = f"{audience.least:.4g}", _bound_text(audience.extended), _bound_text(audience.witness)
-        event_cells = f"{audience.hits} and {audience.alarms} of {audience.trials}"
-        name = _audience_words(audience.audience, audience.ticks)
-        rows.append((name, audience.heard, audience.draws, *promised_cells, *bound_cells, event_cells))
+    rows = [
+        (
+            _audience_words(audience.audience, audience.ticks),
+            audience.heard,
+            audience.draws,
+            f"{audience.promised:.6g}",
+            f"{audience.certified:.6g}",
+            f"{audience.least:.4g}",
+            *map(_bound_text, (audience.extended, audience.witness)),
+            f"{audience.hits} and {audience.alarms} of {audience.trials}",
+        )
+        for audience in audit.audiences
+    ]
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
     yield Table("Epsilon of all that an audience may read", titles, rows)
     yield Line(

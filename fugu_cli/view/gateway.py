@@ -37,13 +37,11 @@ def show_status(status: Mapping[str, Any]) -> Report:
         for alarm in status["alarms"]:
             groups.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
         for (code, reason, advice), alarms in groups.items():
-            names, cause = (
-                some_names([alarm["name"] for alarm in alarms if alarm["name"]]),
-                f" ({reason})" * bool(reason),
-            )
+            names = some_names([alarm["name"] for alarm in alarms if alarm["name"]])
+            cause = f" ({reason})" if reason else ""
             start = f"{datetime.fromtimestamp(min(alarm['since'] for alarm in alarms), UTC):%Y-%m-%d %H:%M:%S} UTC"
             count = sum(alarm["count"] for alarm in alarms)
-            yield Line(f"ALARM {code}{f' {names}' * bool(names)}{cause}, {count} x since {start}: {advice}", bold=True)
+            yield Line(f"ALARM {code}{names and f' {names}'}{cause}, {count} x since {start}: {advice}", bold=True)
     else:
         yield Line("no alarms")
     ages = {name: device["seconds_since_frame"] for name, device in status["devices"].items()}
@@ -98,10 +96,14 @@ def learned_chains(model: LearnedModel) -> Result:
 
 def _learned_parts(model: LearnedModel) -> Report:
     labels = model.discretiser.states
-    rows = []
-    for old, new in permutations(range(model.states), 2):
-        interval = f"{model.low[old][new]:.6g} to {model.high[old][new]:.6g}"
-        rows.append((f"{labels[old]} to {labels[new]}", f"{model.transition[old][new]:.6g}", interval))
+    rows = [
+        (
+            f"{labels[old]} to {labels[new]}",
+            f"{model.transition[old][new]:.6g}",
+            f"{model.low[old][new]:.6g} to {model.high[old][new]:.6g}",
+        )
+        for old, new in permutations(range(model.states), 2)
+    ]
     yield Line(f"Learned from {model.words}.")
     yield Table("The chain of all symbols", ("step", "probability", "each end with 90 %"), rows)
     scales = [
