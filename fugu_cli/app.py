@@ -223,8 +223,8 @@ def output_option(metavar: str, help_text: str) -> Any:
     return typer.Option("--output", "-o", metavar=metavar, help=help_text)
 
 
-def command_group(help_text: str) -> typer.Typer:
-    """Make a command group that shows its help if no command is named, even if it has one command."""
+def command_group(help_text: str | None = None) -> typer.Typer:
+    """Make a command group that shows its help, by default that of the table, if no command is named."""
     group = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
     group.callback()(lambda: None)
     return group

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 300.0
 """Seconds without a message after which an agent counts as stopped; a slow agent takes long to fill a frame."""
-app = command_group("Check what is promised, trusting nobody.")
+app = command_group()
 
 
 @command(app, "policy", shows=True)

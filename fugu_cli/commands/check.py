@@ -15,7 +15,7 @@ from fugu_cli.app import KnownOption, PolicyArgument, command, command_group
 from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
 from fugu_cli.view.terminal import working
 
-app = command_group("Check what is promised, and what is lost.")
+app = command_group()
 
 
 @command(app, "policy", shows=True)

@@ -19,7 +19,7 @@ from fugu_cli.connection import broker_of
 
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk", "street")
-app = command_group("See the whole system, or try a recording of yours.")
+app = command_group()
 BrowserOption = Annotated[bool, Option(help="Open the page.")]
 
 

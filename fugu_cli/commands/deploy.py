@@ -47,7 +47,7 @@ DevicePoliciesOption = Annotated[
     list[Path] | None, Option(metavar="FILE", help="A policy of the device; again for more.")
 ]
 AccountOption = Annotated[str, Option(help="Name of the account.")]
-app = command_group("Write a broker, and folders for those who use it.")
+app = command_group()
 NO_STDIN = "a service has no standard input, and ends at once: name another sensor, or edit agent.toml"
 _SENSOR: TypeAdapter[object] = TypeAdapter(SensorConfig)
 _CA_KEY = "FUGU_CA_KEY"

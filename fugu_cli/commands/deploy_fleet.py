@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = command_group("All devices of a list.")
+app = command_group()
 _COLUMNS = ("device", "policy", "sensor", "ceiling")
 _OPTIONAL = ("measurement_ceiling", "groups")
 

@@ -20,7 +20,7 @@ from fugu_cli.view.terminal import say_waiting, working
 
 __all__ = ["is_gateway_file"]
 
-app = command_group("Look at an installation.")
+app = command_group()
 _AGENT, _GATEWAY = "agent.toml", "gateway.toml"
 _AT_ONCE = 8
 

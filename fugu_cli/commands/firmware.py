@@ -18,7 +18,7 @@ from fugu.library.report import Line, Report, Result, Table
 from fugu_cli.app import BrokerOption, UnitOption, command, command_group, output_option
 from fugu_cli.connection import broker_of
 
-app = command_group("Images for microcontrollers.")
+app = command_group()
 
 
 @command(app, "build", shows=True)

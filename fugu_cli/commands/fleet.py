@@ -31,7 +31,7 @@ from gateway.fleet.signing import read_pins
 
 __all__ = ["enter_device", "new_enrolment"]
 
-app = command_group("A fleet: its keys, its devices, and their signed documents.")
+app = command_group()
 command(app, "init")(fleet_keys.init)
 command(app, "sign")(fleet_rollout.sign)
 app.add_typer(fleet_keys.app, name="keys")

@@ -36,7 +36,7 @@ SourceArgument = Annotated[
 RayOption = Annotated[
     str | None, Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
 ]
-app = command_group("Receive what devices publish, and estimate from it.")
+app = command_group()
 
 
 @dataclass(frozen=True, slots=True)

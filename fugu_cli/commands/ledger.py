@@ -22,8 +22,8 @@ from gateway.store.location import Location, ledger_beside, store_location
 
 __all__ = ["LedgerOption", "ledger_location"]
 
-app = command_group("What every audience has been told.")
-releases = command_group("Releases.")
+app = command_group()
+releases = command_group()
 LedgerOption = Annotated[
     str | None, Option("--ledger", metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
 ]

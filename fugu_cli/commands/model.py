@@ -14,7 +14,7 @@ from fugu.library.report import Result
 from fugu_cli.app import command, command_group, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
 
-app = command_group("Chains that describe readings.")
+app = command_group()
 
 
 @command(app, "fit", shows=True)

@@ -22,7 +22,7 @@ from fugu_cli.commands.plan_options import (
     WindowOptions,
 )
 
-app = command_group("Noise for a guarantee.")
+app = command_group()
 _OutputOption = Annotated[Path | None, output_option("FILE", "Write a policy.")]
 
 

@@ -11,7 +11,7 @@ from fugu_cli.app import JsonOption, command, command_group, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.reading import read_file
 
-app = command_group("Recordings.")
+app = command_group()
 
 
 @command(app, "read")

@@ -19,7 +19,7 @@ from gateway.releases.config import ReleaseConfig
 
 __all__ = ["FILES", "schema", "write"]
 
-app = command_group("Schemas of configuration files, for editors.")
+app = command_group()
 
 
 FILES: dict[str, type[Document]] = {
