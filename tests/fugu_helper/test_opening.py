@@ -205,6 +205,30 @@ def test_an_answer_is_remembered_as_long_as_its_reports_could_be_opened(helper: 
     assert answer.reason == "key-gone"
 
 
+def test_an_early_answer_is_remembered_as_long_as_the_key_is_there(helper: Helper) -> None:
+    """Two sums that differ by one home are that home's count."""
+    sealed = reports(helper)
+    first = helper.ask(sealed)
+    helper.pass_time(2 * DAY + 14)
+    assert helper.ask(sealed[1:]) == first
+
+
+def test_homes_whose_key_is_gone_and_the_others_are_enough_together(helper: Helper) -> None:
+    other = Helper()
+    assert helper.ask([*reports(helper)[:2], *reports(other, homes=HOMES[2:4])]).reason == "key-gone"
+    assert other.ask([*reports(helper)[:1], *reports(other, homes=HOMES[2:4])]).reason == "too-few"
+
+
+def test_a_helper_with_as_many_answers_as_it_remembers_gives_no_new_one(
+    helper: Helper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that it does not remember could be asked for with another set."""
+    monkeypatch.setattr("fugu_helper.opening.MAX_ANSWERS", 1)
+    first = helper.ask(reports(helper))
+    assert helper.ask(reports(helper, 6), 6) is None
+    assert helper.ask(reports(helper)) == first
+
+
 def test_a_wall_clock_that_was_set_drops_all_keys(helper: Helper) -> None:
     sealed = reports(helper)
     before = helper.key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,20 @@ from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.charges import units_above
 from gateway.releases.config import Audience, ReleaseConfig, Scheduled
 from gateway.releases.entries import Entry, Release
-from gateway.releases.jobs import jobs
+from gateway.releases.jobs import Job, jobs
 from gateway.releases.ledger import Ledger
+from gateway.releases.maker import Maker
+from gateway.releases.statistics import noise_variance
 from gateway.releases.sums import SumReleases
 from gateway.store.coverage import Span
 from gateway.store.engine import LedgerError
 from gateway.store.location import Server
 from tests.support.groups import HELPER, group, member_policy
 from tests.support.opening import DOCUMENT, HOMES, Helper
-from tests.support.summing import DUE, NUMBER, WINDOW, Site, settled, take
+from tests.support.summing import ANSWER, DUE, NUMBER, WINDOW, Site, settled, take
+
+CLOCK_SET_BACK = [Span(0, 0, 59), Span(40, 60, 99)]
+"""At number 60 the clock was set back by 40 ticks."""
 
 
 @pytest.fixture
@@ -73,6 +79,8 @@ def test_a_window_is_settled_at_its_deadline_and_opens_as_the_sum(site: Site, he
     (frame,) = site.released()
     assert frame.values == (10.0,)
     assert (frame.devices, frame.observed, frame.honest, frame.charge) == (5, 50, 3, 0.0)
+    assert frame.standard_errors == pytest.approx([(5 / 3 * noise_variance(Fraction(frame.scale))) ** 0.5])
+    assert site.ledger.progress("street") == 10 * (NUMBER + 1)
     assert site.store.sums.reports(DOCUMENT.digest, NUMBER) == []
     assert site.store.sums.openings() == []
 
@@ -411,7 +419,7 @@ def test_reports_that_no_policy_has_are_refused(site: Site, helper: Helper) -> N
         {"policy_version": 2},
         {"document": bytes(32)},
         {"observed": (11,)},
-        {"number": NUMBER + 100},
+        {"number": NUMBER + 6},  # the first that ends more than a minute ahead
         {"sealed": HOMES[1].sealed(helper.key, DOCUMENT, NUMBER, [1])},
     ):
         fields = {"policy_version": 1, "window": DOCUMENT.name, "previous": -1, "number": NUMBER}
@@ -423,12 +431,15 @@ def test_reports_that_no_policy_has_are_refused(site: Site, helper: Helper) -> N
     assert site.store.sums.waiting_windows(DOCUMENT.digest, NUMBER) == []
 
 
-def test_a_sum_states_the_worst_of_what_its_window_may_have_been_when_a_clock_was_set_back(tmp_path: Path) -> None:
-    """Loud noise ends just before the window; the clock is then set back, so that its wall ticks come once more."""
+@pytest.mark.parametrize(("loud_ticks", "shift"), [((0, 49), 0), ((100, 149), 40)], ids=["before", "after"])
+def test_a_sum_states_the_worst_of_what_its_window_may_have_been_when_a_clock_was_set_back(
+    tmp_path: Path, loud_ticks: tuple[int, int], shift: int
+) -> None:
+    """Loud noise is next to the window under one of two shifts; the wall ticks of the window come under both."""
     home, epsilons = HOMES[0].name, []
     quiet, promise = (Guarantee(epsilon=epsilon, adversary="informed") for epsilon in (2.4, 200.0))
     loud = {"table": NoiseTable.binary(SCALE // 100, SCALE // 100), "guarantee": promise, "windows_guarantee": promise}
-    for name, spans in {"plain": [Span(0, 0, 99)], "back": [Span(0, 0, 59), Span(40, 60, 99)]}.items():
+    for name, spans in {"plain": [Span(shift, shift, 99)], "back": CLOCK_SET_BACK}.items():
         (tmp_path / name).mkdir()
         with closing(Site(tmp_path / name)) as site:
             for each in HOMES:
@@ -437,12 +448,51 @@ def test_a_sum_states_the_worst_of_what_its_window_may_have_been_when_a_clock_wa
             with site.store.transaction():
                 site.store.put_shifts(site.store.number(home, "power"), spans, 0)
                 timeline = site.store.versions.timeline(home, "power")
-                timeline.add(Drawn(0, 49, 3, 0))
-                timeline.add(Drawn(50, 99, 2, 50))
+                timeline.add(Drawn(0, 99, 2, 0) if shift else Drawn(50, 99, 2, 50))
+                timeline.add(Drawn(*loud_ticks, 3, loud_ticks[0]))
                 site.store.versions.put(home, "power", timeline, is_whole=True)
             site.answer(take(helper := Helper(), settled(site, helper, version=2)))
             epsilons.append([frame.epsilon for frame in site.released()])
     assert epsilons[0] == epsilons[1]
+    assert epsilons[0][0] > 2.4
+
+
+@pytest.mark.parametrize("refused", [None, 0, 40])
+def test_an_audience_is_told_if_each_number_that_a_window_may_have_allows_it(
+    tmp_path: Path, helper: Helper, least: float, monkeypatch: pytest.MonkeyPatch, refused: int | None
+) -> None:
+    home = HOMES[0].name
+
+    def refuse(_self: Maker, _job: Job, release: Release) -> None:
+        if release.shifts[home] == refused:
+            raise FuguError("next to ticks of which more was told")
+
+    monkeypatch.setattr(Maker, "refuse_leaks", refuse)
+    with closing(Site(tmp_path, releases=config_of(press=least * 1.001))) as site:
+        with site.store.transaction():
+            site.store.put_shifts(site.store.number(home, "power"), CLOCK_SET_BACK, 0)
+        site.answer(take(helper, settled(site, helper)))
+        assert [frame.audience for frame in site.released()] == (["site", "press"] if refused is None else ["site"])
+
+
+def test_while_a_policy_cannot_be_accounted_for_only_the_site_is_told(
+    tmp_path: Path, helper: Helper, least: float
+) -> None:
+    with closing(Site(tmp_path, releases=config_of(press=least * 1.001))) as site:
+        site.releasing.sums.site_only = True
+        site.answer(take(helper, settled(site, helper)))
+        assert [frame.audience for frame in site.released()] == ["site"]
+
+
+def test_the_first_of_two_answers_counts_and_none_that_comes_under_another_name(site: Site, helper: Helper) -> None:
+    good = take(helper, settled(site, helper))
+    site.sums.heard(Message(topic_of("group_answer", "home", "other"), good))
+    site.sums.pump()
+    assert site.released() == []
+    site.sums.heard(Message(ANSWER, good))
+    site.sums.heard(Message(ANSWER, altered(good, reason="too-few", sums=b"")))
+    site.sums.pump()
+    assert (len(site.released()), site.lost) == (1, [])
 
 
 def test_a_report_is_dated_in_the_numbers_of_its_stream(site: Site, helper: Helper) -> None:

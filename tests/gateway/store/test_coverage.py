@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.frames import MAX_GAPS
-from gateway.store.coverage import Coverage
+from gateway.store.coverage import Coverage, Shifts
 
 INTERVALS = st.lists(st.tuples(st.integers(-1, 300), st.integers(1, 9)).map(lambda pair: (pair[0], sum(pair))))
 
@@ -62,3 +62,11 @@ def test_exactly_as_many_gaps_as_a_message_holds_are_all_listed() -> None:
 
 def test_nothing_is_the_watermark_of_an_empty_set() -> None:
     assert (Coverage().commit("hr").through, Coverage().commit("hr").gaps) == (-1, ())
+
+
+def test_wall_ticks_that_came_twice_may_have_either_number() -> None:
+    shifts = Shifts([(0, 0, 59), (40, 60, 99)])
+    cases = {(10, 19): [0], (20, 29): [0, 40], (19, 28): [0], (50, 59): [0, 40], (51, 60): [40], (90, 99): [40]}
+    assert {ticks: shifts.possible(*ticks) for ticks in cases} == cases
+    assert shifts.possible(19, 60) == [0, 40], "under none of them as a whole"
+    assert Shifts().possible(0, 9) == [0]
