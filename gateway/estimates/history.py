@@ -66,19 +66,19 @@ def estimates_between(
         number = store.stream_id(device, stream)
         if number is None:
             raise StoreError(f"store {location.name} has nothing of {device}/{stream}")
-        key = Place(number, device, stream)
+        place = Place(number, device, stream)
         read_rows = _value_rows if catalogue.is_measured(device, stream) else _state_rows
-        yield from read_rows(store, catalogue, key, first, last, lag)
+        yield from read_rows(store, catalogue, place, first, last, lag)
 
 
-def _value_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last: int, lag: int) -> Iterator[Row]:
+def _value_rows(store: Store, catalogue: Catalogue, place: Place, first: int, last: int, lag: int) -> Iterator[Row]:
     points, value_rows = Points(store, catalogue, lag), dict[tuple[int, int], Row]()
-    for frame, _ in store.points.following(key.number, max(0, first - MAX_MEASURE_TICKS)):
-        for run in (points.estimate(key, frame), *points.lagged_estimates(key, frame)):
+    for frame, _ in store.points.following(place.number, max(0, first - MAX_MEASURE_TICKS)):
+        for run in (points.estimate(place, frame), *points.lagged_estimates(place, frame)):
             rows = zip(run.means, run.covariances, run.protection, strict=True)
             for tick, moments in enumerate(rows, run.first):
                 if first <= tick <= last:
-                    value_rows[tick, run.lag] = ValueRow(key.device, key.stream, tick, *moments, run.lag, run.shift)
+                    value_rows[tick, run.lag] = ValueRow(place.device, place.stream, tick, *moments, run.lag, run.shift)
         for k in sorted(k for k in value_rows if k[0] < frame.first - lag):  # later frames do not change these rows
             yield value_rows.pop(k)
         if frame.last >= last + lag:
@@ -86,8 +86,8 @@ def _value_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last
     yield from (value_rows[k] for k in sorted(value_rows))
 
 
-def _state_rows(store: Store, catalogue: Catalogue, key: Place, first: int, last: int, lag: int) -> Iterator[Row]:
-    for run in Past(store, catalogue, lag).estimates(key, first, last):
+def _state_rows(store: Store, catalogue: Catalogue, place: Place, first: int, last: int, lag: int) -> Iterator[Row]:
+    for run in Past(store, catalogue, lag).estimates(place, first, last):
         shift = min(run.shift, run.first)  # a shift whose start was forgotten is at most the tick
         for tick, belief in enumerate(run.probabilities, run.first):
-            yield StateRow(*key.device_and_stream, tick, tuple(belief.tolist()), int(belief.argmax()), shift)
+            yield StateRow(*place.device_and_stream, tick, tuple(belief.tolist()), int(belief.argmax()), shift)

@@ -66,17 +66,17 @@ class Kind(Protocol[Frame]):
         """Return whether two frames have the same content, without regard to padding and to the tick before."""
         return replace(stored, **cls.ignored_fields) == replace(frame, **cls.ignored_fields)
 
-    def overlapping(self, key: Place, frame: Frame) -> Frame | None:
+    def overlapping(self, place: Place, frame: Frame) -> Frame | None:
         """Return a stored frame that overlaps a frame, `None` if there is none."""
 
-    def add(self, key: Place, frame: Frame, counts: Counter[str], *, late: bool) -> None:
+    def add(self, place: Place, frame: Frame, counts: Counter[str], *, late: bool) -> None:
         """Store a frame that overlaps no other, and its consequences; `late` if a stored frame follows it."""
 
-    def revise(self, key: Place, late_firsts: Sequence[int]) -> None:
+    def revise(self, place: Place, late_firsts: Sequence[int]) -> None:
         """Bring the results of later frames up to date, as if the late frames, ascending, had come in time."""
         return
 
-    def report(self, key: Place, first: int) -> Estimate | WindowCount | None:
+    def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
         """Return the report of the frame at a tick or window index; `None` if it is gone. Raises FuguError."""
         return None
 
@@ -116,21 +116,21 @@ class Windows(Kind[WindowFrame]):
         """Return the window's index as an interval."""
         return FrameSpan(frame.previous, frame.index, frame.index)
 
-    def overlapping(self, key: Place, frame: WindowFrame) -> WindowFrame | None:
+    def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
         """Return the stored frame of the same window, `None` if there is none."""
-        return self._store.windows.at(key.number, frame.index)
+        return self._store.windows.at(place.number, frame.index)
 
-    def add(self, key: Place, frame: WindowFrame, _counts: Counter[str], *, late: bool) -> None:
+    def add(self, place: Place, frame: WindowFrame, _counts: Counter[str], *, late: bool) -> None:
         """Store a frame, and queue its report."""
         del late  # nothing depends on the order of windows
-        self._store.windows.add(key.number, frame)
-        self._store.queue_estimates(key.number, frame.index)
+        self._store.windows.add(place.number, frame)
+        self._store.queue_estimates(place.number, frame.index)
 
-    def report(self, key: Place, first: int) -> WindowCount | None:
+    def report(self, place: Place, first: int) -> WindowCount | None:
         """Return the counts of the window with an index, `None` if they are gone."""
-        if (frame := self._store.windows.at(key.number, first)) is None:
+        if (frame := self._store.windows.at(place.number, first)) is None:
             return None
-        model = self._catalogue.recall(*key.device_and_stream, frame.policy_version, SymbolModel)
+        model = self._catalogue.recall(*place.device_and_stream, frame.policy_version, SymbolModel)
         return window_count(model.policy, frame)
 
 

@@ -90,69 +90,69 @@ class Past:
         indices = [self.model(sequence.device, sequence.stream, version) for sequence, version in model_keys]
         return np.array(indices, dtype=np.int64)[key_of_row]
 
-    def beliefs_before(self, key: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
+    def beliefs_before(self, place: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
         """Return the belief before the rows of the ticks tick..last, and these rows; the first may begin earlier."""
-        tick = self._first_known_tick(key, tick)
-        journal_rows = self._frames.tail.of(key.number, tick, last)
-        head = self._frames.head(key.number)
+        tick = self._first_known_tick(place, tick)
+        journal_rows = self._frames.tail.of(place.number, tick, last)
+        head = self._frames.head(place.number)
         if head is not None and head.last < tick:
-            return self.belief_after(key, head), journal_rows
-        chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(key.number, tick))
+            return self.belief_after(place, head), journal_rows
+        chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(place.number, tick))
         rows = Columns.joined([*(chunk.columns() for chunk in chunks), journal_rows])
         rows = rows.take(np.argsort(rows.first, kind="stable"))
-        return self._belief_before(key, int(rows.first[0]) if rows.rows else tick), rows
+        return self._belief_before(place, int(rows.first[0]) if rows.rows else tick), rows
 
-    def _first_known_tick(self, key: Place, tick: int) -> int:
+    def _first_known_tick(self, place: Place, tick: int) -> int:
         """Return the tick to read from for the belief at a tick: chunks lack the late frames of the journal."""
-        earliest = self._frames.tail.first(key.number)
+        earliest = self._frames.tail.first(place.number)
         return tick if earliest is None else min(tick, earliest)
 
-    def _belief_before(self, key: Place, tick: int) -> Beliefs:
+    def _belief_before(self, place: Place, tick: int) -> Beliefs:
         """Return the belief before a tick at which a chunk begins, or that is before or after all chunks."""
-        head = self._frames.head(key.number)
+        head = self._frames.head(place.number)
         if head is not None and head.last < tick:
-            return self.belief_after(key, head)
-        chunk = next(self._frames.chunks(key.number, tick), None)
+            return self.belief_after(place, head)
+        chunk = next(self._frames.chunks(place.number, tick), None)
         if chunk is None or chunk.first != tick:
             return Beliefs.unknown(1, self.bank.states)
         return Beliefs.of((GIVEN, 0, 0), chunk.distribution).with_states(self.bank.states)
 
-    def belief_after(self, key: Place, head: Head) -> Beliefs:
+    def belief_after(self, place: Place, head: Head) -> Beliefs:
         """Return the belief at the last sealed tick."""
-        model = self.model(*key.device_and_stream, head.version)
+        model = self.model(*place.device_and_stream, head.version)
         return Beliefs.of((model, head.last, head.shift), head.distribution).with_states(self.bank.states)
 
-    def follow(self, key: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
+    def follow(self, place: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
         """Return the belief after rows, from the belief before, and (n, k) the distributions of their first ticks."""
         slots = np.zeros(rows.rows, dtype=np.int64)
-        row_models = self.models([key], rows, slots)
+        row_models = self.models([place], rows, slots)
         beliefs = beliefs.with_states(self.bank.states)
         return beliefs, follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.rows))
 
-    def distribution_at(self, key: Place, frame: SymbolFrame) -> Floats:
+    def distribution_at(self, place: Place, frame: SymbolFrame) -> Floats:
         """Return the distribution (k,) of the first tick of a stored frame, given all symbols before it."""
-        beliefs, rows = self.beliefs_before(key, frame.first, frame.first)
+        beliefs, rows = self.beliefs_before(place, frame.first, frame.first)
         earlier_rows = np.flatnonzero(rows.first < frame.first).tolist()
         earlier_frames = (cut_frame(other, other.first, frame.first - 1) for other in map(rows.frame, earlier_rows))
-        _, priors = self.follow(key, beliefs, Columns.of((key.number, frame) for frame in (*earlier_frames, frame)))
-        return priors[-1, : self._state_count(key, frame)].copy()
+        _, priors = self.follow(place, beliefs, Columns.of((place.number, frame) for frame in (*earlier_frames, frame)))
+        return priors[-1, : self._state_count(place, frame)].copy()
 
-    def _state_count(self, key: Place, frame: SymbolFrame) -> int:
-        return len(self.bank.models[self.model(*key.device_and_stream, frame.policy_version)].initial)
+    def _state_count(self, place: Place, frame: SymbolFrame) -> int:
+        return len(self.bank.models[self.model(*place.device_and_stream, frame.policy_version)].initial)
 
-    def chunk_from(self, key: Place, chunk: Chunk, first: int) -> Chunk:
+    def chunk_from(self, place: Place, chunk: Chunk, first: int) -> Chunk:
         """Return the remainder of a chunk from a tick on, which is at most the chunk's last tick."""
         rows = chunk.columns()
         frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
         frames[0] = cut_frame(frames[0], first, chunk.last)
-        first, distribution = frames[0].first, self.distribution_at(key, frames[0])
-        columns = Columns.of((key.number, frame) for frame in frames)
+        first, distribution = frames[0].first, self.distribution_at(place, frames[0])
+        columns = Columns.of((place.number, frame) for frame in frames)
         fields = (columns.version, columns.shift, columns.first - first, columns.ticks, columns.bits)
         runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
         return chunk._replace(first=first, distribution=distribution, runs=runs, symbols=columns.packed.tobytes())
 
     def estimates(
-        self, key: Place, first: int = 0, last: int = MAX_TICK, *, with_newest: bool = False
+        self, place: Place, first: int = 0, last: int = MAX_TICK, *, with_newest: bool = False
     ) -> Iterator[TickProbabilities]:
         """Yield the probabilities of the ticks first..last, in tick order, given symbols up to `lag` ticks later.
 
@@ -162,49 +162,49 @@ class Past:
         """
         stretches: list[_Stretch] = []
         end = -1
-        for stretch in self._stretches(key, first):
+        for stretch in self._stretches(place, first):
             end = stretch.last
             stretches.append(stretch)
             while len(stretches) > 1 and stretches[0].last + self._lag < stretch.first:
-                yield from self._smoothed_ticks(key, stretches, first, last, MAX_TICK)
+                yield from self._smoothed_ticks(place, stretches, first, last, MAX_TICK)
                 del stretches[0]
             if end >= last + self._lag:
                 break
         while stretches:
-            yield from self._smoothed_ticks(key, stretches, first, last, MAX_TICK if with_newest else end - self._lag)
+            yield from self._smoothed_ticks(place, stretches, first, last, MAX_TICK if with_newest else end - self._lag)
             del stretches[0]
 
-    def _stretches(self, key: Place, first: int) -> Iterator[_Stretch]:
+    def _stretches(self, place: Place, first: int) -> Iterator[_Stretch]:
         """Yield the stretches of symbols from a tick on, read in pages; the first may begin before the tick."""
-        start = self._first_known_tick(key, first)
-        chunk = next(self._frames.chunks(key.number, start), None)
+        start = self._first_known_tick(place, first)
+        chunk = next(self._frames.chunks(place.number, start), None)
         chunk_start = chunk.first if chunk is not None and chunk.first <= start else 0
-        frames, (size, max_size) = self._frames.following(key.number, chunk_start), _PAGES
+        frames, (size, max_size) = self._frames.following(place.number, chunk_start), _PAGES
         beliefs: Beliefs | None = None
         while page := list(islice(frames, size)):
-            rows = Columns.of((key.number, frame) for frame in page)
+            rows = Columns.of((place.number, frame) for frame in page)
             if beliefs is None:
-                beliefs = self._belief_before(key, page[0].first)
-            beliefs, distributions = self.follow(key, beliefs, rows)
+                beliefs = self._belief_before(place, page[0].first)
+            beliefs, distributions = self.follow(place, beliefs, rows)
             is_next = (rows.first[1:] == rows.last[:-1] + 1) & (np.diff(rows.version) == 0) & (np.diff(rows.shift) == 0)
             for low, high in pairwise([0, *(np.flatnonzero(~is_next) + 1).tolist(), len(page)]):
                 symbols = np.frombuffer(b"".join(frame.symbols for frame in page[low:high]), dtype=np.uint8)
-                distribution = distributions[low, : self._state_count(key, page[low])].copy()
+                distribution = distributions[low, : self._state_count(place, page[low])].copy()
                 stretch_start = page[low].policy_version, page[low].first, page[low].shift
                 yield _Stretch(*stretch_start, symbols.astype(np.int64), distribution)
             size = min(2 * size, max_size)
 
     def _smoothed_ticks(
-        self, key: Place, stretches: list[_Stretch], first: int, last: int, newest_tick: int
+        self, place: Place, stretches: list[_Stretch], first: int, last: int, newest_tick: int
     ) -> Iterator[TickProbabilities]:
         """Yield estimates of the first stretch and a short gap after it, at ticks first..last up to `newest_tick`."""
         from fugu.chains.inference import fixed_lag_marginals  # here, because a gateway looks back in frames only
 
         head = stretches[0]
-        model, symbols, end, ticks = self._model_of(key, head), [head.symbols], head.last, len(head.symbols)
+        model, symbols, end, ticks = self._model_of(place, head), [head.symbols], head.last, len(head.symbols)
         for stretch in stretches[1:]:
             gap = stretch.first - end - 1
-            if self._model_of(key, stretch) is not model or stretch.shift != head.shift or gap >= max(self._lag, 1):
+            if self._model_of(place, stretch) is not model or stretch.shift != head.shift or gap >= max(self._lag, 1):
                 break
             if end == head.last:
                 ticks += gap
@@ -218,38 +218,40 @@ class Past:
             probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self._lag)[low:high])
             yield TickProbabilities(head.version, head.first + low, head.shift, probabilities)
 
-    def _model_of(self, key: Place, stretch: _Stretch) -> Model:
-        return self.bank.models[self.model(*key.device_and_stream, stretch.version)]
+    def _model_of(self, place: Place, stretch: _Stretch) -> Model:
+        return self.bank.models[self.model(*place.device_and_stream, stretch.version)]
 
     def seal(self) -> list[Place]:
         """Write the journal's rows into chunks, within a transaction, and empty the journal. Return its sequences."""
-        keys = {key.number: key for key in self._store.places(self._frames.tail.numbers)}
-        rows, prior_beliefs, removals = self._rows_to_seal(keys)
+        places = {place.number: place for place in self._store.places(self._frames.tail.numbers)}
+        rows, prior_beliefs, removals = self._rows_to_seal(places)
         numbers, slots = np.unique(rows.number, return_inverse=True)
-        sealed_keys = [keys[number] for number in numbers.tolist()]
-        row_models = self.models(sealed_keys, rows, slots)
+        sealed_places = [places[number] for number in numbers.tolist()]
+        row_models = self.models(sealed_places, rows, slots)
         state_counts = self.bank.arrays.facts[:, 0]
-        beliefs = Beliefs.unknown(len(sealed_keys), self.bank.states)
-        for index, key in enumerate(sealed_keys):
-            if (belief := prior_beliefs.get(key.number)) is not None:
+        beliefs = Beliefs.unknown(len(sealed_places), self.bank.states)
+        for index, place in enumerate(sealed_places):
+            if (belief := prior_beliefs.get(place.number)) is not None:
                 beliefs.state[index] = belief.state[0]
                 beliefs.distribution[index, : belief.distribution.shape[1]] = belief.distribution[0]
         priors = follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.rows))
         chunks, heads = [], {}
         for row, first, runs, symbols in cut(rows, _CHUNK_TICKS, _CHUNK_SPAN):
-            key, distribution = sealed_keys[slots[row]], priors[row, : state_counts[row_models[row]]]
+            place, distribution = sealed_places[slots[row]], priors[row, : state_counts[row_models[row]]]
             version, shift, offset, ticks, _ = runs[-1]
             last = first + offset + ticks - 1
-            clock = self._catalogue.policy(key.device, key.stream, version).clock
+            clock = self._catalogue.policy(place.device, place.stream, version).clock
             day = (clock.epoch_us + (last + 1 - shift) * clock.period_us) // _DAY_US
-            chunks.append(Chunk(key.number, first, last, distribution, version, day, runs, symbols))
+            chunks.append(Chunk(place.number, first, last, distribution, version, day, runs, symbols))
             model_index, tick, shift = beliefs.state[slots[row]].tolist()
             end_distribution = beliefs.distribution[slots[row], : state_counts[model_index]]
-            heads[key.number] = Head(key.number, tick, shift, version, end_distribution, first, chunks[-1].ticks, -1)
+            heads[place.number] = Head(
+                place.number, tick, shift, version, end_distribution, first, chunks[-1].ticks, -1
+            )
         self._frames.seal(removals, chunks, heads.values())
-        return list(keys.values())
+        return list(places.values())
 
-    def _rows_to_seal(self, keys: dict[int, Place]) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
+    def _rows_to_seal(self, places: dict[int, Place]) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
         """Return the rows to be sealed, by sequence and in tick order.
 
         Also returns the belief about each sequence before its first row, and the ticks from which its chunks are made
@@ -264,10 +266,10 @@ class Past:
             if (head := heads.get(number)) is None:
                 continue
             if head.last < first and (head.chunk < 0 or head.ticks >= _SMALL_TICKS):
-                prior_beliefs[number] = self.belief_after(keys[number], head)
+                prior_beliefs[number] = self.belief_after(places[number], head)
                 continue
             first_tick = min(first, head.chunk) if head.chunk >= 0 else first
-            prior_beliefs[number], sequence_rows = self.beliefs_before(keys[number], first_tick)
+            prior_beliefs[number], sequence_rows = self.beliefs_before(places[number], first_tick)
             reread_rows.append(sequence_rows)
             removals.append((number, min(first, int(sequence_rows.first[0]))))
         if reread_rows:

@@ -263,39 +263,41 @@ class Points(Kind[MeasureFrame]):
         if frame.dimensions != len(model.policy.resolution):
             raise RefusedError(f"points of {frame.dimensions} dimensions", Reason.POINT_MISMATCH)
 
-    def overlapping(self, key: Place, frame: MeasureFrame) -> MeasureFrame | None:
+    def overlapping(self, place: Place, frame: MeasureFrame) -> MeasureFrame | None:
         """Return a stored frame that shares a tick with a frame, `None` if there is none."""
-        return self._frames.overlapping(key.number, frame)
+        return self._frames.overlapping(place.number, frame)
 
-    def add(self, key: Place, frame: MeasureFrame, counts: Counter[str], *, late: bool) -> None:
+    def add(self, place: Place, frame: MeasureFrame, counts: Counter[str], *, late: bool) -> None:
         """Store a frame with its belief; `revise` brings the belief of a late frame up to date."""
-        self._frames.add(key.number, frame, self._compute_belief(key, frame))
+        self._frames.add(place.number, frame, self._compute_belief(place, frame))
         if late:
             counts["late"] += 1
         else:
-            self._store.queue_estimates(key.number, frame.first)
-        self._count_ticks(key, frame, counts)
+            self._store.queue_estimates(place.number, frame.first)
+        self._count_ticks(place, frame, counts)
 
-    def revise(self, key: Place, late_firsts: Sequence[int]) -> None:
+    def revise(self, place: Place, late_firsts: Sequence[int]) -> None:
         """Bring beliefs and estimates up to date, as if the late frames had come in time."""
         late_ticks, last_changed = set(late_firsts), -1
-        for stored_frame in self._frames.following(key.number, min(late_firsts)):
+        for stored_frame in self._frames.following(place.number, min(late_firsts)):
             frame = stored_frame.frame
-            if not late_ticks and self._base_tick(key, frame) > last_changed:
+            if not late_ticks and self._base_tick(place, frame) > last_changed:
                 return
-            belief = self._compute_belief(key, frame)
+            belief = self._compute_belief(place, frame)
             if frame.first in late_ticks or belief.tobytes() != stored_frame.belief.tobytes():
-                self._frames.set_belief(key.number, frame.first, belief)
+                self._frames.set_belief(place.number, frame.first, belief)
                 last_changed = frame.last
             late_ticks.discard(frame.first)
-            self._store.queue_estimates(key.number, frame.first)
+            self._store.queue_estimates(place.number, frame.first)
 
-    def _base_tick(self, key: Place, frame: MeasureFrame) -> int:
+    def _base_tick(self, place: Place, frame: MeasureFrame) -> int:
         """Return the tick of the belief that a frame's estimates begin from, -1 for the stream's beginning."""
-        previous = self._frames.before(key.number, frame.first)
+        previous = self._frames.before(place.number, frame.first)
         low = frame.first if previous is None else previous.frame.last - self._lag + 1
-        first = min((frame.first for frame in self._frames.holding(key.number, low, frame.first)), default=frame.first)
-        previous = self._frames.before(key.number, first)
+        first = min(
+            (frame.first for frame in self._frames.holding(place.number, low, frame.first)), default=frame.first
+        )
+        previous = self._frames.before(place.number, first)
         return -1 if previous is None else previous.frame.last
 
     def newest(self, device: str, stream: str) -> Measured | None:
@@ -303,48 +305,48 @@ class Points(Kind[MeasureFrame]):
         number = self._store.stream_id(device, stream)
         return None if number is None else self._frames.newest(number)
 
-    def report(self, key: Place, first: int) -> Estimate | None:
+    def report(self, place: Place, first: int) -> Estimate | None:
         """Return the report of a frame's newest tick, and of earlier ticks that now see `lag` later ones."""
-        if (stored_frame := self._frames.at(key.number, first)) is None:
+        if (stored_frame := self._frames.at(place.number, first)) is None:
             return None
-        frame, model = stored_frame.frame, self._model(key, stored_frame.frame.policy_version)
-        protection = model.degree(frame.released[-1].table, frame.last, self._tables(key, model))
+        frame, model = stored_frame.frame, self._model(place, stored_frame.frame.policy_version)
+        protection = model.degree(frame.released[-1].table, frame.last, self._tables(place, model))
         arguments = frame.last, frame.shift, model.measured_belief(stored_frame.belief), protection
-        return measured_estimate(model, *arguments, self.lagged_estimates(key, frame))
+        return measured_estimate(model, *arguments, self.lagged_estimates(place, frame))
 
-    def estimate(self, key: Place, frame: MeasureFrame) -> PointEstimates:
+    def estimate(self, place: Place, frame: MeasureFrame) -> PointEstimates:
         """Return the estimates of a stored frame's ticks, given all points up to each."""
-        model = self._model(key, frame.policy_version)
-        return model.estimate(self._prior(key, frame), frame, self._tables(key, model))
+        model = self._model(place, frame.policy_version)
+        return model.estimate(self._prior(place, frame), frame, self._tables(place, model))
 
-    def lagged_estimates(self, key: Place, last_frame: MeasureFrame) -> Iterator[PointEstimates]:
+    def lagged_estimates(self, place: Place, last_frame: MeasureFrame) -> Iterator[PointEstimates]:
         """Yield the estimates whose last of `lag` later points is in a stored frame."""
         if self._lag == 0:
             return
-        previous = self._frames.before(key.number, last_frame.first)
+        previous = self._frames.before(place.number, last_frame.first)
         first_tick = last_frame.first if previous is None else previous.frame.last - self._lag + 1
         last_tick = last_frame.last - self._lag
-        for frame in self._frames.holding(key.number, first_tick, last_tick):
-            model = self._model(key, frame.policy_version)
+        for frame in self._frames.holding(place.number, first_tick, last_tick):
+            model = self._model(place, frame.policy_version)
             ticks = slice(max(first_tick - frame.first, 0), min(last_tick, frame.last) - frame.first + 1)
             later_ticks = range(frame.last + 1, frame.first + ticks.stop + self._lag)
             points_by_tick = {
                 tick: point
-                for later in self._frames.holding(key.number, later_ticks.start, later_ticks.stop - 1)
+                for later in self._frames.holding(place.number, later_ticks.start, later_ticks.stop - 1)
                 if (later.policy_version, later.shift) == (frame.policy_version, frame.shift)
                 for tick, point in enumerate(later.released, later.first)
             }
             later_points = [points_by_tick.get(tick) for tick in later_ticks]
-            distribution, tables = self._prior(key, frame), self._tables(key, model)
+            distribution, tables = self._prior(place, frame), self._tables(place, model)
             yield model.estimate(distribution, frame, tables, later_points, self._lag, ticks)
 
-    def _tables(self, key: Place, model: MeasureModel) -> Tables:
+    def _tables(self, place: Place, model: MeasureModel) -> Tables:
         policy = model.policy
-        return lambda table: policy.table(table) or self._frames.table(key.number, policy.version, table)
+        return lambda table: policy.table(table) or self._frames.table(place.number, policy.version, table)
 
-    def _count_ticks(self, key: Place, frame: MeasureFrame, counts: Counter[str]) -> None:
-        model = self._model(key, frame.policy_version)
-        tables = self._tables(key, model)
+    def _count_ticks(self, place: Place, frame: MeasureFrame, counts: Counter[str]) -> None:
+        model = self._model(place, frame.policy_version)
+        tables = self._tables(place, model)
         exposed_ticks = []
         for tick, released in enumerate(frame.released, frame.first):
             counts["fallback_ticks"] += released.table == 0
@@ -353,30 +355,30 @@ class Points(Kind[MeasureFrame]):
                 exposed_ticks.append(tick)
         counts["exposed_ticks"] += len(exposed_ticks)
         if exposed_ticks:
-            log_values = (*key.device_and_stream, f"{len(exposed_ticks)} ticks from tick {exposed_ticks[0]} on")
+            log_values = (*place.device_and_stream, f"{len(exposed_ticks)} ticks from tick {exposed_ticks[0]} on")
             _log.warning("exposure: %s/%s: an adversary can know some state for certain at %s", *log_values)
 
-    def _compute_belief(self, key: Place, frame: MeasureFrame) -> Floats:
+    def _compute_belief(self, place: Place, frame: MeasureFrame) -> Floats:
         """Return the distribution of a frame's last tick, given all points up to there."""
-        model = self._model(key, frame.policy_version)
-        inputs = self._prior(key, frame), frame.first, frame.released, self._tables(key, model)
+        model = self._model(place, frame.policy_version)
+        inputs = self._prior(place, frame), frame.first, frame.released, self._tables(place, model)
         belief: Floats = model.follow(*inputs).beliefs[-1].copy()
         return belief
 
-    def _prior(self, key: Place, frame: MeasureFrame) -> Floats:
+    def _prior(self, place: Place, frame: MeasureFrame) -> Floats:
         """Return the distribution of a frame's first tick, given earlier frames with the same clock and meaning."""
-        model = self._model(key, frame.policy_version)
-        previous = self._frames.before(key.number, frame.first)
+        model = self._model(place, frame.policy_version)
+        previous = self._frames.before(place.number, frame.first)
         if (
             previous is None
             or previous.frame.shift != frame.shift
-            or self._model(key, previous.frame.policy_version).meaning != model.meaning
+            or self._model(place, previous.frame.policy_version).meaning != model.meaning
         ):
             return model.initial_at(frame.first)
         return model.predict_ahead(previous.belief, previous.frame.last, frame.first - previous.frame.last)
 
-    def _model(self, key: Place, version: int) -> MeasureModel:
-        return self._catalogue.recall(*key.device_and_stream, version, MeasureModel)
+    def _model(self, place: Place, version: int) -> MeasureModel:
+        return self._catalogue.recall(*place.device_and_stream, version, MeasureModel)
 
 
 def measured_estimate(

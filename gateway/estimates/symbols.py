@@ -94,9 +94,9 @@ class Symbols(Kind[SymbolFrame]):
         self._streams = streams
         self._catalogue = catalogue
         self.past = Past(store, catalogue, lag)
-        self._keys: dict[int, Place] = {}
+        self._places: dict[int, Place] = {}
         numbers = store.symbols.unreported()
-        self.reports = Reports(catalogue, self.past.bank, lag, numbers, self._stored_rows, self._key_of, counters)
+        self.reports = Reports(catalogue, self.past.bank, lag, numbers, self._stored_rows, self._place_of, counters)
         self._marks = np.zeros((0, MARKS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
@@ -134,11 +134,11 @@ class Symbols(Kind[SymbolFrame]):
             frames[int(slots[row])].append(columns.frame(row))
         return frames
 
-    def overlapping(self, key: Place, frame: SymbolFrame) -> SymbolFrame | None:
+    def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
         """Return the stored symbols of a frame's ticks, as one frame if alike and complete, else the first part."""
-        slot = self._streams.slot(*key.device_and_stream)
+        slot = self._streams.slot(*place.device_and_stream)
         new_frames = self._round.overlapping(slot, frame)
-        frames = self._frames.holding(key.number, frame.first, frame.last)
+        frames = self._frames.holding(place.number, frame.first, frame.last)
         if new_frames or not frames:
             return next(iter(new_frames), None)
         is_alike = len({(other.policy_version, other.bits, other.shift) for other in frames}) == 1
@@ -149,17 +149,17 @@ class Symbols(Kind[SymbolFrame]):
             else frames[0]
         )
 
-    def add(self, key: Place, frame: SymbolFrame, counts: Counter[str], *, late: bool) -> None:
+    def add(self, place: Place, frame: SymbolFrame, counts: Counter[str], *, late: bool) -> None:
         """Add a frame that `begin` has not taken."""
-        slot = self._streams.slot(*key.device_and_stream)
-        self._round.checked_frames[slot].append((key.number, frame))
+        slot = self._streams.slot(*place.device_and_stream)
+        self._round.checked_frames[slot].append((place.number, frame))
         if late:
             counts["late"] += 1
             self._round.stale_slots.add(slot)
 
-    def account(self, key: Place, span: FrameSpan) -> None:
+    def account(self, place: Place, span: FrameSpan) -> None:
         """Note that a frame that is not stored accounts for ticks."""
-        self._round.accounted_ticks.append((key.number, span.previous, span.last))
+        self._round.accounted_ticks.append((place.number, span.previous, span.last))
 
     def set_mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
         """Update a stream's mark after checks one by one, so that `begin` can take the stream's next frames as arrays.
@@ -175,7 +175,7 @@ class Symbols(Kind[SymbolFrame]):
             self._models[slot] = self.past.model(*self._streams.names[slot], version)
             self._marks[slot, VERSION] = version
         if interval is not None:
-            self._keys[number] = Place(number, *self._streams.names[slot])
+            self._places[number] = Place(number, *self._streams.names[slot])
             self._marks[slot, NUMBER], self._marks[slot, SHIFT] = number, shift
             self._marks[slot, AFTER], self._marks[slot, END] = interval
 
@@ -219,20 +219,20 @@ class Symbols(Kind[SymbolFrame]):
 
     def seal(self) -> list[Place]:
         """Move the journal into chunks, and return its sequences; `sealed` is to be called after the transaction."""
-        keys = self.past.seal()
+        places = self.past.seal()
         self._frames.put_reported(self.reports.acknowledged_ticks.items())
-        return keys
+        return places
 
     def sealed(self) -> None:
         """Note that the journal is empty."""
         self._frames.read_again()
         self.reports.sealed()
 
-    def _key_of(self, number: int) -> Place:
-        if (key := self._keys.get(number)) is None:
-            (key,) = self._store.places([number])
-            self._keys[number] = key
-        return key
+    def _place_of(self, number: int) -> Place:
+        if (place := self._places.get(number)) is None:
+            (place,) = self._store.places([number])
+            self._places[number] = place
+        return place
 
     def _grow(self, stream_count: int) -> None:
         old_size = len(self._marks)
@@ -258,33 +258,35 @@ class Symbols(Kind[SymbolFrame]):
 
     def _recompute(self, slot: int) -> _NewRows | None:
         """Compute the belief about a stream again, from the store, and return its newest frame."""
-        key = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
-        tail_first = self._frames.tail.first(key.number)
-        first_tick = self._frames.last(key.number) + 1 if tail_first is None else tail_first
-        beliefs, rows = self.past.beliefs_before(key, first_tick)
-        beliefs, priors = self.past.follow(key, beliefs, rows)
+        place = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
+        tail_first = self._frames.tail.first(place.number)
+        first_tick = self._frames.last(place.number) + 1 if tail_first is None else tail_first
+        beliefs, rows = self.past.beliefs_before(place, first_tick)
+        beliefs, priors = self.past.follow(place, beliefs, rows)
         self._beliefs = self._beliefs.with_states(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
         self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
-        return self._frame_rows(key, rows.frame(rows.rows - 1), priors[-1]) if rows.rows else None
+        return self._frame_rows(place, rows.frame(rows.rows - 1), priors[-1]) if rows.rows else None
 
     def _stored_rows(self, number: int) -> _NewRows | None:
         """Return a stream's newest stored frame, or `None`; a sealed one has at most the policy's frame length."""
-        key = self._key_of(number)
+        place = self._place_of(number)
         tail_frame, sealed_tick = self._frames.tail.newest(number), self._frames.last(number)
         if tail_frame is not None and tail_frame.last > sealed_tick:
             frame = tail_frame
         elif sealed_tick < 0 or not (frames := self._frames.holding(number, sealed_tick, sealed_tick)):
             return None
         else:
-            policy = self._catalogue.policy(*key.device_and_stream, frames[0].policy_version)
+            policy = self._catalogue.policy(*place.device_and_stream, frames[0].policy_version)
             stored_frames = self._frames.holding(number, max(sealed_tick - policy.frame_ticks + 1, 0), sealed_tick)
             frame = stored_frames[-1]
-        return self._frame_rows(key, frame, self.past.distribution_at(key, frame))
+        return self._frame_rows(place, frame, self.past.distribution_at(place, frame))
 
-    def _frame_rows(self, key: Place, frame: SymbolFrame, distribution: Floats) -> _NewRows:
-        model = self.past.model(*key.device_and_stream, frame.policy_version)
-        return _NewRows(Columns.of([(key.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64))
+    def _frame_rows(self, place: Place, frame: SymbolFrame, distribution: Floats) -> _NewRows:
+        model = self.past.model(*place.device_and_stream, frame.policy_version)
+        return _NewRows(
+            Columns.of([(place.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64)
+        )
 
 
 @dataclass(slots=True)
@@ -359,7 +361,7 @@ class _NewRows(NamedTuple):
 class _Report(NamedTuple):
     """Report about a stream at its newest tick; `estimate` is the reason if there can be none."""
 
-    key: Place
+    place: Place
     tick: int
     estimate: StateEstimate | FuguError
 
@@ -372,8 +374,8 @@ class Reports:
     if it is not known to be acknowledged.
 
     `unread_streams` may have a frame from before the start to report. `look_up` finds the newest stored frame of a
-    stream, as a single row. `key_of` gives the key of a stream's number. Estimates see `lag` ticks of later symbols.
-    `acknowledged_ticks` has by stream the tick that the broker has, since the last seal. `counters` counts as
+    stream, as a single row. `place_of` gives the place of a stream by its number. Estimates see `lag` ticks of later
+    symbols. `acknowledged_ticks` has by stream the tick that the broker has, since the last seal. `counters` counts as
     `coalesced` frames that are not reported because a newer one of their stream is.
     """
 
@@ -384,7 +386,7 @@ class Reports:
         lag: int,
         unread_streams: Iterable[int],
         look_up: Callable[[int], _NewRows | None],
-        key_of: Callable[[int], Place],
+        place_of: Callable[[int], Place],
         counters: Counter[str],
     ) -> None:
         self._catalogue = catalogue
@@ -392,7 +394,7 @@ class Reports:
         self._lag = lag
         self._unread_streams = dict.fromkeys(unread_streams)
         self._stored_rows = look_up
-        self._key_of = key_of
+        self._place_of = place_of
         self._waiting_rows: dict[int, tuple[_NewRows, int]] = {}
         self._counters = counters
         self.acknowledged_ticks: dict[int, int] = {}
@@ -436,11 +438,13 @@ class Reports:
         batch = {number: self._waiting_rows.pop(number) for number in [*islice(self._waiting_rows, max(capacity, 0))]}
         reports = []
         for (columns, distributions, models), numbers, rows in self._group_by_arrival(batch):
-            keys, frames = [self._key_of(number) for number in numbers], columns.take(rows)
+            places, frames = [self._place_of(number) for number in numbers], columns.take(rows)
             priors = np.zeros((len(rows), self._bank.states))
             priors[:, : distributions.shape[1]] = distributions[rows]
             shares, beliefs = look_back(self._bank.arrays, models[rows], frames, priors, self._lag)
-            reports += [self._make_report(key, frames, row, shares[row], beliefs[row]) for row, key in enumerate(keys)]
+            reports += [
+                self._make_report(place, frames, row, shares[row], beliefs[row]) for row, place in enumerate(places)
+            ]
         return reports
 
     @staticmethod
@@ -453,18 +457,18 @@ class Reports:
             rows.append(row)
         return [(new_rows, numbers, np.array(rows, dtype=np.int64)) for new_rows, numbers, rows in groups.values()]
 
-    def _make_report(self, key: Place, columns: Columns, row: int, shares: Floats, belief: Floats) -> _Report:
+    def _make_report(self, place: Place, columns: Columns, row: int, shares: Floats, belief: Floats) -> _Report:
         version, shift, first, count = (
             int(column[row]) for column in (columns.version, columns.shift, columns.first, columns.ticks)
         )
-        model = self._catalogue.recall(*key.device_and_stream, version, SymbolModel)
+        model = self._catalogue.recall(*place.device_and_stream, version, SymbolModel)
         states = len(model.numbers.initial)
         shares, belief = (stream_beliefs(model.numbers, distribution[:states]) for distribution in (shares, belief))
         last = first + count - 1
         try:
-            return _Report(key, last, state_estimate(model.policy, first, last, shift, shares, belief))
+            return _Report(place, last, state_estimate(model.policy, first, last, shift, shares, belief))
         except FuguError as error:
-            return _Report(key, last, error)
+            return _Report(place, last, error)
 
 
 def warm() -> None:

@@ -84,7 +84,7 @@ class Waiting:
 
     def put(self, outgoing: Outgoing) -> int | None:
         """Add a frame, in place of the same frame. Return the serial of a frame dropped for it, or `None`."""
-        _, serials = self._sequences.setdefault(outgoing.key.number, (outgoing, {}))
+        _, serials = self._sequences.setdefault(outgoing.place.number, (outgoing, {}))
         serials[outgoing.frame] = outgoing.serial
         return serials.pop(min(serials)) if len(serials) > MOST_WAITING else None
 
@@ -222,20 +222,20 @@ class Publisher(Part):
         if not self._link.connected:
             return
         reports = self._symbols.take(self._room)
-        for sent_count, (key, tick, estimate) in enumerate(reports):
+        for sent_count, (place, tick, estimate) in enumerate(reports):
             if isinstance(estimate, FuguError):
                 self._counters[estimate.reason] += 1
                 continue
-            if (newest := self._symbol_times.get(key.number)) is not None and estimate.time < newest:
+            if (newest := self._symbol_times.get(place.number)) is not None and estimate.time < newest:
                 self._counters["coalesced"] += 1
                 continue
-            topic = topic_of("estimate", self._fleet, *key.device_and_stream)
+            topic = topic_of("estimate", self._fleet, *place.device_and_stream)
             if (message_id := self._link.publish(topic, estimate.encode())) is None:
                 for unsent in reports[sent_count:]:
-                    self._symbols.put_again(unsent.key.number)
+                    self._symbols.put_again(unsent.place.number)
                 return
-            self._symbol_times[key.number] = estimate.time
-            self._symbol_messages[message_id] = key.number, tick
+            self._symbol_times[place.number] = estimate.time
+            self._symbol_messages[message_id] = place.number, tick
             self._counters["estimates"] += 1
 
     def _report_outbox(self) -> None:
@@ -271,13 +271,13 @@ class Publisher(Part):
         if (last_time := self._last_report_time(outgoing)) is not None and report.time < last_time:
             self._leave_out(outgoing.serial)
             return True
-        key = outgoing.key
-        topic = topic_of("count" if key.window else "estimate", self._fleet, *key.device_and_stream)
+        place = outgoing.place
+        topic = topic_of("count" if place.window else "estimate", self._fleet, *place.device_and_stream)
         if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
-        self._report_times[key.number] = report.time
+        self._report_times[place.number] = report.time
         self._reports[message_id] = outgoing.serial
-        self._counters["counts" if key.window else "estimates"] += 1
+        self._counters["counts" if place.window else "estimates"] += 1
         return True
 
     def _make_report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
@@ -290,7 +290,7 @@ class Publisher(Part):
 
     def _last_report_time(self, outgoing: Outgoing) -> datetime | None:
         """Return the time of a sequence's newest report, also from before the start; `None` if there is none."""
-        number = outgoing.key.number
+        number = outgoing.place.number
         if number not in self._report_times:
             frame = self._start_frames.get(number)
             newest = None if frame is None else self._make_report(outgoing._replace(frame=frame))

@@ -140,13 +140,13 @@ class Recorder:
             raise
 
     def _account_report(self, device: str, stream: str, report: Report, group: GroupDocument) -> None:
-        sequence, key = self._load_stored(device, sequence_name(stream, group.name))
+        sequence, place = self._load_stored(device, sequence_name(stream, group.name))
         if sequence.has_no_room(report.previous, report.number):
             return
         if (merge := sequence.coverage.add(report.previous, report.number)) is not None:
-            self._store.merge_coverage(key.number, *merge)
+            self._store.merge_coverage(place.number, *merge)
         policy = self._catalogue.policy(device, stream, report.policy_version)
-        self._store_policy(sequence, key, policy)
+        self._store_policy(sequence, place, policy)
         if not isinstance(policy, Policy) or policy.table is not None or policy.windows:
             return  # the policy's frames give the timeline
         first = group.start + report.number * group.length
@@ -204,9 +204,9 @@ class Recorder:
         self.symbols.sealed()
         self._last_seal = seconds
 
-    def _store_coverage(self, keys: list[Place]) -> None:
+    def _store_coverage(self, places: list[Place]) -> None:
         ends = []
-        for number, device, stream in keys:
+        for number, device, stream in places:
             sequence = self._load(device, stream)
             if sequence.rewritten:
                 self._store.aged.put_coverage(number, sequence.coverage.intervals)
@@ -237,11 +237,11 @@ class Recorder:
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         """Return the report of a stored frame; `None` if the frame is gone. Raises FuguError if it has no report."""
-        _, key, frame = outgoing
-        if key.window:
-            return self._windows.report(key, frame)
-        is_measured = self._catalogue.is_measured(*key.device_and_stream)
-        return self.points.report(key, frame) if is_measured else self.symbols.report(key, frame)
+        _, place, frame = outgoing
+        if place.window:
+            return self._windows.report(place, frame)
+        is_measured = self._catalogue.is_measured(*place.device_and_stream)
+        return self.points.report(place, frame) if is_measured else self.symbols.report(place, frame)
 
     @cached_property
     def points(self) -> Points:
@@ -259,18 +259,18 @@ class Recorder:
         self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counts: Counter[str]
     ) -> None:
         """Store frames of one sequence in the order of their ticks, and count the outcome of each."""
-        sequence, key = self._load_stored(device, name)
+        sequence, place = self._load_stored(device, name)
         late_firsts: list[int] = []
         timeline: Timeline | None = None
         for frame in sorted(frames, key=lambda frame: kind.span(frame).first):
             span = kind.span(frame)
             is_late = span.first <= sequence.coverage.end
             overlaps = is_late and sequence.coverage.meets(span.first, span.last)
-            if overlaps and (stored_frame := kind.overlapping(key, frame)) is not None:
+            if overlaps and (stored_frame := kind.overlapping(place, frame)) is not None:
                 self._usage.now.repeats[device] += 1
                 if kind.says_same(stored_frame, frame):  # it may account for more ticks, of frames dropped since
                     counts[kind.counter + "duplicate"] += 1
-                    self._account_for(sequence, kind, key, span, is_stored=True)
+                    self._account_for(sequence, kind, place, span, is_stored=True)
                 else:
                     counts[kind.counter + "conflict"] += 1
                     self.conflict(device, name, frame)
@@ -278,7 +278,7 @@ class Recorder:
             if span.first < sequence.begin:
                 self._usage.now.repeats[device] += 1
                 timeline = self._note_version(device, stream, frame, timeline)
-                counter = self._account_for_removed(sequence, kind, key, span)
+                counter = self._account_for_removed(sequence, kind, place, span)
                 counts[kind.counter + counter] += 1
                 if counter == "conflict":
                     self.conflict(device, name, frame)
@@ -292,19 +292,19 @@ class Recorder:
                 counts[error.reason] += 1
                 continue
             if spans:
-                self._store.put_shifts(key.number, spans, sequence.shifts.oldest)
+                self._store.put_shifts(place.number, spans, sequence.shifts.oldest)
             if is_late:
                 late_firsts.append(span.first)
             elif late_firsts:
-                kind.revise(key, late_firsts)
+                kind.revise(place, late_firsts)
                 late_firsts = []
-            kind.add(key, frame, counts, late=is_late)
+            kind.add(place, frame, counts, late=is_late)
             timeline = self._note_version(device, stream, frame, timeline)
-            self._account_for(sequence, kind, key, span, is_stored=False)
-            self._store_policy(sequence, key, self._catalogue.policy(device, stream, frame.policy_version))
+            self._account_for(sequence, kind, place, span, is_stored=False)
+            self._store_policy(sequence, place, self._catalogue.policy(device, stream, frame.policy_version))
             counts[kind.counter + "stored"] += 1
         if late_firsts:
-            kind.revise(key, late_firsts)
+            kind.revise(place, late_firsts)
         if timeline is not None:
             self._store.versions.put(device, stream, timeline, is_whole=kind is self._windows)
 
@@ -327,31 +327,31 @@ class Recorder:
         timeline.add(Drawn(frame.first, frame.last, frame.policy_version, begin, absent_ticks))
         return timeline
 
-    def _account_for_removed(self, sequence: _Sequence, kind: Kind[Any], key: Place, span: FrameSpan) -> str:
+    def _account_for_removed(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan) -> str:
         """Account for the ticks of a frame from before the sequence's `begin`. Return the counter of its outcome."""
         is_held = sequence.coverage.holds(span.first, span.last)
         if not is_held and sequence.coverage.meets(span.first, span.last):
             return "conflict"
-        self._account_for(sequence, kind, key, span, is_stored=True)  # also frames that its device had to drop since
+        self._account_for(sequence, kind, place, span, is_stored=True)  # also frames that its device had to drop since
         return "duplicate" if is_held else "too_old"
 
     def _account_for(
-        self, sequence: _Sequence, kind: Kind[Any], key: Place, span: FrameSpan, *, is_stored: bool
+        self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan, *, is_stored: bool
     ) -> None:
         """Account for a frame's ticks. `is_stored`: its frame is not added, as another is stored or was removed."""
         if (merge := sequence.coverage.add(span.previous, span.last)) is None:
             return
         if kind is not self.symbols:
-            self._store.merge_coverage(key.number, *merge)
+            self._store.merge_coverage(place.number, *merge)
             return
         sequence.rewritten = True
         if is_stored:
-            self.symbols.account(key, span)
+            self.symbols.account(place, span)
 
-    def _store_policy(self, sequence: _Sequence, key: Place, policy: AnyPolicy) -> None:
+    def _store_policy(self, sequence: _Sequence, place: Place, policy: AnyPolicy) -> None:
         """Store the policy of a sequence's frame, unless it is stored already."""
         if policy.version not in sequence.versions:
-            self._store.add_policy(key.number, policy.version, policy.to_json())
+            self._store.add_policy(place.number, policy.version, policy.to_json())
             sequence.versions.add(policy.version)
 
     def _load_stored(self, device: str, name: str) -> tuple[_Sequence, Place]:

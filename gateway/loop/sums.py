@@ -23,6 +23,7 @@ from fugu.contract.group_frames import (
     OpeningAnswer,
     OpeningRequest,
     Report,
+    SealedMasks,
     set_digest,
     signed_total,
     split_pages,
@@ -264,8 +265,8 @@ class Sums(Part):
         check_signed(envelope, "answer", bytes.fromhex(group.helper))
         if (answer.fleet, answer.group, group_name) != (group.fleet, group.name, group.name):
             raise RefusedError("an answer of another group", Reason.WINDOW_MISMATCH)
-        members, sealed = answer.members, [report.sealed for report in self._store.sums.chosen(*opening[:2])]
-        if set_digest(*opening[:2], sealed) != opening.request:  # a home has been erased since the request
+        members, sealed = answer.members, self._sealed(opening)
+        if sealed is None:
             raise RefusedError("an answer about a set that is here no more", Reason.WINDOW_MISMATCH)
         sums = unpack_numbers(answer.sums)
         if not answer.reason and not (
@@ -274,6 +275,11 @@ class Sums(Part):
             raise RefusedError("an answer that is not about the set that was asked for", Reason.WINDOW_MISMATCH)
         self._answers[opening] = answer
         self.due = 0.0
+
+    def _sealed(self, opening: Opening) -> list[SealedMasks] | None:
+        """Return the masks of an opening's set, in its order; `None` if a home has been erased since the request."""
+        sealed = [report.sealed for report in self._store.sums.chosen(opening.document, opening.number)]
+        return sealed if set_digest(opening.document, opening.number, sealed) == opening.request else None
 
     def _open(self, opening: Opening, group: GroupDocument, answer: OpeningAnswer) -> None:
         """Add up the shares of an answered set, and release the sums; without a sum, the window is lost."""
@@ -324,8 +330,7 @@ class Sums(Part):
             due_openings = (due for due in openings if self._next_asks[due] <= now and due.document in self._groups)
             if (opening := next(due_openings, None)) is None:
                 return
-            sealed = [report.sealed for report in self._store.sums.chosen(opening.document, opening.number)]
-            if set_digest(opening.document, opening.number, sealed) != opening.request:
+            if (sealed := self._sealed(opening)) is None:
                 self._lose(opening, self._groups[opening.document], "a home of its set has been forgotten")
                 return
             self._sending = _Sending(opening, split_pages(opening.document, opening.number, sealed))

@@ -402,12 +402,12 @@ class Outgoing(NamedTuple):
 
     Attributes:
         serial: the place in the outbox.
-        key: the sequence.
+        place: the sequence.
         frame: the first tick of the frame, or the index of the window.
     """
 
     serial: int
-    key: Place
+    place: Place
     frame: int
 
 

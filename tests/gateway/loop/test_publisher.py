@@ -380,14 +380,14 @@ def test_whatever_is_put_and_taken_the_newest_of_each_stream_is_never_left_out()
             assert len(taken) + len(overtaken) <= len(held)
             newest = {stream: max(f for s, f in held if s == stream) for stream in {s for s, _ in held}}
             for entry in taken:
-                assert held.pop((entry.key.number, entry.frame)) == entry.serial
+                assert held.pop((entry.place.number, entry.frame)) == entry.serial
             for (stream, frame), serial in list(held.items()):
                 if serial in overtaken:
-                    assert frame < min(o.frame for o in taken if o.key.number == stream)
+                    assert frame < min(o.frame for o in taken if o.place.number == stream)
                     del held[stream, frame]
-            frames = {entry.key.number: entry.frame for entry in taken}  # the last one of each
+            frames = {entry.place.number: entry.frame for entry in taken}  # the last one of each
             if room >= len(newest):
-                assert {stream: max(o.frame for o in taken if o.key.number == stream) for stream in frames} == newest
+                assert {stream: max(o.frame for o in taken if o.place.number == stream) for stream in frames} == newest
 
 
 def test_another_thread_may_ask_how_much_waits() -> None:
@@ -413,7 +413,7 @@ def test_streams_take_turns_also_when_there_is_room_for_one_message_at_a_time() 
     for serial, (stream, frame) in enumerate((stream, frame) for stream in range(3) for frame in range(2)):
         waiting.put(outgoing(serial, stream, frame))
     batches = [waiting.take(1) for _ in range(4)]
-    assert [[(entry.key.number, entry.frame) for entry in taken] for taken, _ in batches] == [
+    assert [[(entry.place.number, entry.frame) for entry in taken] for taken, _ in batches] == [
         [(0, 1)],
         [(1, 1)],
         [(2, 1)],

@@ -87,7 +87,7 @@ def test_what_is_queued_again_waits_under_a_new_number(store: Store, location: L
         for frame in (10, 20, 10):
             store.queue_estimates(number, frame)
     waiting = store.outbox(0, 10)
-    assert [(waiting.key.stream, waiting.key.window, waiting.frame) for waiting in waiting] == [
+    assert [(waiting.place.stream, waiting.place.window, waiting.frame) for waiting in waiting] == [
         ("place", "day", 20),
         ("place", "day", 10),
     ]

@@ -67,10 +67,10 @@ def test_a_shard_sees_nothing_of_others_devices(scenes: list[Scene], server: Ser
         mine = {device for device in DEVICES if owner(device, SHARDS) == index}
         store = scene.store
         wait = store.outbox(0, 2)
-        assert {outgoing.key.device for outgoing in wait} <= mine
-        seen = {outgoing.key.device for outgoing in wait}
+        assert {outgoing.place.device for outgoing in wait} <= mine
+        seen = {outgoing.place.device for outgoing in wait}
         while wait := store.outbox(wait[-1].serial, 2):
-            seen |= {outgoing.key.device for outgoing in wait}
+            seen |= {outgoing.place.device for outgoing in wait}
         assert seen == mine
         assert {sequence.device for sequence in store.aged.sequences(0, 1000)} == mine
         assert {place.device for place in store.places(store.symbols.tail.numbers)} == mine
