@@ -402,6 +402,8 @@ def test_nobody_else_makes_a_key_the_newest(device: Device) -> None:
     device.hear(forged.encode())
     device.hear(sign("group", key.encode(), [HELPER]).encode())
     device.hear(sign("opening-key", replace(key, fleet="away").encode(), [HELPER]).encode())
+    many_signers = sign("opening-key", key.encode(), [HELPER, Ed25519PrivateKey.generate()])
+    assert not device.helpers.arrived("street", many_signers.encode())
     device.ready(9)
     (report,) = device.run(9, [1] * 11)
     assert device.opened(report) == [10]
