@@ -511,7 +511,7 @@ class Sampled(NamedTuple):
 
 def one_in(segments: Ints, tick_stride: int) -> NDArray[np.bool_]:
     """Select (n,) the first tick of every stretch without gaps, and every `tick_stride`-th tick after it."""
-    begins = np.flatnonzero(np.diff(segments, prepend=segments[0] - 1) != 0)
+    begins = np.flatnonzero(np.diff(segments, prepend=segments[:1] - 1) != 0)
     tick_in_stretch = np.arange(len(segments)) - np.repeat(begins, np.diff(begins, append=len(segments)))
     return np.asarray(tick_in_stretch % tick_stride == 0)
 

@@ -14,7 +14,7 @@ from fugu.contract.guarantee import StreamOutputs
 from fugu.planning.auto import plan_auto
 from fugu.planning.candidates import wanted_window
 from fugu.planning.errors import PlanningError
-from fugu.planning.question import Cut, Question
+from fugu.planning.question import Cut, Question, one_in
 from fugu.planning.states import gaps_of
 from fugu.privacy.covering_class import covering_class
 from fugu.recordings.readings import Readings
@@ -118,3 +118,8 @@ def test_missing_ticks_that_depend_on_states_are_not_ignored() -> None:
     )
     with pytest.raises(PlanningError, match=r"room.csv: which ticks are missing depends on states \(p = "):
         plan_auto(readings, Question(missing="ignore", protect=0), np.random.default_rng(1))
+
+
+def test_every_third_tick_is_counted_from_the_beginning_of_each_stretch() -> None:
+    assert one_in(np.array([1, 1, 1, 1, 2, 2]), 3).tolist() == [True, False, False, True, True, False]
+    assert one_in(np.zeros(0, dtype=np.int64), 3).tolist() == []
