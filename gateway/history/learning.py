@@ -7,6 +7,7 @@ of passes where expectation maximisation needs hundreds.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -81,7 +82,7 @@ class Sequences(NamedTuple):
 def read_sequences(group: Group) -> Sequences:
     """Read the symbols of a group of streams. FuguError if a policy is missing."""
     table_index: dict[tuple[tuple[int, ...], ...], int] = {}
-    symbols, streams, tables = list[NDArray[np.int8 | np.int16]](), list[int](), list[int]()
+    symbols, streams, tables = [], [], []
     since, until = group.source.span.until, group.source.span.since
     with group.open() as (history, stream_list):
         span, pieces = group.source.span, list[list[Piece]]([] for _ in stream_list)
@@ -299,13 +300,9 @@ class _Chains(NamedTuple):
 
 def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
     """Return the chains to compare stretches with, and the deviations of streams by the chain of each stream."""
-    rows = [
-        row
-        for part_rows in tasks.map(_chains_of_streams, [(part, chains.common, initial) for part in parts])
-        for row in part_rows
-    ]
-    numbers, ticks, own_chains, noises = zip(*rows, strict=True)
-    deviations = np.array([log_ratios(chain) for chain in own_chains]) - log_ratios(chains.common)
+    rows_of_parts = tasks.map(_chains_of_streams, [(part, chains.common, initial) for part in parts])
+    numbers, ticks, own_chains, noises = zip(*itertools.chain.from_iterable(rows_of_parts), strict=True)
+    deviations = np.array([*map(log_ratios, own_chains)]) - log_ratios(chains.common)
     level = Deviations(np.array(ticks, dtype=np.int64), deviations, np.zeros(len(ticks), dtype=np.int64), chains.noise)
     if level.p_value >= _SIGNIFICANT:
         return chains, level
