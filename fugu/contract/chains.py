@@ -279,9 +279,9 @@ class JointChains(_ByOdds):
         has_same_streams = (self.shows, self.period_us) == (pinned_chains.shows, pinned_chains.period_us)
         return has_same_streams and super().covers(pinned_chains)
 
-    def compiled(self, index: int = 0) -> CorePolicy:
+    def compiled(self) -> CorePolicy:
         """Compile the class with all its streams."""
-        policy = super().compiled(index)
+        policy = super().compiled()
         policy.steps = self.steps
         return policy
 

@@ -194,14 +194,14 @@ class ClassOfChains(Document):
 
         return contains(self.compiled(), pinned_chains.compiled())
 
-    def compiled(self, index: int = 0) -> Policy:
-        """Compile the class, as a policy of `fugu.core` for the class's stream `index`."""
+    def compiled(self) -> Policy:
+        """Compile the class, as a policy of `fugu.core` for the class's first stream."""
         policy = Policy()
-        policy.chains, policy.members, policy.steps, policy.column = self.form, self.members, 1, index
+        policy.chains, policy.members, policy.steps, policy.column = self.form, self.members, 1, 0
         policy.shared = tuple(
             (stream.name, stream.states, stream.rate.as_integer_ratio()) for stream in self.named_streams
         )
-        policy.states = self.stream_sizes[index]
+        policy.states = self.stream_sizes[0]
         return policy
 
     def stretch_bound(

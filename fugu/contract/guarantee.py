@@ -131,7 +131,6 @@ def _core_claim(chains: ChainClass, outputs: StreamOutputs) -> CorePolicy:
     claim, window = chains.compiled(), CoreWindow()
     if chains.named_streams:
         claim.shared = [("", claim.states, outputs.rate.as_integer_ratio())]
-    claim.symbols = 0 if outputs.table is None else outputs.table.symbols
     claim.rows = [] if outputs.table is None else [tuple(row) for row in outputs.table.rows]
     window.length = window.stride = 1
     window.histogram = False
