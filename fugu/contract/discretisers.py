@@ -125,7 +125,7 @@ class Cells(Document):
     missing: Label | None = None
 
     def _check_consistency(self) -> None:
-        _check_names(self, len(self.cells), f"{len(self.cells)} cells make")
+        _check_names(self, len(self.cells), _subject("cell", len(self.cells)))
         if len(set(self.cells)) != len(self.cells):
             raise ValueError("two states have the same cell")
 
@@ -134,9 +134,13 @@ Discretiser = Annotated[Thresholds | Baseline | Categories | Cells, Field(discri
 
 
 def _check_edges(discretiser: Thresholds | Baseline) -> None:
-    _check_names(discretiser, len(discretiser.edges) + 1, f"{len(discretiser.edges)} edges make")
+    _check_names(discretiser, len(discretiser.edges) + 1, _subject("edge", len(discretiser.edges)))
     if any(low >= high for low, high in pairwise(discretiser.edges)):
         raise ValueError("edges must increase strictly")
+
+
+def _subject(noun: str, count: int) -> str:
+    return f"{count} {noun} makes" if count == 1 else f"{count} {noun}s make"
 
 
 def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, count: int, subject: str) -> None:

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from fugu.contract._document import first_problem
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, PolicyError
 from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
@@ -193,7 +193,8 @@ class Street:
     def save(self, folder: str | Path, *, force: bool = False, not_private: bool = False) -> tuple[Path, ...]:
         """Write `group.toml`, the table for the group's helper; or `policies/` once the helper has signed.
 
-        Without `not_private` a plan whose `privacy` is none is refused.
+        Without `not_private` a plan whose `privacy` is none is refused. With `force`, policies of homes that are no
+        longer in the group are deleted.
 
         Raises:
             FuguError: the plan is refused, the folder holds one, or the signed document does not fit the recordings.
@@ -214,7 +215,23 @@ class Street:
         for name, text in texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
-        return tuple(folder / name for name in texts)
+        written = tuple(folder / name for name in texts)
+        if force and self.group is not None:
+            for file in {*folder.glob(f"{_POLICIES}/*.json")}.difference(written):
+                if _is_policy_of(self.group.group, file):
+                    file.unlink()
+        return written
+
+
+def _is_policy_of(group: GroupDocument, file: Path) -> bool:
+    """True if a file has the policy of a home in a group of this name, whatever the group was then."""
+    try:
+        policy = read_policy(file.read_bytes())
+    except PolicyError:
+        return False
+    sums = policy.sums if isinstance(policy, Policy) else ()
+    identity = group.fleet, group.stream, group.name
+    return any((policy.fleet, policy.stream, window_sum.group.name) == identity for window_sum in sums)
 
 
 def read_group(file: str | Path) -> SharedWindow:

@@ -30,22 +30,23 @@ _ATTACKERS = {
 
 def replay_document(replay: Replay, ticks: int, results: Results | None) -> JsonObject:
     """Return all drawings of a replay for the page, once some ticks are read; `results` are None before the first."""
-    stays, leaves, _ = replay_lanes(replay, ticks, results)
-    attackers = attacker_lanes(replay, results)
     return {
-        "lanes": lanes_document([stays, leaves]),
-        "attackers": {name: lanes_document([lane])[0] for name, lane in attackers.items()},
+        "lanes": lanes_document(_recording_lanes(replay, ticks, results)),
+        "attackers": {name: lanes_document([lane])[0] for name, lane in attacker_lanes(replay, results).items()},
         "summary": "" if results is None else results.use_sentence(),
     }
 
 
 def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[Lane, Lane, Lane]:
     """Return three lanes: the readings, the released values, and the attacker who knows the habits."""
+    return *_recording_lanes(replay, ticks, results), attacker_lanes(replay, results)["knows"]
+
+
+def _recording_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[Lane, Lane]:
     span = replay.span(ticks if results is None else results.end)
     stays = readings_lane(replay.values, replay.hours, ticks, replay.recorded, span)
     stays = stays._replace(words=f"{replay.tick}s, on the device", marks=replay.marks if replay.parts else ())
-    leaves = _leaving_lane(replay, results, span)
-    return stays, leaves, attacker_lanes(replay, results)["knows"]
+    return stays, _leaving_lane(replay, results, span)
 
 
 def readings_lane(

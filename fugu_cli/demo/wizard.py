@@ -17,7 +17,7 @@ from collections import deque
 from contextlib import closing, suppress
 from dataclasses import replace
 from http import HTTPStatus
-from io import BufferedIOBase
+from io import BufferedIOBase, StringIO
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any
@@ -352,12 +352,14 @@ class _TopicFiles:
         self._files.append(self._folder / ("topic.csv" if self._last_number == 1 else f"topic-{self._last_number}.csv"))
         while len(self._files) > _MOST_TOPIC_FILES:
             self._files.pop(0).unlink()
-        self._file, self._size = self.newest.open("w", newline="", encoding="utf-8"), 0
-        csv.writer(self._file).writerow(["time", "value"])
+        self._file, self._size = self.newest.open("wb"), 0
+        self._file.write(b"time,value\r\n")
 
     def add(self, moment: float, value: object) -> bool:
         """Write a message. Return True if the file is then full; in that case begin a new file."""
-        self._size += csv.writer(self._file).writerow([f"{moment:.6f}", value])
+        row = StringIO()
+        csv.writer(row).writerow([f"{moment:.6f}", value])
+        self._size += self._file.write(row.getvalue().encode(errors="replace"))  # JSON may have half a character
         if is_full := self._size >= _MOST_BYTES:
             self.begin()
         return is_full

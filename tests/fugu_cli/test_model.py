@@ -156,7 +156,7 @@ def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_read
     assert "missing readings are in state 2 (missing), protected like the others" in checked.out
     del document["discretiser"]["missing"]
     policy.write_text(json.dumps(document))
-    assert "1 edges make 2 states, not 3" in fugu("check", "policy", policy).err
+    assert "1 edge makes 2 states, not 3" in fugu("check", "policy", policy).err
 
 
 @pytest.mark.long

@@ -107,7 +107,7 @@ def test_the_clock_starts_now_unless_told_otherwise(
     ("extra", "code", "message"),
     [
         ((), 2, "a policy needs --for, --period, --threshold (try 'fugu plan stream --help')"),
-        ((*POLICY, "--states", "a,b,c"), 1, "1 edges make 2 states, not 3"),
+        ((*POLICY, "--states", "a,b,c"), 1, "1 edge makes 2 states, not 3"),
         ((*POLICY, "--states", "a,a"), 1, "two states have the same name"),
         ((*POLICY, "--for", "a b/c/d"), 1, "fleet: must be of the form ^[A-Za-z0-9_-]{1,64}$"),
         ((*POLICY, "--for", "a/b"), 2, "--for is like home/watch/heart-rate, got 'a/b'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -61,6 +62,17 @@ def test_a_group_that_is_not_private_is_written_only_if_that_is_asked_for(tmp_pa
     with pytest.raises(FuguError, match="not private"):
         street.save(tmp_path)
     assert [file.name for file in street.save(tmp_path, not_private=True)] == ["group.toml"]
+
+
+def test_policies_of_homes_that_are_no_longer_in_the_group_go_with_force(street: Street, tmp_path: Path) -> None:
+    signed_street = replace(street, group=document(street))
+    homes = signed_street.save(tmp_path)
+    policy = json.loads(homes[0].read_text())
+    others = {"other-stream": {**policy, "stream": "gas"}, "notes": {"notes": 1}}
+    for name, content in {"left": policy | {"device": "left"}, **others}.items():
+        (tmp_path / "policies" / f"{name}.json").write_text(json.dumps(content))
+    assert signed_street.save(tmp_path, force=True) == homes
+    assert {file.stem for file in (tmp_path / "policies").iterdir()} == {*(home.stem for home in homes), *others}
 
 
 def test_the_policies_of_all_hold_with_the_document_and_no_longer_with_less_noise(street: Street) -> None:

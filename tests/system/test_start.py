@@ -201,6 +201,16 @@ def test_an_upload_whose_file_cannot_be_made_ends_nothing(tmp_path: Path) -> Non
         assert len(data_files(tmp_path)) == 1
 
 
+def test_a_file_of_a_topic_is_full_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wizard, "_MOST_BYTES", 80)
+    files = wizard._TopicFiles(tmp_path)
+    files.begin()
+    assert [files.add(0.0, word) for word in ("öäü" * 10, "öäü")] == [False, True], "71 bytes, then 88"
+    assert not files.add(0.0, json.loads('"half \\ud800"')), "no UTF-8, and yet it ends no recording"
+    files.close()
+    assert files.newest.read_text().splitlines()[1] == "0.000000,half ?"
+
+
 def test_a_topic_is_recorded_at_the_rate_that_comes_and_goes_on_in_a_new_file(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
